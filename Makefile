@@ -134,10 +134,10 @@ bench-segments: setup ## a sink with roll beside one without, and merges alone: 
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/segments.py $(ARGS)
 
 faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka|postgres|delta|cassandra|hbase|objects|http|spark|tiers|control|control-soak] [MINUTES=30] [SEED=7] [LIVES=2] [STRIKES=12]
-	@$(BIN)/python -m scribengin.testing.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED)) $(if $(LIVES),--lives $(LIVES)) $(if $(STRIKES),--strikes $(STRIKES))
+	@$(BIN)/python -m harness.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED)) $(if $(LIVES),--lives $(LIVES)) $(if $(STRIKES),--strikes $(STRIKES))
 
 cuts: setup ## random flows, whole and cut into tiers, compared: make cuts [ARGS="--examples 300"]
-	@$(BIN)/python -m scribengin.testing.cuts $(ARGS)
+	@$(BIN)/python -m harness.cuts $(ARGS)
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 

@@ -28,8 +28,8 @@ from scribengin.control.master import Master
 from scribengin.control.mirror import Mirror
 from scribengin.control.observe import Observer
 from scribengin.embedded.zookeeper import ZooKeeper
-from scribengin.launch.contract import Order
-from scribengin.registry.access import Address
+from scribengin.launch.contract import LaunchOrder
+from scribengin.registry.access import RegistryAddress
 from scribengin.registry.lease import Election
 from scribengin.registry.records import stored_as
 from scribengin.registry.zookeeper import open_zookeeper
@@ -96,8 +96,8 @@ def main() -> None:
     given = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="scribengin-control-") as folder, ZooKeeper(Path(folder)) as server:
         all_flows, tenth = Size(given.flows, given.tiers), Size(max(1, given.flows // 10), given.tiers)
-        figures, mib = measure(Address((server.address,), "/all"), all_flows, given.rounds)
-        mine, rival = compare(Address((server.address,), "/tenth"), tenth)
+        figures, mib = measure(RegistryAddress((server.address,), "/all"), all_flows, given.rounds)
+        mine, rival = compare(RegistryAddress((server.address,), "/tenth"), tenth)
     print(f"{given.flows:,} flows of {given.tiers} tiers, a worker each; medians of {given.rounds}")
     for name, took_s in figures.items():
         bar_s = BARS_S[name]
@@ -109,7 +109,7 @@ def main() -> None:
         print(f"  {name:28}{took_s:9.3f} s   plain {rival[name]:8.3f} s   {rival[name] / took_s:6.1f} ×")
 
 
-def measure(address: Address, size: Size, rounds: int) -> tuple[dict[str, float], float]:
+def measure(address: RegistryAddress, size: Size, rounds: int) -> tuple[dict[str, float], float]:
     """(what → seconds, MiB of the master)."""
     figures = {}
     with ExitStack() as stack:
@@ -156,7 +156,7 @@ def told(registry: Registry, mirror: Mirror, count: int) -> None:
         time.sleep(0.01)
 
 
-def compare(address: Address, size: Size) -> tuple[dict[str, float], dict[str, float]]:
+def compare(address: RegistryAddress, size: Size) -> tuple[dict[str, float], dict[str, float]]:
     """What → seconds, of both ways; they see and decide the same."""
     mine: dict[str, float] = {}
     rival: dict[str, float] = {}
@@ -195,8 +195,8 @@ def compare(address: Address, size: Size) -> tuple[dict[str, float], dict[str, f
     return mine, rival
 
 
-def order(id_: RunId) -> Order:
-    return Order(str(id_), ("true",))
+def order(id_: RunId) -> LaunchOrder:
+    return LaunchOrder(str(id_), ("true",))
 
 
 def seconds(what: Callable[[], Any], name: str = "") -> float:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from kazoo.client import KazooClient
 
-from scribengin.launch.contract import Order
-from scribengin.launch.memory import MemoryCluster, MemoryLauncher
-from scribengin.registry.kinds import Desired, Report, Run, Spec, Status, TierSpec, TierWish
+from harness.memory_launcher import MemoryCluster, MemoryLauncher
+from scribengin.launch.contract import LaunchOrder
+from scribengin.registry.kinds import Desired, Report, Run, Spec, StatusRecord, TierSpec, TierWish
 from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scribengin.registry.access import Address
+    from scribengin.registry.access import RegistryAddress
     from scribengin.registry.records import Record, Spot
 
 _AT_ONCE = 500
@@ -42,7 +42,7 @@ class Size:
 class Plane:
     """The records are written past the registry's client, some hundred at once. The leases live as long as this."""
 
-    def __init__(self, address: Address, size: Size) -> None:
+    def __init__(self, address: RegistryAddress, size: Size) -> None:
         self.size = size
         self._root = address.root
         self._client = KazooClient(address.servers[0], timeout=60)
@@ -65,7 +65,7 @@ class Plane:
         self._create(((LEASE(name, tier), {"format": 1, "run": 1}) for name in size.names() for tier in chain), ephemeral=True)
         for name in size.names():
             for tier in chain:
-                self.launcher.start(Order(f"{name}.{tier}-1", ("true",)))
+                self.launcher.start(LaunchOrder(f"{name}.{tier}-1", ("true",)))
 
     def want(self, names: Iterable[str], state: Any) -> None:
         """A person's word for each of them."""
@@ -78,7 +78,7 @@ class Plane:
         self._client.close()
 
     def _at_work(self, flow: str, chain: list[str], generation: int) -> Iterator[tuple[Spot[Any], Record]]:
-        status = Status(state="running", since="2026-01-01T00:00:00+00:00", version=1, generation=generation)
+        status = StatusRecord(state="running", since="2026-01-01T00:00:00+00:00", version=1, generation=generation)
         yield STATUS(flow), status
         for tier in chain:
             yield WANTED(flow, tier), TierWish(version=1, goal="running", generation=generation)

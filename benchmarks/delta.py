@@ -25,6 +25,8 @@ import pyarrow.parquet as pq
 from deltalake import WriterProperties, write_deltalake
 from postgres import make_data
 
+from harness.faults.delta_flows import files_of
+from harness.object_stores import address
 from scribengin.connectors.delta.folder import FolderPlace
 from scribengin.connectors.delta.stored import StorePlace
 from scribengin.embedded.jars import fetch
@@ -32,8 +34,6 @@ from scribengin.embedded.objects import ObjectServer
 from scribengin.local.contract import RunSettings
 from scribengin.local.run import run_flow
 from scribengin.spark.session import start_session
-from scribengin.testing.faults.delta_flows import files_of
-from scribengin.testing.object_stores import address
 
 if TYPE_CHECKING:
     from collections.abc import Callable

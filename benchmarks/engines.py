@@ -23,10 +23,10 @@ import pyarrow.parquet as pq
 from cpu import tree_cpu_s
 from rivals import SCHEMA
 
+from harness.tweets import write_tweets
 from scribengin.local.contract import RunSettings
 from scribengin.local.run import run_flow
 from scribengin.spark.session import start_session
-from scribengin.testing.tweets import write_tweets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,10 +23,10 @@ import httpx2
 import pyarrow.parquet as pq
 from postgres import make_data
 
-from scribengin.connectors.hbase.gateway import Row, open_gateway
+from scribengin.connectors.hbase.gateway import HBaseRow, open_gateway
 from scribengin.connectors.hbase.options import SINK
-from scribengin.connectors.hbase.scan import Scan
-from scribengin.connectors.hbase.store import TableStore
+from scribengin.connectors.hbase.scan import HBaseScan
+from scribengin.connectors.hbase.store import HBaseStore
 from scribengin.connectors.keyed.contract import KeyedRows
 from scribengin.connectors.keyed.versions import next_base
 from scribengin.embedded.hbase import HBase
@@ -94,7 +94,7 @@ def by_scribengin(spark: Any, folder: Path, server: HBase, expected: tuple[int, 
     return {name: spent_s, f"{name}: replay": again_s}
 
 
-def staged(folder: Path, server: HBase, table: str, address: str = "") -> tuple[TableStore, list[KeyedRows]]:
+def staged(folder: Path, server: HBase, table: str, address: str = "") -> tuple[HBaseStore, list[KeyedRows]]:
     """The rows as a sink has them behind a decision, and the store of a table that is there, by the REST server or the one at `address`."""
     base = next_base(None, -1)
     make(server, table)
@@ -105,10 +105,10 @@ def staged(folder: Path, server: HBase, table: str, address: str = "") -> tuple[
             ids = [f"tweets/{file.name}+{at + row}" for row in range(batch.num_rows)]
             parts.append(KeyedRows(ids, ids, base + at, batch))
             at += batch.num_rows
-    return TableStore("kept", SINK.filled({"server": [address or server.uri], "table": table}), ()), parts
+    return HBaseStore("kept", SINK.filled({"server": [address or server.uri], "table": table}), ()), parts
 
 
-def sent(store: TableStore, parts: list[KeyedRows]) -> float:
+def sent(store: HBaseStore, parts: list[KeyedRows]) -> float:
     begun_s = time.perf_counter()
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         for answer in pool.map(store.send, parts):
@@ -147,7 +147,7 @@ def drop(server: HBase, *tables: str) -> None:
 
 def check(server: HBase, table: str, expected: tuple[int, int]) -> None:
     rows = total = 0
-    for some in Scan(open_gateway("kept", [server.uri], {}), table, Row, page=SOME).pages(b""):
+    for some in HBaseScan(open_gateway("kept", [server.uri], {}), table, HBaseRow, page=SOME).pages(b""):
         rows += len(some)
         total += sum(int(cell.value) for row in some for cell in row.cells if cell.column == b"d:id")
     if (rows, total) != expected:

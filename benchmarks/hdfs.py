@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from objects import by_scribengin, make_data
 
+from harness.remote_places import opened
 from scribengin.embedded.hdfs import Hdfs
 from scribengin.reading import committed
 from scribengin.spark.session import start_session
-from scribengin.testing.remote_places import opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from rivals import SCHEMA
 
+from harness.tweets import write_tweets
 from scribengin.local.contract import RunSettings
 from scribengin.local.run import run_flow
 from scribengin.spark.ranges import FedRanges
 from scribengin.spark.session import start_session
-from scribengin.testing.tweets import write_tweets
 
 FLOW = """
 version: 1

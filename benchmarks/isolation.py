@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 from recovery_flows import STEPS
 
+from harness.tweets import SCHEMA, write_tweets
 from scribengin.control.home import Home
 from scribengin.launch.marks import marked_processes
 from scribengin.state.decisions import Decisions
-from scribengin.testing.tweets import SCHEMA, write_tweets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -22,7 +22,7 @@ from confluent_kafka import Producer
 from kafka_rows import SCHEMA, encode_row
 from kafka_topics import BROKER, Topics
 
-from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.kafka.markers import MarkerTopic
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.transaction import Transaction
@@ -69,7 +69,7 @@ def _commit(topics: Topics, folder: Path, batches: int, rows: int, *, units: int
     kind = "unit" if units else "Batch"
     topic = topics.make(f"commits-{units}")
     options = {"bootstrap": topics.bootstrap, "topic": topic, "format": "json"}
-    sink = KafkaSink(Place("out", folder, options, flow=topic, version="0123456789", work=folder / topic))
+    sink = KafkaSink(ConnectorContext("out", folder, options, flow=topic, version="0123456789", work=folder / topic))
     sink.prepare(owner="bench", lineage="l1")
     schema = parse_schema(SCHEMA)
     messages = pa.RecordBatch.from_pylist([orjson.loads(encode_row(row)) for row in range(rows)], arrow_schema(schema))

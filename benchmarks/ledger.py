@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from rivals import RIVALS
 
+from harness.tweets import write_tweets
 from scribengin.local.contract import RunSettings
 from scribengin.local.run import run_flow
 from scribengin.spark import commit
 from scribengin.spark.session import start_session
-from scribengin.testing.tweets import write_tweets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

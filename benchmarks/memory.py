@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 from rivals import RIVALS
 
+from harness.tweets import write_tweets
 from scribengin.spark.session import start_session
-from scribengin.testing.tweets import write_tweets
 
 HERE = Path(__file__).parent
 

@@ -23,13 +23,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from postgres import FILES, read_tweets
 
+from harness.object_stores import opened
+from harness.tweets import write_tweets
 from scribengin.embedded.objects import BUCKET, ObjectServer
 from scribengin.local.contract import RunSettings
 from scribengin.local.run import run_flow
 from scribengin.reading import committed
 from scribengin.spark.session import start_session
-from scribengin.testing.object_stores import opened
-from scribengin.testing.tweets import write_tweets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

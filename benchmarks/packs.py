@@ -21,6 +21,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from harness.tweets import SCHEMA, write_tweets
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.formats.blocks import LineBlock
 from scribengin.formats.contract import RecordPlace
@@ -30,7 +31,6 @@ from scribengin.formats.origins import Hop, Origins
 from scribengin.formats.pack_decoder import PackDecoder
 from scribengin.formats.packs import PackMaker, read_pack
 from scribengin.formats.rows import batch_to_rows
-from scribengin.testing.tweets import SCHEMA, write_tweets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

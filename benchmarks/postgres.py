@@ -22,12 +22,12 @@ import pyarrow.csv as pacsv
 import pyarrow.json as pajson
 import pyarrow.parquet as pq
 
+from harness.tweets import write_tweets
 from scribengin.embedded.jars import fetch
 from scribengin.embedded.postgres import Postgres
 from scribengin.local.contract import RunSettings
 from scribengin.local.run import run_flow
 from scribengin.spark.session import start_session
-from scribengin.testing.tweets import write_tweets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from recovery_flows import FILES, KAFKA, ROWS, STEPS, bring_files, bring_messages, load
 
+from harness.tweets import write_tweets
 from scribengin.control import reading
 from scribengin.control.home import Home
 from scribengin.control.world import RunId
@@ -34,7 +35,6 @@ from scribengin.launch.marks import marked_processes
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import RUN
 from scribengin.spark.class_archive import archive_path
-from scribengin.testing.tweets import write_tweets
 from scribengin.worker.timeline import read_timelines
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from cpu import tree_cpu_s
 
-from scribengin.connectors.contract import BatchId, Decided, Place
+from harness.tweets import SCHEMA, write_tweets
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.connectors.files.upkeep import roll_folder
@@ -32,7 +33,6 @@ from scribengin.core.units import show_bytes
 from scribengin.local.contract import RunSettings
 from scribengin.local.run import run_flow
 from scribengin.spark.session import start_session
-from scribengin.testing.tweets import SCHEMA, write_tweets
 
 _WAYS = {"without roll": "", "with roll": ", roll: {size: 128MiB, every: 5s}"}
 
@@ -88,7 +88,7 @@ def merge_alone(total_bytes: int) -> None:
         folder = Path(tempfile.mkdtemp(prefix="merge-"))
         try:
             options = {"path": "out", "format": format, "compression": compression, "roll": {"size": 2**40, "every": 3600.0}}
-            sink = FilesSink(Place("kept", folder, SINK.filled(options)))
+            sink = FilesSink(ConnectorContext("kept", folder, SINK.filled(options)))
             sink.prepare(owner="bench", lineage="l")
             made = number = 0
             batch = pa.RecordBatch.from_pylist(

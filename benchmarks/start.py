@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.dataset as ds
 
-from scribengin.testing.tweets import write_tweets
+from harness.tweets import write_tweets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,8 +23,8 @@ import pyarrow.dataset as ds
 from cpu import tree_cpu_s
 from rivals import RIVALS, Rival
 
+from harness.tweets import write_tweets
 from scribengin.spark.session import start_session
-from scribengin.testing.tweets import write_tweets
 
 NAMES = ("records", "sql", "sql parse: spark")
 HERE = Path(__file__).parent

@@ -25,11 +25,11 @@ from typing import Any
 import orjson
 from cpu import tree_cpu_s
 
+from harness.tweets import SCHEMA, write_tweets
 from scribengin.local.contract import RunSettings
 from scribengin.local.run import run_flow
 from scribengin.spark.session import start_session
 from scribengin.state.decisions import Decisions
-from scribengin.testing.tweets import SCHEMA, write_tweets
 
 WRITTEN = ("polite", "tagged", "hot")
 BEFORE, AFTER = 6, 14

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scribengin.api.document import openapi_text
+from harness.pages.flow_file import flow_file_page, problems_page
+from harness.pages.metrics import metrics_page
+from harness.pages.openapi import openapi_text
+from harness.pages.registry import registry_page
 from scribengin.cli.code_catalog import CATALOG as MET
 from scribengin.cli.code_catalog.reasons import REASONS
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.plan.problem_catalog import CATALOG
-from scribengin.registry.reference import registry_page
-from scribengin.spec.reference import flow_file_page, problems_page
-from scribengin.watching.reference import metrics_page
 
 COOKBOOK = Path(__file__).parents[1] / "examples" / "cookbook"
 

@@ -20,9 +20,9 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 import scribengin
+from harness.faults.java import java_settings
 from scribengin.core.java import find_java
 from scribengin.spark.class_archive import VARIABLE, archive_path
-from scribengin.testing.faults.java import java_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -25,9 +25,9 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from rich.console import Console
 
+from harness.tweets import SEED, write_tweets
 from scribengin.embedded.jars import fetch
 from scribengin.embedded.kafka import JARS, KafkaCluster
-from scribengin.testing.tweets import SEED, write_tweets
 
 HERE = Path(__file__).parent
 FLOW = HERE / "flow.yaml"

@@ -15,7 +15,7 @@ import duckdb
 from rich.console import Console
 from rich.table import Table
 
-from scribengin.testing.tweets import SEED, write_tweets
+from harness.tweets import SEED, write_tweets
 
 HERE = Path(__file__).parent
 FLOW = HERE / "flow.yaml"

@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 from rich.console import Console
 
-from scribengin.testing.tweets import SEED, Written, write_tweets
+from harness.tweets import SEED, Written, write_tweets
 
 HERE = Path(__file__).parent
 WITHIN_S = 300.0

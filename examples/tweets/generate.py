@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from scribengin.testing.tweets import SEED, write_tweets
+from harness.tweets import SEED, write_tweets
 
 
 def main() -> None:

@@ -7,6 +7,6 @@
 For who reads for long where objects are merged meanwhile: `with holding(url) as found:`.
 """
 
-from scribengin.connectors.objects.reading import Committed, CommittedObject, committed, holding
+from scribengin.connectors.objects.reading import CommittedObject, CommittedObjects, committed, holding
 
-__all__ = ["Committed", "CommittedObject", "committed", "holding"]
+__all__ = ["CommittedObject", "CommittedObjects", "committed", "holding"]

@@ -26,7 +26,7 @@ from scribengin.api.tokens import Tokens
 from scribengin.cli.main import main
 from scribengin.client.client import Client
 from scribengin.control.bell import Bell
-from scribengin.control.watch import Watch
+from scribengin.control.watch import WorkerWatch
 from scribengin.core.secret import Secret
 from scribengin.packages.make import make_package
 from scribengin.packages.store import PackageStore
@@ -116,7 +116,7 @@ class Bench:
             listen.gate(Tokens(registry), there=there),
             leads=lambda: not self.masters,
             audit=AuditLog(self.audit),
-            watch=Watch(registry, board, bell),
+            watch=WorkerWatch(registry, board, bell),
         )
         self.stack.enter_context(door.serve(make_app(plane)))
         served = Served(door.url, registry, packages, plane)

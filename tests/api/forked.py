@@ -164,9 +164,9 @@ def _perform(module: str, env: dict[str, str], folder: str) -> int:
     random.seed()
     try:
         if module == verb_process.__name__:
-            serve_one(verb_process.Look, verb_process.look)
+            serve_one(verb_process.VerbQuestion, verb_process.look)
         else:
-            serve_one(answer_process.Question, answer_process.answer)
+            serve_one(answer_process.StateQuestion, answer_process.answer)
     except BaseException:
         traceback.print_exc()
         return 1

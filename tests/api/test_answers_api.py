@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from scribengin.api import planning
-from scribengin.api.child import MOST_BYTES, Seen, within
+from scribengin.api.child import MOST_BYTES, ChildAnswer, within
 from scribengin.api.serving import Listen
 from scribengin.cli.main import main
 from scribengin.client.answer_models import RepairLetter
@@ -22,8 +22,8 @@ from scribengin.core.errors import Refused
 from scribengin.local.contract import EndView, QueryView
 from scribengin.packages.package import PackedFlow, build_package
 from scribengin.registry.contract import Create
-from scribengin.registry.kinds import Run, Status, TierSpec
-from scribengin.registry.outside import Outside, Place
+from scribengin.registry.kinds import Run, StatusRecord, TierSpec
+from scribengin.registry.outside import ExternalPlace, Outside
 from scribengin.registry.records import put
 from scribengin.registry.tree import LEASE, MASTERS, RUN, STATUS
 from scribengin.state.contract import Counts, DeadLetter, Decision
@@ -143,7 +143,7 @@ def test_a_way_and_an_audit_are_told_of_a_flow_by_name(bench: Bench, says: Says)
 
 def test_where_a_record_went_is_told_as_those_who_read_it_call_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     master = bench.master()
-    topic = (Place("topic", "t", "broker:9092"),)
+    topic = (ExternalPlace("topic", "t", "broker:9092"),)
     for name, outside in (
         ("a", Outside(writes={"out": topic})),
         ("b", Outside(reads={"in": topic})),
@@ -170,7 +170,7 @@ def test_an_answer_has_bounds(bench: Bench) -> None:
     assert (answer.status_code, answer.json()["code"]) == (422, "parameter")
 
     assert within(b"7" * MOST_BYTES) == b"7" * MOST_BYTES
-    problem = msgspec.json.decode(within(b"7" * (MOST_BYTES + 1)), type=Seen).problem
+    problem = msgspec.json.decode(within(b"7" * (MOST_BYTES + 1)), type=ChildAnswer).problem
     assert problem is not None
     assert (problem.status, problem.code, "limit=" in problem.remedy) == (422, "answer-large", True)
 
@@ -350,7 +350,7 @@ def test_letters_of_a_flow_that_is_stopped_are_purged_by_operators_when_they_say
     asked = says("dead", "purge", "numbers", "--step", "odd")
     assert (asked["code"], asked["message"].partition("3 dead letters of kept, 3 of which")[1] != "") == ("dead-purge-unsaid", True)
     assert says("dead", "purge", "numbers", "--step", "odd", "--yes")["code"] == "flow-not-stopped"
-    bench.person.commit(put(bench.person, STATUS("numbers"), Status(state="stopped", generation=1)))
+    bench.person.commit(put(bench.person, STATUS("numbers"), StatusRecord(state="stopped", generation=1)))
     assert says("dead", "purge", "numbers", "--yes")["code"] == "flow-not-stopped", "it is wanted to run, and begins any moment"
     bench.client().want("numbers", "stopped")
     folder = StateFolder(master.plane.packages.folder.parent / "state", "numbers")

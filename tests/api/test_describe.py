@@ -11,10 +11,10 @@ from scribengin.cli.commands.describe import command as describe
 from scribengin.cli.commands.list import command as list_flows
 from scribengin.client.client import Client
 from scribengin.registry.contract import Create
-from scribengin.registry.kinds import Desired, Spec, Status, Task, TierSpec, TierWish
+from scribengin.registry.kinds import Desired, Spec, StatusRecord, Task, TierSpec, TierWish
 from scribengin.registry.records import read_record, set_aside
 from scribengin.registry.tree import DESIRED, KEEPING, RUN, SPEC, STATUS, TASK, UPKEEP_LEASE, UPKEPT, WANTED
-from scribengin.registry.upkeep_records import Keeping, Upkept, id_of_folder
+from scribengin.registry.upkeep_records import MaintenanceOwner, MaintenanceReport, id_of_folder
 
 if TYPE_CHECKING:
     from scribengin.registry.kinds import Goal
@@ -45,10 +45,12 @@ def fill(bench: Bench) -> None:
         ),
         DESIRED("tweets").create(Desired(state="running", version=1)),
         *(WANTED("tweets", name).create(TierWish(version=1, goal=goal, generation=1)) for name, goal in WISHES.items()),
-        STATUS("tweets").create(Status(state="running", version=1, generation=3, goal="running", refused=REFUSED)),
+        STATUS("tweets").create(StatusRecord(state="running", version=1, generation=3, goal="running", refused=REFUSED)),
         *(TASK("tweets", "core", str(number)).create(task) for number, task in enumerate(TASKS)),
-        KEEPING(id_of_folder(OUT)).create(Keeping(path=OUT, node="h1", writers=("other.main", "tweets.core"))),
-        UPKEPT(id_of_folder(OUT)).create(Upkept(node="h1", at="2026-01-02T03:04:05", did_at="2026-01-01T00:00:00", folded=1_000, files=2)),
+        KEEPING(id_of_folder(OUT)).create(MaintenanceOwner(path=OUT, node="h1", writers=("other.main", "tweets.core"))),
+        UPKEPT(id_of_folder(OUT)).create(
+            MaintenanceReport(node="h1", at="2026-01-02T03:04:05", did_at="2026-01-01T00:00:00", folded=1_000, files=2)
+        ),
         Create(UPKEEP_LEASE(id_of_folder(OUT)).path, {"id": "h1", "host": "h1.example", "pid": 7}, ephemeral=True),
     )
     bench.store.write_raw(DESIRED("tweets").path, b"oops")

@@ -12,7 +12,7 @@ from scribengin.client.models import Submit
 from scribengin.client.verb_models import Topology
 from scribengin.control import admin
 from scribengin.core.errors import Refused, ScribenginError
-from scribengin.registry.kinds import Status, TierSpec
+from scribengin.registry.kinds import StatusRecord, TierSpec
 from scribengin.registry.tree import STATUS
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def test_versions_go_back_and_a_stopped_flow_is_forgotten(bench: Bench) -> None:
     with pytest.raises(Refused) as told:
         client.delete("numbers")
     assert told.value.code == "flow-not-stopped"
-    status = Status(state="stopped", version=1, generation=written.revision)
+    status = StatusRecord(state="stopped", version=1, generation=written.revision)
     bench.person.commit(STATUS("numbers").create(status))
     client.delete("numbers")
     assert client.flows() == []

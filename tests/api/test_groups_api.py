@@ -12,7 +12,7 @@ from scribengin.api.serving import Listen
 from scribengin.cli.main import main
 from scribengin.client.group_models import SetMember
 from scribengin.client.models import Submit
-from scribengin.connectors.group.health import MemberSeen, Turns
+from scribengin.connectors.group.health import MemberOverrides, MemberSeen
 from scribengin.control import admin
 from scribengin.core.errors import Refused
 from scribengin.local.contract import QueryView
@@ -150,14 +150,14 @@ def test_a_worker_hears_what_is_said_of_a_group_and_keeps_it_where_that_is_damag
     bench.person.commit(Create("groups/disks", {"format": 1, "members": {"far": 3}, "out": {}}))
     live = LiveTurns(bench.store.client())
     try:
-        assert live("disks") == Turns({"far": 3.0}, {})
-        assert live("others") == Turns()
+        assert live("disks") == MemberOverrides({"far": 3.0}, {})
+        assert live("others") == MemberOverrides()
         bench.store.write_raw("groups/disks", b'{"members": {}, "out": {"near": "swapped"}}')
-        until(lambda: live("disks") == Turns({}, {"near": "swapped"}))
+        until(lambda: live("disks") == MemberOverrides({}, {"near": "swapped"}))
         bench.store.write_raw("groups/disks", b"oops")
         bench.person.commit(Create("groups/others", {"format": 1, "members": {"a": 1}}))
-        until(lambda: live("others") == Turns({"a": 1.0}, {}))
-        assert live("disks") == Turns({}, {"near": "swapped"})
+        until(lambda: live("others") == MemberOverrides({"a": 1.0}, {}))
+        assert live("disks") == MemberOverrides({}, {"near": "swapped"})
     finally:
         live.close()
 

@@ -53,7 +53,7 @@ def test_an_empty_name_is_no_flow(typed: Typed, bench: Bench, words: str) -> Non
     before = bench.person.sync()
     said = typed(*words.split(" "))
     assert (said["status"], said["problems"][0]["code"]) == (2, "usage")
-    assert "name a flow, or say -l NAME=VALUE" in said["problems"][0]["message"]
+    assert "name a flow, or pass -l NAME=VALUE" in said["problems"][0]["message"]
     assert bench.person.sync() == before, "nothing is written"
 
 

@@ -12,8 +12,8 @@ from scribengin.control.home import Home
 from scribengin.core.errors import ScribenginError
 from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.hosts.master import MasterHost
-from scribengin.registry.access import Address
-from scribengin.registry.entrance import Entrance
+from scribengin.registry.access import RegistryAddress
+from scribengin.registry.entrance import ConnectionSettings
 from scribengin.registry.kinds import TierSpec
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ GOALS = ("paused", "running", "drained", "stopped")
 @pytest.mark.timeout(300)
 def test_a_write_through_either_is_read_through_the_other_and_events_tell_it(tmp_path: Path) -> None:
     with ZooKeeper(tmp_path / "zookeeper") as server:
-        address = Address((server.address,), "/both")
-        entrance = Entrance(address, Home(tmp_path / "one").login())
+        address = RegistryAddress((server.address,), "/both")
+        entrance = ConnectionSettings(address, Home(tmp_path / "one").login())
         with (
             MasterHost(Home(tmp_path / "one"), "one", entrance) as one,
             MasterHost(Home(tmp_path / "two"), "two", entrance) as two,

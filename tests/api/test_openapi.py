@@ -13,7 +13,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
 
-from scribengin.api.document import openapi_document
+from harness.pages.openapi import openapi_document
 from scribengin.client.problems import MEDIA_TYPE
 from scribengin.client.transport import KEY
 from scribengin.control import admin

@@ -24,9 +24,9 @@ from scribengin.control.pressure import held_back, held_text
 from scribengin.control.workflows import Workflows
 from scribengin.core.errors import FencedError, Refused
 from scribengin.registry.contract import Delete
-from scribengin.registry.kinds import Ack, QueryAck, Status, TierSpec
+from scribengin.registry.kinds import Ack, QueryAck, StatusRecord, TierSpec
 from scribengin.registry.lease import Election
-from scribengin.registry.outside import Level, Outside, Place, Waters
+from scribengin.registry.outside import ExternalPlace, Outside, SourceLevel, Waters
 from scribengin.registry.peers import Peer
 from scribengin.registry.records import put
 from scribengin.registry.tree import ACK, DESIRED, PEER, STATUS
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from scribengin.control.world import World
 
 THERE, HERE = "kafka.lan:9092", "kafka.example:9094"
-LEVELS = Waters(high=Level(rows=100), low=Level(rows=50), capacity=Level(rows=200))
+LEVELS = Waters(high=SourceLevel(rows=100), low=SourceLevel(rows=50), capacity=SourceLevel(rows=200))
 SINCE = "2026-01-31T12:00:00+00:00"
 
 
@@ -50,12 +50,12 @@ def submitted(bench: Bench, flow: str, outside: Outside) -> None:
 
 
 def stands(bench: Bench, flow: str, state: str, reason: str = "") -> None:
-    said = Status(state=state, since=SINCE, reason=reason)  # type: ignore[arg-type]
+    said = StatusRecord(state=state, since=SINCE, reason=reason)  # type: ignore[arg-type]
     bench.person.commit(put(bench.person, STATUS(flow), said))
 
 
-def topic(server: str, name: str) -> Place:
-    return Place(kind="topic", at=server, topic=name)
+def topic(server: str, name: str) -> ExternalPlace:
+    return ExternalPlace(kind="topic", at=server, topic=name)
 
 
 class Sites:
@@ -63,7 +63,7 @@ class Sites:
 
     def __init__(self, here: Bench, there: Bench) -> None:
         self.here, self.there = here, there
-        submitted(here, "collect", Outside(reads={"in": (Place(kind="folder", at="/in"),)}, writes={"out": (topic(HERE, "wan"),)}))
+        submitted(here, "collect", Outside(reads={"in": (ExternalPlace(kind="folder", at="/in"),)}, writes={"out": (topic(HERE, "wan"),)}))
         submitted(there, "store", Outside(reads={"in": (topic(THERE, "wan"),)}, waters={"in": LEVELS}))
         submitted(there, "other", Outside(reads={"in": (topic(THERE, "lan"),)}))
         self.master: Served = there.master()
@@ -115,7 +115,7 @@ def sites(bench: Bench, tmp_path: Path) -> Iterator[Sites]:
 def test_a_flow_there_holds_back_one_here_that_feeds_it(sites: Sites) -> None:
     world = sites.look()
     assert list(world.remote) == ["berlin/store"], "flows that meet none here are left out"
-    assert sites.shares(world) == {}, "nobody has said what waits"
+    assert sites.shares(world) == {}, "backlog not reported"
     sites.board.measure("store", {"in": Backlog(rows=40)}, time.time() - 1)
     assert sites.shares(sites.look()) == {}
     sites.board.measure("store", {"in": Backlog(rows=500)}, time.time())
@@ -295,6 +295,6 @@ def test_a_trail_names_where_it_goes_on_at_the_peer(sites: Sites, monkeypatch: p
     monkeypatch.setattr(master.plane.planner, "answer", lambda *_: found)
     shown = CliRunner().invoke(trace, ["collect", "in/x+1", "--master", master.url])
     assert "→ sink out, wan-0@5; flow berlin/store reads it as in/wan-0@5" in shown.output
-    assert "it goes on at peer berlin: scribengin trace store in/wan-0@5, asked of its masters" in shown.output
-    assert 'y+1 of flow elsewhere cannot be looked at: there is no flow "elsewhere"' in shown.output
-    assert "where it is a peer's: scribengin peer list" in shown.output
+    assert "it continues at peer berlin; ask its masters: scribengin trace store in/wan-0@5" in shown.output
+    assert 'y+1 of flow elsewhere cannot be read: there is no flow "elsewhere"' in shown.output
+    assert "for flows of a peer see: scribengin peer list" in shown.output

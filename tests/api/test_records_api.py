@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scribengin.core.errors import InputError, Refused, ScribenginError
-from scribengin.registry.contract import Entry
+from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.tree import TREE, Writer, branch_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def test_a_record_of_people_is_written_and_only_in_place_of_what_was_read(bench:
             client.write_record("groups/hosts", {"members": {}}, version=version)
         assert told.value.code == "revision-stale"
     there = bench.person.read("groups/hosts")
-    assert isinstance(there, Entry)
+    assert isinstance(there, RegistryEntry)
     assert there.value["members"] == {"a": 1, "b": 2}
 
 

@@ -23,9 +23,9 @@ from scribengin.core.errors import InputError, Refused, Unreachable
 from scribengin.core.secret import Secret
 from scribengin.hosts.node_door import NodeGate, NodeGlance, node_app
 from scribengin.packages.package import PackedFlow, build_package
-from scribengin.registry.contract import Create, Entry, Replace
+from scribengin.registry.contract import Create, RegistryEntry, Replace
 from scribengin.registry.host_records import WorkerSeen
-from scribengin.registry.kinds import Host, Operation, Run, Status, TierSpec
+from scribengin.registry.kinds import Host, Operation, Run, StatusRecord, TierSpec
 from scribengin.registry.records import put
 from scribengin.registry.tree import DESIRED, HOST, HOST_UP, RUN, STATUS, WORKER_SEEN
 from scribengin.spark.repartition import repartition
@@ -150,7 +150,7 @@ def test_a_source_that_no_query_has_read_is_not_among_those_that_the_command_sho
     )
     decided(query_of(master, "numbers"), 0, sources=(SourceRange("numbers", 0, 0),), receipts=())
     assert typed("stop", "numbers")["status"] == 0
-    bench.person.commit(put(bench.person, STATUS("numbers"), Status(state="stopped", generation=9)))
+    bench.person.commit(put(bench.person, STATUS("numbers"), StatusRecord(state="stopped", generation=9)))
     said = typed("offsets", "set", "numbers", "late", "end", "--yes")
     [command] = commands_in(said, "query-unknown")
     shown = typed(*command)
@@ -340,12 +340,12 @@ def test_a_record_that_is_damaged_is_written_anew_by_the_command_that_says_so(be
     bench.master()
     submitted(typed)
     stored = bench.person.read(DESIRED("numbers").path)
-    assert isinstance(stored, Entry)
+    assert isinstance(stored, RegistryEntry)
     bench.person.commit(Replace(stored, {"format": 1, "version": "x"}))
     [command] = commands_in(typed("scale", "numbers", "--cores", "2"), "registry-damaged", NAME="numbers")
-    bench.person.commit(put(bench.person, STATUS("numbers"), Status(state="running", goal="running", version=1, generation=1)))
+    bench.person.commit(put(bench.person, STATUS("numbers"), StatusRecord(state="running", goal="running", version=1, generation=1)))
     assert typed(*command)["status"] == 0
-    assert isinstance(bench.person.read(DESIRED("numbers").path), Entry)
+    assert isinstance(bench.person.read(DESIRED("numbers").path), RegistryEntry)
     assert admin.read_flow(bench.person, "numbers").desired.version == 1
     assert typed("scale", "numbers", "--cores", "2")["status"] == 0
 
@@ -444,8 +444,8 @@ def test_flows_in_a_circle_are_taken_apart_by_the_command_that_removes_one(bench
     [command] = commands_in(typed("apply", "back.yaml"), "flows-circle")
     assert typed("stop", "numbers")["status"] == 0
     desired = bench.person.read(DESIRED("numbers").path)
-    assert isinstance(desired, Entry)
-    bench.person.commit(put(bench.person, STATUS("numbers"), Status(state="stopped", generation=desired.changed)))
+    assert isinstance(desired, RegistryEntry)
+    bench.person.commit(put(bench.person, STATUS("numbers"), StatusRecord(state="stopped", generation=desired.changed)))
     assert typed(*command)["status"] == 0
     assert typed("apply", "back.yaml")["status"] == 0
 

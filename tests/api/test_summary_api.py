@@ -12,7 +12,7 @@ from scribengin.cli.main import main
 from scribengin.client.models import Submit
 from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.connectors.summary.question import read_question
-from scribengin.connectors.summary.table import Table
+from scribengin.connectors.summary.table import SummaryTable
 from scribengin.core.errors import Refused
 from scribengin.state.contract import Counts, Decision
 from scribengin.state.decisions import Decisions
@@ -35,7 +35,7 @@ def decides(master: Served, number: int, *kinds: str) -> None:
     folder = StateFolder(master.plane.packages.folder.parent / "state", "numbers")
     query = folder.query("kinds")
     lineage = open_lineage(query, owner=folder.read_owner(), fingerprint="f", state_fingerprint="", sources=["numbers"])
-    table = Table(read_question(SQL), 1000)
+    table = SummaryTable(read_question(SQL), 1000)
     table.add(pa.record_batch({"kind": list(kinds)}))
     receipt = Receipt("kinds", 0, len(kinds), 0, ({"part": table.as_json()},))
     Decisions(query.decisions).decide(

@@ -10,7 +10,7 @@ from scribengin.client.models import Submit
 from scribengin.client.verb_models import Rewind, Scale, SetLimit, SetOffset, SetQuota, Topology
 from scribengin.control import operate
 from scribengin.core.errors import InputError, Refused
-from scribengin.registry.kinds import Operation, Status
+from scribengin.registry.kinds import Operation, StatusRecord
 from scribengin.registry.records import put
 from scribengin.registry.tree import STATUS
 
@@ -98,7 +98,7 @@ def test_operations_positions_scale_and_limits(bench: Bench) -> None:
         with pytest.raises(Refused) as refused:
             ask()
         assert refused.value.code == code
-    status = Status(state="stopped", generation=1)
+    status = StatusRecord(state="stopped", generation=1)
     bench.person.commit(put(bench.person, STATUS("numbers"), status))
     client.want("numbers", "stopped")
     with pytest.raises(Refused) as never_run:

@@ -9,21 +9,21 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, RedirectResponse
 
+from harness.manual_clock import ManualClock
 from scribengin.api.progress import router
 from scribengin.api.serving import Listen, open_door
 from scribengin.client.client import Client
 from scribengin.control.bell import Bell
-from scribengin.control.watch import Watch
-from scribengin.control.world import FlowSeen, TierSeen, Wish, World
+from scribengin.control.watch import WorkerWatch
+from scribengin.control.world import FlowSeen, ObservedTier, Wish, World
 from scribengin.core.errors import ScribenginError
 from scribengin.core.secret import Secret
 from scribengin.local.contract import EndView, QueryView, RunView
-from scribengin.registry.kinds import Run, Status
-from scribengin.registry.lease import Election, Lease
+from scribengin.registry.kinds import Run, StatusRecord
+from scribengin.registry.lease import Election, RegistryLease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.tree import LEASE
-from scribengin.registry.watched import AlertSpec, Watched
-from scribengin.testing.manual_clock import ManualClock
+from scribengin.registry.watched import AlertSettings, AlertSpec
 from scribengin.watching.board import Board
 from scribengin.watching.progress import MOST_BYTES, Teller, encode
 
@@ -38,13 +38,13 @@ class Asked:
         self.registry = MemoryStore().client()
         self.election = Election(self.registry, {"id": "m", "http": "http://leader:1"})
         assert self.election.acquire()
-        self.lease = Lease(self.registry, LEASE("tweets", "main").path, {"run": 1})
+        self.lease = RegistryLease(self.registry, LEASE("tweets", "main").path, {"run": 1})
         assert self.lease.acquire()
         board = Board(self.clock)
         self.leads = True
-        self.watch = Watch(self.registry, board, Bell(self.registry, board, LOG), lambda: self.leads)
-        watched = Watched(max_delay_s=300.0, alerts={"stuck": AlertSpec(when="no progress for 5m")})
-        flow = FlowSeen("tweets", Wish(1, "running", 1), {"main": TierSeen("main")}, Status(state="running"), watched=watched)
+        self.watch = WorkerWatch(self.registry, board, Bell(self.registry, board, LOG), lambda: self.leads)
+        watched = AlertSettings(max_delay_s=300.0, alerts={"stuck": AlertSpec(when="no progress for 5m")})
+        flow = FlowSeen("tweets", Wish(1, "running", 1), {"main": ObservedTier("main")}, StatusRecord(state="running"), watched=watched)
         self.watch.seen(World(self.clock(), {"tweets": flow}), self.election.term)
         app = FastAPI()
         app.include_router(router(self.watch))
@@ -95,7 +95,7 @@ def test_attempts_say_what_failed_and_why_they_ended() -> None:
     asked.tells(QueryView("kept", "recovering", restarts=1, batches=4, message="steps.py:12: KeyError: 'id'"))
     asked.clock.advance(seconds=5)
     run = Run(number=1, node="a", asked_at=0.0, generation=1, ended_at=asked.clock(), cause="its process ended with status 1")
-    flow = FlowSeen("tweets", Wish(1, "running", 1), {"main": TierSeen("main", run=run)})
+    flow = FlowSeen("tweets", Wish(1, "running", 1), {"main": ObservedTier("main", run=run)})
     asked.watch.seen(World(asked.clock(), {"tweets": flow}), asked.election.term)
     (attempt,) = asked("GET", "/v1/flows/tweets/attempts").json()
     assert (attempt["tier"], attempt["worker"], attempt["batches"], attempt["restarts"]) == ("main", "tweets.main-1", 4, 1)
@@ -109,7 +109,7 @@ def test_a_tier_that_was_taken_out_of_a_flow_is_not_missed() -> None:
     asked.clock.advance(seconds=600)
     ended = Run(number=1, node="a", asked_at=0.0, generation=1, ended_at=asked.clock())
     for wanted, silent in ((frozenset({"main"}), ["main"]), (frozenset({"other"}), None)):
-        flow = FlowSeen("tweets", Wish(2, "running", 2), {"main": TierSeen("main", run=ended)}, wanted_tiers=wanted)
+        flow = FlowSeen("tweets", Wish(2, "running", 2), {"main": ObservedTier("main", run=ended)}, wanted_tiers=wanted)
         asked.watch.seen(World(asked.clock(), {"tweets": flow}), asked.election.term)
         now = asked("GET", "/v1/flows/tweets/metrics").json()["now"]
         assert (None if now is None else now["silent"]) == silent

@@ -19,11 +19,11 @@ from scribengin.control import admin
 from scribengin.control.workflows import Workflows
 from scribengin.core.errors import InputError, Refused
 from scribengin.local.contract import EndView, QueryView
-from scribengin.registry.kinds import Ack, QueryAck, Status, TierSpec
-from scribengin.registry.outside import Outside, Place
+from scribengin.registry.kinds import Ack, QueryAck, StatusRecord, TierSpec
+from scribengin.registry.outside import ExternalPlace, Outside
 from scribengin.registry.records import put
 from scribengin.registry.tree import ACK, KEEPING, STATUS
-from scribengin.registry.upkeep_records import Keeping, id_of_folder
+from scribengin.registry.upkeep_records import MaintenanceOwner, id_of_folder
 from scribengin.watching.progress import TierProgress
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def submitted(bench: Bench, flow: str, reads: str, writes: str, **labels: str) -> None:
-    ends = Outside(reads={"in": (Place(kind="folder", at=reads),)}, writes={"out": (Place(kind="folder", at=writes),)})
+    ends = Outside(reads={"in": (ExternalPlace(kind="folder", at=reads),)}, writes={"out": (ExternalPlace(kind="folder", at=writes),)})
     tiers = {"edge": TierSpec(), "core": TierSpec(feeders=("edge",))}
     submission = admin.Submission(flow, f"{bench.person.sync():064}", "flow.yaml", "/base", tiers, labels=labels, outside=ends)
     admin.apply(bench.person, submission, state=lambda _: "/s", by="ann")
@@ -41,7 +41,7 @@ def submitted(bench: Bench, flow: str, reads: str, writes: str, **labels: str) -
 
 
 def stands(bench: Bench, flow: str, state: str, reason: str = "", next_: str = "") -> None:
-    said = Status(state=state, since="2026-01-31T12:00:00+00:00", reason=reason, next=next_)  # type: ignore[arg-type]
+    said = StatusRecord(state=state, since="2026-01-31T12:00:00+00:00", reason=reason, next=next_)  # type: ignore[arg-type]
     bench.person.commit(put(bench.person, STATUS(flow), said))
 
 
@@ -137,7 +137,7 @@ def test_who_may_see_some_flows_only_sees_no_other_that_writes_a_folder(bench: B
     for flow, team in (("orders", "shop"), ("mail", "post")):
         submission = admin.Submission(flow, "0" * 64, "flow.yaml", "/base", written, labels={"team": team})
         admin.apply(bench.person, submission, state=lambda _: "/s", by="ann")
-    keeping = Keeping(path="/shared", node="a", writers=("mail.out", "orders.out"))
+    keeping = MaintenanceOwner(path="/shared", node="a", writers=("mail.out", "orders.out"))
     bench.person.commit(put(bench.person, KEEPING(id_of_folder("/shared")), keeping))
     (folder,) = RegistryView(bench.person).flow("orders").folders
     assert folder.writers == ("mail.out", "orders.out")
@@ -179,7 +179,7 @@ def test_versions_are_read_once_and_a_flow_that_comes_again_is_another(bench: Be
     read.clear()
     assert workflows.of("alone").meetings == ()
     assert not [path for path in read if "/spec/" in path]
-    stopped = Status(state="stopped", generation=admin.want(bench.person, "orders", "stopped", by="ann"))
+    stopped = StatusRecord(state="stopped", generation=admin.want(bench.person, "orders", "stopped", by="ann"))
     bench.person.commit(put(bench.person, STATUS("orders"), stopped))
     admin.delete(bench.person, "orders")
     assert workflows.of("mail").name == "bills"
@@ -229,7 +229,7 @@ def test_who_may_see_some_of_its_flows_only_cannot_move_it(bench: Bench) -> None
     begun = bench.client(token=all_).want_workflow("orders", "drained")
     assert begun.flows == ("orders", "bills", "mail")
     wanted = admin.want(bench.person, "mail", "drained", by="ann")
-    bench.person.commit(put(bench.person, STATUS("mail"), Status(state="failed", reason="mail is full", generation=wanted)))
+    bench.person.commit(put(bench.person, STATUS("mail"), StatusRecord(state="failed", reason="mail is full", generation=wanted)))
     (asks,) = bench.client(token=all_).workflow("mail").operations
     assert asks.stuck == ("mail",)
     assert [row.arguments["flows"] for row in theirs.operations("orders")] == [["orders", "bills"]]

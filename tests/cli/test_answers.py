@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from scribengin.cli import guesses
 from scribengin.cli import main as cli
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.main import _COMMANDS
 from scribengin.core.errors import EnvironmentFault, Exit, InputError, Refused, ScribenginError, StateError
 from scribengin.core.problems import Place, Problem
@@ -65,7 +65,7 @@ def test_what_others_print_does_not_reach_stdout_under_json(monkeypatch, command
         print("from Python")
         os.write(1, b"from the descriptor\n")
         subprocess.run([sys.executable, "-c", "print('from a child')"], check=True)
-        return Answer({"a": 1})
+        return CommandAnswer({"a": 1})
 
     made_command(monkeypatch, chatter)
     ended = command("version", "--json")

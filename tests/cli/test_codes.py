@@ -17,7 +17,7 @@ from scribengin.cli.main import main
 from scribengin.plan import problem_catalog
 from scribengin.plan.validate import validate_file
 from scribengin.spec import problems
-from scribengin.spec.problem_entry import Entry, example_flow
+from scribengin.spec.problem_entry import ProblemEntry, example_flow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -107,7 +107,7 @@ def test_codes_of_flow_files_have_a_wrong_and_a_right_example() -> None:
 
 
 @pytest.mark.parametrize("entry", [entry for entry in OF_FLOW_FILES if entry.example], ids=lambda entry: entry.code)
-def test_the_right_example_has_no_problem_and_the_wrong_one_has_its_own(entry: Entry, tmp_path: Path) -> None:
+def test_the_right_example_has_no_problem_and_the_wrong_one_has_its_own(entry: ProblemEntry, tmp_path: Path) -> None:
     (tmp_path / "steps.py").write_text(STEPS)
     (tmp_path / "broken.py").write_text("def f(row:\n")
     file = tmp_path / "flow.yaml"
@@ -132,7 +132,7 @@ def test_the_tests_that_entries_name_are_there_and_meet_the_code() -> None:
 @pytest.mark.parametrize(
     "entry", [*everything().values(), *REASONS], ids=lambda entry: getattr(entry, "code", "") or f"reason-{entry.name}"
 )
-def test_an_entry_says_what_is_not_valid_in_standard_words(entry: Entry | Reason) -> None:
+def test_an_entry_says_what_is_not_valid_in_standard_words(entry: ProblemEntry | Reason) -> None:
     for text in (entry.title, entry.meaning, entry.remedy):
         assert not _NOT_VALID.search(text), f"say `is not a valid X`, `is not one of`, `is duplicated`, `exists`: {text}"
 
@@ -165,7 +165,7 @@ def test_a_name_that_is_meant_for_a_file_of_this_folder_is_told_which(
     for verb in ("status", "audit"):
         with pytest.raises(SystemExit):
             main([verb, "shop", "--home", "home"])
-        assert f"name the flow's file, {file}, if that is meant; or start it: scribengin up" in capsys.readouterr().err
+        assert f"if you mean the file, write {file}; otherwise start it: scribengin up" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["status", "ship", "--home", "home"])
     assert "file" not in capsys.readouterr().err

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from scribengin.cli.display import Plain, plain_line
-from scribengin.cli.live import Live, draw
+from scribengin.cli.live import LiveDisplay, draw
 from scribengin.cli.summary import _COLUMNS, _MEANINGS, show_summary
 from scribengin.local.contract import EndView, QueryResult, QueryView, RunResult, RunView, SinkResult
 from scribengin.local.ledger import LedgerLine, plain_lines
@@ -129,7 +129,7 @@ def test_every_state_of_a_query_can_be_drawn(state):
 
 def test_live_keeps_notices_above_the_drawing():
     console = Console(file=io.StringIO(), width=100, height=40, force_terminal=True, color_system=None)
-    display = Live(console)
+    display = LiveDisplay(console)
     display.show(replace(VIEW, notices=("data/_tmp is skipped",)))
     display.close()
     text = console.file.getvalue()
@@ -149,7 +149,7 @@ def test_what_was_lost_is_shown_with_what_is_known_of_it():
     assert "lost" not in plain_line(VIEW)
     query = result().queries[0]
     lossy = result(queries=(replace(query, nodes={"tweets": Counts(100, 98, dead=2, lost_unknown=2)}),))
-    assert "records of tweets that query kept went on without: 2 times nobody knows how many." in " ".join(summary(lossy).split())
+    assert "records of tweets that query kept skipped: 2 times nobody knows how many." in " ".join(summary(lossy).split())
     assert "Gone" not in summary(result())
 
 
@@ -199,7 +199,7 @@ def test_the_summary_shows_rows_sinks_and_a_ledger_without_empty_columns():
     assert "kept  finished  60 rows in 1 Batch, 4.0s\n" in text, "no rate of a few seconds"
     assert "all runs: 100 rows in 2 Batches" in text
     assert "6 rows to out/kept (10 with earlier runs)" in text
-    assert "2 dead letters, 1 of this run; look at them" in text
+    assert "2 dead letters, 1 of this run; list them" in text
     assert "The ledger balances" in text
     header = next(line for line in text.splitlines() if "Query" in line)
     assert header.split() == ["Query", "node", "in", "out", "filtered", "dead"]

@@ -35,8 +35,8 @@ def test_a_file_is_drawn_as_text_mermaid_and_a_picture(command, flow, tmp_path):
 
 def test_mistakes_are_told(command, flow):
     for arguments, said in (
-        ((flow, "--dot"), "--dot is for the workflow of a name"),
-        ((flow, "--mermaid", "--svg", "x.svg"), "three forms; say one"),
+        ((flow, "--dot"), "--dot takes the name of a workflow"),
+        ((flow, "--mermaid", "--svg", "x.svg"), "--svg, --dot and --mermaid exclude each other"),
         ((flow, "--svg", "away/x.svg"), "away/x.svg cannot be written"),
         (("flow.yml",), 'did you mean "flow.yaml"?'),
     ):

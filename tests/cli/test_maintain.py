@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from scribengin.cli.main import main
-from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.orphans import find_orphans
 from scribengin.connectors.files.sink import FilesSink
@@ -36,7 +36,7 @@ def flow(tmp_path: Path) -> Path:
     """A flow whose sink has committed three segments."""
     (tmp_path / "flow.yaml").write_text(FLOW)
     options = {"path": "out", "format": "json", "roll": {"size": 2**20, "every": 3600.0}}
-    sink = FilesSink(Place("kept", tmp_path, SINK.filled(options)))
+    sink = FilesSink(ConnectorContext("kept", tmp_path, SINK.filled(options)))
     sink.prepare(owner="me", lineage="l1")
     for number in range(3):
         id_ = BatchId("orders", "kept", "l1", number, 1)
@@ -64,7 +64,7 @@ def found(capfd: pytest.CaptureFixture[str], *arguments: object) -> Any:
 def test_one_turn_says_what_it_did_and_when_more_is_due(flow: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = flow.parent / "out"
     said = say(capsys, flow)
-    assert said.startswith(f"{out}: nothing to do; what is hidden is due in ")
+    assert said.startswith(f"{out}: nothing to do; hidden segments are due in ")
     assert "3 segments merged to 1 files (27 B)" in say(capsys, flow, "--flush")
     assert say(capsys, flow, "--once") == f"{out}: nothing to do\n"
 
@@ -95,14 +95,14 @@ def test_what_no_record_names_is_listed_and_only_what_is_asked_for_is_deleted(fl
     assert [row for row in found(capfd, flow, "--remove-foreign") if row["removed"]] == [], "somebody may be writing them"
     for path in (strange, part):
         old(path)
-    assert "deletes for good 2 files (20 B) that are not Scribengin's" in say(capfd, flow, "--remove-foreign", status=2)
+    assert "permanently deletes 2 files (20 B) that are not Scribengin's" in say(capfd, flow, "--remove-foreign", status=2)
     assert strange.exists()
     assert {row["path"] for row in found(capfd, flow, "--remove-foreign", "--yes") if row["removed"]} == {str(strange), str(part)}
     assert (draft.exists(), undecided.exists(), len(list((internal / "hidden").iterdir()))) == (True, True, 3)
 
 
 def commit(flow: Path, number: int, *, path: str = "out") -> None:
-    sink = FilesSink(Place("kept", flow.parent, SINK.filled({"path": path, "format": "json"})))
+    sink = FilesSink(ConnectorContext("kept", flow.parent, SINK.filled({"path": path, "format": "json"})))
     sink.prepare(owner="me", lineage="l1")
     id_ = BatchId("orders", "kept", "l1", number, 1)
     stream = sink.stream(id_, 0, "a", SCHEMA)
@@ -134,9 +134,9 @@ def test_what_another_sink_keeps_further_down_is_not_foreign(flow: Path, capfd: 
 
 
 def test_mistakes_are_told(flow: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "mean two things" in say(capsys, flow, "--once", "--every", "1m", status=2)
+    assert "--once and --every exclude each other" in say(capsys, flow, "--once", "--every", "1m", status=2)
     assert "no unit" in say(capsys, flow, "--every", "1", status=2)
-    assert "whose hosts keep its folders" in say(capsys, "orders", status=2)
+    assert "whose hosts maintain its folders" in say(capsys, "orders", status=2)
     (flow.parent / "out/_scribengin/owner.json").write_bytes(b"torn")
     assert "owner.json is torn" in say(capsys, flow, status=1)
 
@@ -146,5 +146,5 @@ def test_what_the_disk_refuses_is_told_and_is_no_bug(flow: Path, capsys: pytest.
     keeping.unlink()
     keeping.mkdir()
     said = say(capsys, flow, status=3)
-    assert f"{flow.parent / 'out'}: it is not kept: [Errno 21] Is a directory" in said
+    assert f"{flow.parent / 'out'}: maintenance failed: [Errno 21] Is a directory" in said
     assert "Traceback" not in said

@@ -109,4 +109,4 @@ def test_watch_shows_each_save_and_a_broken_one_leaves_the_last_good_preview(flo
 def test_watch_runs_nothing_and_refuses_what_would(command, flow):
     ended = command("run", flow, "--watch", "--once")
     assert ended.status == 2
-    assert "--watch runs nothing" in ended.err
+    assert "--watch only previews" in ended.err

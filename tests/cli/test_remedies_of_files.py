@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from scribengin.connectors.contract import Place
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.core.errors import EnvironmentFault
@@ -131,7 +131,7 @@ def test_fmt_refused(command: Command, flow: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.executes("foreign-unsaid")
 def test_foreign_unsaid(command: Command, flow: Path) -> None:
     out = flow.parent / "out"
-    FilesSink(Place("kept", flow.parent, SINK.filled({"path": "out", "format": "json"}))).prepare(owner="me", lineage="l1")
+    FilesSink(ConnectorContext("kept", flow.parent, SINK.filled({"path": "out", "format": "json"}))).prepare(owner="me", lineage="l1")
     (out / "part-of-nobody.jsonl").write_text("{}\n")
     os.utime(out / "part-of-nobody.jsonl", (0, 0))
     [words] = named(command("maintain", flow, "--remove-foreign", "--json"), "foreign-unsaid")

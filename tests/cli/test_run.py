@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.connectors.files.pieces import Piece, streams_of
+from scribengin.connectors.files.pieces import FilePiece, streams_of
 from scribengin.state.folder import StateFolder
 from scribengin.state.lineage import open_lineage
 from scribengin.state.source_log import SourceLog
@@ -106,7 +106,7 @@ def test_a_file_that_is_gone_before_its_commit_can_be_given_up(tmp_path):
     (tmp_path / "flow.yaml").write_text(ENDLESS.replace("{type: sequence, rate: 50}", "{type: files, path: data, format: text}"))
     part = StateFolder(tmp_path / ".scribengin", "endless").query("kept")
     open_lineage(part, owner="o", fingerprint="f", state_fingerprint="", sources=["numbers"])
-    pieces = [Piece(name, 10, 0, 0, 0, 10, 10) for name in ("a.txt", "b.txt")]
+    pieces = [FilePiece(name, 10, 0, 0, 0, 10, 10) for name in ("a.txt", "b.txt")]
     SourceLog(part.sources, "numbers").append(0, streams_of(pieces, root="data", stream_bytes=1))
     status, said, _ = scribengin("source", "skip", "flow.yaml", "c.txt", folder=tmp_path)
     assert (status, said["problems"][0]["code"]) == (2, "skip-unknown")
@@ -140,7 +140,7 @@ def test_the_first_interrupt_finishes_the_batch_and_says_so(endless, tmp_path):
     os.kill(endless.pid, signal.SIGINT)
     out, err = endless.communicate(timeout=100)
     assert endless.returncode == 0, err
-    assert "stopping when the Batch under way is finished" in err
+    assert "stopping after the current Batch" in err
     result = json.loads(out)["result"]
     assert (result["state"], result["ledger"]["balanced"]) == ("stopped", True)
     written = [json.loads(line)["id"] for path in sorted(tmp_path.glob("out/part-*")) for line in path.read_text().splitlines()]

@@ -40,8 +40,8 @@ def _flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             '"0" is not a valid number of tiers; write --spread 3, or --spread alone for as many as nodes are up',
         ),
         (["flow.yaml", "--spread", "many"], '"many" is not a valid number of tiers'),
-        (["--spread", "flow.yaml"], "flow.yaml was taken for the number of tiers; name files first"),
-        (["flow.yaml", "--branches", "id ts 10m"], "it needs --spread"),
+        (["--spread", "flow.yaml"], "flow.yaml was read as the number of tiers; name files before --spread"),
+        (["flow.yaml", "--branches", "id ts 10m"], "--branches needs --spread"),
     ],
 )
 def test_a_number_of_tiers_that_is_none_is_told_before_anybody_is_asked(words: list[str], told: str) -> None:
@@ -53,7 +53,7 @@ def test_a_number_of_tiers_that_is_none_is_told_before_anybody_is_asked(words: l
 def test_branches_alone_are_refused_where_nothing_is_submitted_too() -> None:
     ended = CliRunner().invoke(show, ["flow.yaml", "--branches", "id ts 10m"])
     assert ended.exit_code == 2
-    assert "it needs --spread" in ended.output
+    assert "--branches needs --spread" in ended.output
 
 
 def test_a_file_without_utilities_is_named(capfd: pytest.CaptureFixture[str]) -> None:
@@ -70,6 +70,6 @@ def node(name: str, state: str, *, up: bool) -> NodeRow:
 def test_as_many_tiers_as_nodes_that_take_workers_and_none_is_an_error() -> None:
     away, out = node("b", "away", up=False), node("c", "decommissioned", up=True)
     assert spreading.tiers_as_nodes([node("a", "up", up=True), away, out, node("d", "up", up=True)]) == 2
-    with pytest.raises(Unreachable, match="no node is up") as told:
+    with pytest.raises(Unreachable, match="no node is running") as told:
         spreading.tiers_as_nodes([away, out])
     assert "scribengin node" in told.value.remedy

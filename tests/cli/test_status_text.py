@@ -67,7 +67,7 @@ def test_how_many_workers_a_tier_has_is_said_where_it_is_not_one(workers, wanted
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [({}, ""), ({"error": "disk full"}, "upkeep fails: disk full"), ({"node": "", "keeper": None}, "nobody keeps it yet")],
+    [({}, ""), ({"error": "disk full"}, "maintenance fails: disk full"), ({"node": "", "keeper": None}, "no host maintains it yet")],
 )
 def test_a_folder_is_named_only_where_something_is_to_be_said(change, said, capsys):
     show_named({**FAILED, "folders": [KEPT | change]})

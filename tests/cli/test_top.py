@@ -49,7 +49,7 @@ def test_a_flow_of_which_nothing_was_heard_has_none() -> None:
 def test_what_fires_what_is_silent_and_what_never_catches_up_is_told() -> None:
     line = drawn(alerts=["stuck", "late"], now={**NOW, "falls_behind": True, "silent": ["core"], "heard_s": 90.0, "bottleneck": ""})
     assert "never" in line
-    assert "alert: stuck, late; nothing was heard of core for 1m30s" in line
+    assert "alert: stuck, late; no report from core for 1m30s" in line
 
 
 def test_a_flow_that_is_stopped_is_quiet() -> None:

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from scribengin.testing.tweets import TAG, write_tweets
+from harness.tweets import TAG, write_tweets
 
 
 def lines_of(folder):

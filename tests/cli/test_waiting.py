@@ -4,7 +4,7 @@ import click
 import pytest
 
 from scribengin.cli import waiting
-from scribengin.cli.waiting import NotReached, Wait, wait_for, wait_running_option
+from scribengin.cli.waiting import NotReached, WaitOption, wait_for, wait_running_option
 from scribengin.client.models import FlowStatus, FlowView, TierRow, WantedState
 
 
@@ -32,52 +32,52 @@ def _no_pauses(monkeypatch):
 
 def test_a_flow_that_runs_is_waited_for_until_each_tier_has_committed_or_found_nothing_to_read():
     plane = Plane(seen("starting", False, False), seen("running", True, False), seen("running", True, True))
-    found = wait_for(plane, "drift", ("running",), Wait(60.0))
+    found = wait_for(plane, "drift", ("running",), WaitOption(60.0))
     assert (found.state, len(plane.views)) == ("running", 1)
 
 
 def test_a_flow_that_fails_on_its_first_batch_is_an_error_with_its_cause():
     failed = seen("failed", False, reason="tier main: query kept: no such id", after="fix it; then: scribengin resume drift")
     with pytest.raises(NotReached, match="flow drift is failed: tier main: query kept: no such id") as caught:
-        wait_for(Plane(seen("running", False), failed), "drift", ("running",), Wait(60.0))
+        wait_for(Plane(seen("running", False), failed), "drift", ("running",), WaitOption(60.0))
     assert caught.value.remedy == "fix it; then: scribengin resume drift"
 
 
 def test_a_version_that_is_given_up_for_the_one_before_is_an_error_at_once():
     plane = Plane(seen("running", True), seen("draining", version=2), seen("running", True))
-    with pytest.raises(NotReached, match="is not to run as version 2 any more, but as version 1") as caught:
-        wait_for(plane, "drift", ("stopped",), Wait(60.0), version=2)
+    with pytest.raises(NotReached, match="was changed from version 2 to version 1") as caught:
+        wait_for(plane, "drift", ("stopped",), WaitOption(60.0), version=2)
     assert caught.value.remedy == "see why: scribengin ops drift"
 
 
 def test_started_waits_for_the_start_alone():
     plane = Plane(seen("running", False))
-    assert wait_for(plane, "drift", ("running",), Wait(60.0, started=True)).state == "running"
+    assert wait_for(plane, "drift", ("running",), WaitOption(60.0, started=True)).state == "running"
 
 
 def test_a_first_batch_that_takes_too_long_is_said_to_be_under_way():
     with pytest.raises(NotReached) as caught:
-        wait_for(Plane(seen("running", True, False)), "drift", ("running",), Wait(0.0))
+        wait_for(Plane(seen("running", True, False)), "drift", ("running",), WaitOption(0.0))
     assert caught.value.message == "flow drift is running, but its first Batch of tier b is not committed after 0 s"
     assert "scribengin top drift" in caught.value.remedy
 
 
 def test_a_worker_of_an_earlier_release_reports_nothing_and_is_not_waited_for():
-    assert wait_for(Plane(seen("running", None)), "drift", ("running",), Wait(60.0)).state == "running"
+    assert wait_for(Plane(seen("running", None)), "drift", ("running",), WaitOption(60.0)).state == "running"
 
 
 def test_a_flow_that_is_to_be_paused_need_not_be_ready():
-    assert wait_for(Plane(seen("paused", False)), "drift", ("paused",), Wait(60.0)).state == "paused"
+    assert wait_for(Plane(seen("paused", False)), "drift", ("paused",), WaitOption(60.0)).state == "paused"
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         ([], None),
-        (["--wait"], Wait(120.0)),
-        (["--wait", "60s"], Wait(60.0)),
-        (["--wait=started"], Wait(120.0, started=True)),
-        (["--wait=started:5m"], Wait(300.0, started=True)),
+        (["--wait"], WaitOption(120.0)),
+        (["--wait", "60s"], WaitOption(60.0)),
+        (["--wait=started"], WaitOption(120.0, started=True)),
+        (["--wait=started:5m"], WaitOption(300.0, started=True)),
     ],
 )
 def test_the_values_of_wait(arguments, expected):

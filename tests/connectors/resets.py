@@ -8,7 +8,7 @@ import pytest
 
 from scribengin.cli import confirm
 from scribengin.cli.main import main
-from scribengin.connectors.keyed.sending import Sending
+from scribengin.connectors.keyed.sending import KeyedSender
 from scribengin.core.errors import ScribenginError
 from scribengin.local.prepare import prepare
 from scribengin.state.decisions import Decisions
@@ -53,14 +53,14 @@ def stopped_by(folder: FlowFolder, code: str) -> str:
 
 def stopped_as_its_place_goes(folder: FlowFolder, code: str, monkeypatch: pytest.MonkeyPatch, drop: Callable[[], object]) -> str:
     """The same, of a run whose sink's place is dropped each time when rows are about to be sent there."""
-    send = Sending.send
+    send = KeyedSender.send
 
-    def sends(sending: Sending, rows: Iterable[KeyedRows]) -> None:
+    def sends(sending: KeyedSender, rows: Iterable[KeyedRows]) -> None:
         drop()
         send(sending, rows)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Sending, "send", sends)
+        patch.setattr(KeyedSender, "send", sends)
         return stopped_by(folder, code)
 
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from scribengin.connectors.console.sink import ConsoleSink
-from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.core.types import parse_schema
 
 SCHEMA = parse_schema("id BIGINT")
@@ -21,7 +21,7 @@ def decided(sink: ConsoleSink, number: int, *units: range) -> Decided:
 
 
 def test_the_first_rows_of_a_batch_are_shown_once_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    sink = ConsoleSink(Place("shown", Path(), {"rows": 3}))
+    sink = ConsoleSink(ConnectorContext("shown", Path(), {"rows": 3}))
     batch = decided(sink, 0, range(2), range(2, 10))
     sink.publish(batch)
     sink.publish(batch)
@@ -32,7 +32,7 @@ def test_the_first_rows_of_a_batch_are_shown_once_on_stderr(capsys: pytest.Captu
 
 
 def test_an_empty_batch_and_one_that_was_shown_before_a_crash_show_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    sink = ConsoleSink(Place("shown", Path(), {"rows": 3}))
+    sink = ConsoleSink(ConnectorContext("shown", Path(), {"rows": 3}))
     sink.publish(decided(sink, 0, range(0)))
     old = decided(sink, 1, range(1))
     sink.recover(old, lineage="l", before=2)
@@ -41,5 +41,5 @@ def test_an_empty_batch_and_one_that_was_shown_before_a_crash_show_nothing(capsy
 
 
 def test_receipts_stay_small_however_many_rows_there_are() -> None:
-    sink = ConsoleSink(Place("shown", Path(), {"rows": 20}))
+    sink = ConsoleSink(ConnectorContext("shown", Path(), {"rows": 20}))
     assert decided(sink, 0, range(100_000)).receipts[0].bytes < 1000

@@ -65,7 +65,7 @@ folder, cases = Path(sys.argv[1]), json.loads(sys.argv[2])
 for case in cases:
     sys.modules[case["module"]] = None  # importing it raises
 from scribengin.connectors.catalog import open_sink, open_source, sink_types, source_types
-from scribengin.connectors.contract import Place
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.core.errors import ScribenginError
 from scribengin.core.types import parse_schema
 
@@ -77,7 +77,8 @@ for case in cases:
         if given is None:
             continue
         try:
-            place = Place(role, folder, types[case["type"]].filled(case["options"] | given), schema=schema, flow="flow", work=folder / role)
+            options = types[case["type"]].filled(case["options"] | given)
+            place = ConnectorContext(role, folder, options, schema=schema, flow="flow", work=folder / role)
             if role == "sink":
                 open_sink(case["type"], place).prepare(owner="me", lineage="one")
             else:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scribengin.connectors.summary.question import QuestionError, read_question
 from scribengin.connectors.summary.reduced import Reduced
 from scribengin.connectors.summary.sink import PART_BYTES
-from scribengin.connectors.summary.table import Table
+from scribengin.connectors.summary.table import SummaryTable
 from scribengin.core.errors import StepError
 
 SCHEMA = pa.schema(
@@ -46,15 +46,15 @@ ROWS = st.lists(
 )
 
 
-def table(rows: list[dict[str, Any]], sql: str = SQL, keep: int = 100) -> Table:
-    made = Table(read_question(sql), keep)
+def table(rows: list[dict[str, Any]], sql: str = SQL, keep: int = 100) -> SummaryTable:
+    made = SummaryTable(read_question(sql), keep)
     made.add(pa.RecordBatch.from_pylist(rows, SCHEMA))
     return made
 
 
-def sent(part: Table) -> Table:
+def sent(part: SummaryTable) -> SummaryTable:
     """As it goes through a receipt."""
-    return Table.from_json(json.loads(json.dumps(part.as_json())), part.question, part.keep)
+    return SummaryTable.from_json(json.loads(json.dumps(part.as_json())), part.question, part.keep)
 
 
 def added(decimals: list[Decimal]) -> Decimal | None:
@@ -87,7 +87,7 @@ def by_hand(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @given(parts=st.lists(ROWS, max_size=5))
 def test_parts_put_together_are_what_all_rows_come_to(parts: list[list[dict[str, Any]]]) -> None:
-    whole = Table(read_question(SQL), 100)
+    whole = SummaryTable(read_question(SQL), 100)
     for rows in parts:
         whole.merge(sent(table(rows)))
     assert sent(whole).result() == by_hand([row for rows in parts for row in rows])
@@ -98,7 +98,7 @@ def test_parts_put_together_are_what_all_rows_come_to(parts: list[list[dict[str,
 )
 def test_of_more_groups_than_are_kept_each_that_is_kept_is_whole(keys: list[list[int]], order: str) -> None:
     sql = f"SELECT k, count(*) AS n FROM rows GROUP BY k {order}"
-    whole = Table(read_question(sql), 4)
+    whole = SummaryTable(read_question(sql), 4)
     for part in keys:
         whole.merge(sent(table([{"k": f"{key:02}"} for key in part], sql, keep=4)))
     everything = [f"{key:02}" for part in keys for key in part]
@@ -113,9 +113,9 @@ def test_of_more_groups_than_are_kept_each_that_is_kept_is_whole(keys: list[list
 
 def test_nothing_is_a_row_of_zeros_without_groups_and_nan_is_passed_over() -> None:
     assert table([], "SELECT count(*) AS n, sum(i) AS s FROM rows").result() == [{"n": 0, "s": None}]
-    made = Table(read_question("SELECT min(x) AS low, max(x) AS high FROM rows"), 10)
+    made = SummaryTable(read_question("SELECT min(x) AS low, max(x) AS high FROM rows"), 10)
     for values in ([math.nan, 1.0], [math.nan], [3.0]):
-        part = Table(made.question, 10)
+        part = SummaryTable(made.question, 10)
         part.add(pa.record_batch({"x": values}))
         made.merge(sent(part))
     assert made.result() == [{"low": 1.0, "high": 3.0}]
@@ -192,7 +192,7 @@ def test_the_table_of_one_question_is_named_or_not_and_both_zeros_are_one() -> N
         "SELECT r.k, count(1) AS n FROM rows r GROUP BY k",
     ):
         assert table([{"k": "a"}], sql).result() == [{"k": "a", "n": 1}]
-    made = Table(read_question("SELECT x, count(*) AS n FROM rows GROUP BY x"), 10)
+    made = SummaryTable(read_question("SELECT x, count(*) AS n FROM rows GROUP BY x"), 10)
     made.add(pa.record_batch({"x": [0.0, -0.0, None, math.nan, math.nan]}))
     assert [row["n"] for row in made.result()] == [1, 2, 2]
 
@@ -201,11 +201,11 @@ def test_the_table_of_one_question_is_named_or_not_and_both_zeros_are_one() -> N
 def test_a_row_with_a_moment_that_no_table_can_show_is_given_back(far: int) -> None:
     at = pa.array([0, far, None], pa.timestamp("us", tz="UTC"))
     batch = pa.record_batch({"t": at, "k": ["a", "b", "c"], "day": pa.array([0, 1, 2], pa.date32())})
-    made = Table(read_question("SELECT max(t) AS t, count(*) AS n FROM rows"), 10)
+    made = SummaryTable(read_question("SELECT max(t) AS t, count(*) AS n FROM rows"), 10)
     assert [(bad.ordinal, bad.reason) for bad in made.add(batch)] == [(1, "out-of-range")]
     assert made.result() == [{"t": dt.datetime(1970, 1, 1, tzinfo=dt.UTC), "n": 2}]
     part = Reduced("steps:Holds", Holds, 10)
     assert [(bad.ordinal, bad.reason) for bad in part.add(batch)] == [(1, "out-of-range")]
     assert (part.rows, part.result()) == (2, [{"held": "c"}])
     days = pa.record_batch({"day": pa.array([2**30, 5], pa.date32())})
-    assert [bad.ordinal for bad in Table(read_question("SELECT min(day) AS d FROM rows"), 10).add(days)] == [0]
+    assert [bad.ordinal for bad in SummaryTable(read_question("SELECT min(day) AS d FROM rows"), 10).add(days)] == [0]

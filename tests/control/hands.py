@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from harness.memory_launcher import MemoryCluster, MemoryLauncher
 from scribengin.control import admin
 from scribengin.control.master import Master
 from scribengin.control.world import RunId
-from scribengin.launch.contract import Order
-from scribengin.launch.memory import MemoryCluster, MemoryLauncher
-from scribengin.registry.contract import Create, Delete, Entry
-from scribengin.registry.kinds import Report, Status, TierSpec
+from scribengin.launch.contract import LaunchOrder
+from scribengin.registry.contract import Create, Delete, RegistryEntry
+from scribengin.registry.kinds import Report, StatusRecord, TierSpec
 from scribengin.registry.records import Stored, put, read_record
 from scribengin.registry.tree import LEASE, LEASE_TERM, REPORT, RUN, STATUS, WANTED
 
@@ -101,12 +101,12 @@ class Plane:
         run = read_record(self.person, RUN(flow, tier))
         return run.record.node if isinstance(run, Stored) and run.record.ended_at is None else ""
 
-    def status(self, flow: str) -> Status:
+    def status(self, flow: str) -> StatusRecord:
         self.person.sync()
         status = read_record(self.person, STATUS(flow))
-        return status.record if isinstance(status, Stored) else Status(state="created")
+        return status.record if isinstance(status, Stored) else StatusRecord(state="created")
 
-    def comes_to(self, flow: str, state: str, why: Callable[[Status], bool] = lambda _: True) -> Status:
+    def comes_to(self, flow: str, state: str, why: Callable[[StatusRecord], bool] = lambda _: True) -> StatusRecord:
         def there() -> bool:
             self.look()
             return self.status(flow).state == state and why(self.status(flow))
@@ -135,11 +135,11 @@ class Plane:
             if self.hands.read(lease) is not None:
                 self.hands.commit(Delete(lease))
             launcher.end(str(id_), 0)
-        elif not isinstance(self.hands.read(lease), Entry):
+        elif not isinstance(self.hands.read(lease), RegistryEntry):
             fence = LEASE_TERM(id_.flow, id_.tier).path
             last = () if self.hands.read(fence) is not None else (Create(fence, {"run": id_.number}),)
             self.hands.commit(Create(lease, {"run": id_.number}, ephemeral=True), *last)
 
 
-def order(id_: RunId) -> Order:
-    return Order(str(id_), ("true",))
+def order(id_: RunId) -> LaunchOrder:
+    return LaunchOrder(str(id_), ("true",))

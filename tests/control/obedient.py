@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from harness.memory_launcher import MemoryCluster, MemoryLauncher
 from scribengin.control import admin, reading
 from scribengin.control.master import Master
 from scribengin.control.world import RunId
-from scribengin.launch.contract import Order
-from scribengin.launch.memory import MemoryCluster, MemoryLauncher
+from scribengin.launch.contract import LaunchOrder
 from scribengin.registry.kinds import Report, TierSpec
-from scribengin.registry.lease import Lease
+from scribengin.registry.lease import RegistryLease
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.outside import Outside, Place
+from scribengin.registry.outside import ExternalPlace, Outside
 from scribengin.registry.records import Stored, put, read_record
 from scribengin.registry.tree import LEASE, OPERATION, REPORT, RUN, WANTED
 
@@ -55,7 +55,7 @@ class MortalLauncher(MemoryLauncher):
 
     life = Life()
 
-    def start(self, order: Order) -> None:
+    def start(self, order: LaunchOrder) -> None:
         super().start(order)
         self.life.spend()
 
@@ -84,7 +84,7 @@ class Plane:
         self.cluster = MemoryCluster()
         self.person = self.store.client()
         self.now = 1_000.0
-        self.workers: dict[RunId, tuple[MemoryRegistry, Lease, int]] = {}
+        self.workers: dict[RunId, tuple[MemoryRegistry, RegistryLease, int]] = {}
         self.life = Life()
         self.masters = 0
         self.most_at_work = 0
@@ -101,7 +101,7 @@ class Plane:
         self.master = Master(
             registry,
             {"here": launcher},
-            lambda id_: Order(str(id_), ("true",)),
+            lambda id_: LaunchOrder(str(id_), ("true",)),
             {"id": f"m{self.masters}"},
             log=LOG,
             clock=lambda: self.now,
@@ -165,7 +165,7 @@ class Plane:
                 registry = self.store.client()
                 wish = read_record(registry, WANTED(id_.flow, id_.tier))
                 version = wish.record.version if isinstance(wish, Stored) else 0
-                self.workers[id_] = (registry, Lease(registry, LEASE(id_.flow, id_.tier).path, {"run": id_.number}), version)
+                self.workers[id_] = (registry, RegistryLease(registry, LEASE(id_.flow, id_.tier).path, {"run": id_.number}), version)
         for id_ in sorted(self.workers):
             entry = self.cluster.workers.get(str(id_))
             if entry is not None and entry.seen.state in ("starting", "running"):
@@ -224,7 +224,7 @@ class Plane:
 
 def met(plane: Plane, flow: str, reads: str, writes: str, **tiers: tuple[str, ...]) -> admin.Submission:
     """Submit a flow that reads and writes those folders."""
-    ends = Outside(reads={"in": (Place(kind="folder", at=reads),)}, writes={"out": (Place(kind="folder", at=writes),)})
+    ends = Outside(reads={"in": (ExternalPlace(kind="folder", at=reads),)}, writes={"out": (ExternalPlace(kind="folder", at=writes),)})
     specs = {tier: TierSpec(feeders=feeders) for tier, feeders in tiers.items()}
     submission = admin.Submission(flow, "0", "flow.yaml", "/base", specs, outside=ends)
     admin.apply(plane.person, submission, state=lambda _: "/state", by="me")

@@ -58,36 +58,36 @@ from scribengin.control.actions import (
     Kill,
     NameGroup,
     Note,
+    OperationStep,
     SetAside,
+    SetWorkerGoal,
     Show,
     Start,
-    Step,
     Tell,
-    Want,
     flow_of,
 )
 from scribengin.control.decide import decide
 from scribengin.control.places import load_of, on_each_host
 from scribengin.control.world import (
     Allowance,
+    BlockedFlow,
     Delay,
+    DownstreamReader,
     FlowSeen,
-    Held,
     LeaseHolder,
-    Node,
-    Process,
-    Reader,
+    ObservedTier,
     RunId,
-    TierSeen,
+    SourceBacklog,
     UnderWay,
-    Waiting,
     Wish,
+    WorkerNode,
+    WorkerProcess,
     World,
 )
-from scribengin.registry.kinds import UNDER_WAY, Operation, Report, Run, TierWish, WorkflowOperation, is_helper
-from scribengin.registry.outside import Level, Waters
+from scribengin.registry.kinds import UNDER_WAY, Operation, Report, Run, TierWish, WorkflowOperationRecord, is_helper
+from scribengin.registry.outside import SourceLevel, Waters
 from scribengin.registry.tree import REPORT, RUN, STATUS, WANTED
-from scribengin.registry.watched import Watched
+from scribengin.registry.watched import AlertSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,7 +104,7 @@ class Story:
         self.loses = False
         self.term = 0
         self.operations = 0
-        self.away: dict[RunId, Process] = {}
+        self.away: dict[RunId, WorkerProcess] = {}
         """processes on nodes that do not answer"""
 
     def retell(self, text: str) -> str:
@@ -154,7 +154,7 @@ class Story:
                 self._meet(writer.split("."), reader.split("."), int(most))
             case ["waits", reader, rows]:
                 name, source = reader.split(".")
-                self.world = replace(self.world, waiting={**self.world.waiting, (name, source): Waiting(rows=int(rows))})
+                self.world = replace(self.world, waiting={**self.world.waiting, (name, source): SourceBacklog(rows=int(rows))})
             case ["workflow", goal, *rest]:
                 self._workflow(goal.rstrip(":"), rest)
             case ["label", said]:
@@ -170,14 +170,14 @@ class Story:
             case ["idle" | "busy" as how]:
                 self.world = replace(self.world, idle={**self.world.idle, self.flow: how == "idle"})
             case ["nodes", *names]:
-                nodes = {name: self.world.nodes.get(name, Node()) for name in names}
+                nodes = {name: self.world.nodes.get(name, WorkerNode()) for name in names}
                 there = {**self.away, **self.world.processes}
                 self.away = {id_: each for id_, each in there.items() if each.node not in nodes}
                 seen = {id_: each for id_, each in there.items() if each.node in nodes}
                 self.world = replace(self.world, nodes=nodes, processes=seen)
             case ["decommission", name]:
                 self.world = replace(
-                    self.world, nodes={**self.world.nodes, name: replace(self.world.nodes.get(name, Node()), decommissioned=True)}
+                    self.world, nodes={**self.world.nodes, name: replace(self.world.nodes.get(name, WorkerNode()), decommissioned=True)}
                 )
             case ["wish", goal, *rest]:
                 self._wish(goal, rest)
@@ -205,14 +205,14 @@ class Story:
                 id_ = self._run(tier)
                 ended = {"status": int(status[0]), "reason": " ".join(status[1:])} if status else {}
                 node = self._tier(tier).run.node  # type: ignore[union-attr]
-                self._set_process(id_, Process(node, state, **ended))  # type: ignore[arg-type]
+                self._set_process(id_, WorkerProcess(node, state, **ended))  # type: ignore[arg-type]
             case ["standby", tier, *how]:
                 self._set_tier(replace(self._tier(tier), standby=how != ["none"]))
             case ["spare", tier, "says", *rest]:
                 self._report(tier, rest, spare=True)
             case ["spare", tier, state, *status]:
                 id_ = self._run(tier, spare=True)
-                self._set_process(id_, Process(self._node(tier, spare=True), state, int(status[0]) if status else None))  # type: ignore[arg-type]
+                self._set_process(id_, WorkerProcess(self._node(tier, spare=True), state, int(status[0]) if status else None))  # type: ignore[arg-type]
             case ["lease", tier, "lost"]:
                 self._set_tier(replace(self._tier(tier), lease=None))
             case ["lease", tier, *by]:
@@ -228,7 +228,7 @@ class Story:
                 self._set_flow(replace(held.last, status=held.status))
             case ["held", *why]:
                 last = self.world.flows[self.flow]
-                held = Held(last.status, " ".join(why), "mend it", last=last)
+                held = BlockedFlow(last.status, " ".join(why), "mend it", last=last)
                 others = {name: flow for name, flow in self.world.flows.items() if name != self.flow}
                 self.world = replace(self.world, flows=others, held={**self.world.held, self.flow: held})
             case ["refused", "nothing"]:
@@ -249,7 +249,7 @@ class Story:
                 self._set_tier(replace(self._tier(tier), wish=None))
             case ["max_delay", seconds]:
                 flow = self.world.flows[self.flow]
-                self._set_flow(replace(flow, watched=Watched(max_delay_s=float(seconds))))
+                self._set_flow(replace(flow, watched=AlertSettings(max_delay_s=float(seconds))))
             case ["delay", "unknown"]:
                 self.world = replace(self.world, delays={})
             case ["delay", seconds, *cause]:
@@ -288,9 +288,9 @@ class Story:
 
     def _meet(self, writer: list[str], reader: list[str], most: int) -> None:
         (flow, sink), (other, source) = writer, reader
-        readers = (*self.world.readers.get(flow, ()), Reader(sink, other, source))
+        readers = (*self.world.readers.get(flow, ()), DownstreamReader(sink, other, source))
         self.world = replace(self.world, readers={**self.world.readers, flow: readers})
-        waters = Waters(high=Level(rows=most), low=Level(rows=most // 2), capacity=Level(rows=2 * most))
+        waters = Waters(high=SourceLevel(rows=most), low=SourceLevel(rows=most // 2), capacity=SourceLevel(rows=2 * most))
         seen = self.world.flows[other]
         self._set_flow(replace(seen, waters={**seen.waters, source: waters}))
 
@@ -298,7 +298,7 @@ class Story:
         feeders = {name: tuple(sorted(seen.feeders)) for name, seen in _tiers(" ".join(rest)).items()}
         begun = {name: self.world.flows[name].wish.generation for name in feeders}
         self.operations += 1
-        operation = WorkflowOperation(goal=goal, step="ask", feeders=feeders, begun=begun, by="ann")  # type: ignore[arg-type]
+        operation = WorkflowOperationRecord(goal=goal, step="ask", feeders=feeders, begun=begun, by="ann")  # type: ignore[arg-type]
         self.world = replace(self.world, workflows={**self.world.workflows, str(self.operations): operation})
 
     def _report(self, tier: str, rest: list[str], *, spare: bool = False) -> None:
@@ -340,21 +340,21 @@ class Story:
 
     def _act(self, action: Action) -> None:
         match action:
-            case Want(_, tier, wish):
+            case SetWorkerGoal(_, tier, wish):
                 self._set_tier(replace(self._tier(tier), wish=wish))
             case Start(_, tier, run, spare):
                 self._set_run(tier, run, spare=spare)
                 if not self.loses:
-                    self._set_process(self._run(tier, spare=spare), Process(run.node, "starting"))
+                    self._set_process(self._run(tier, spare=spare), WorkerProcess(run.node, "starting"))
             case Note(_, tier, run, spare):
                 self._set_run(tier, run, spare=spare)
             case FreeLease(id_):
                 self._set_tier(replace(self._tier(id_.tier), lease=None))
             case Kill(id_, node):
-                self._set_process(id_, Process(node, "gone"))
+                self._set_process(id_, WorkerProcess(node, "gone"))
             case Forget(id_):
                 self.world = replace(self.world, processes={key: each for key, each in self.world.processes.items() if key != id_})
-            case Step(name, id_, operation):
+            case OperationStep(name, id_, operation):
                 under_way = UnderWay(id_, operation) if operation.step in UNDER_WAY else None
                 self._set_flow(replace(self.world.flows[name], under_way=under_way))
             case HoldBack(name, held_back):
@@ -397,7 +397,7 @@ class Story:
             case _:
                 self._set_flow(replace(self.world.flows[name], status=None))
 
-    def _tier(self, name: str) -> TierSeen:
+    def _tier(self, name: str) -> ObservedTier:
         return self.world.flows[self.flow].tiers[name]
 
     def _run(self, tier: str, *, spare: bool = False) -> RunId:
@@ -416,11 +416,11 @@ class Story:
     def _set_flow(self, flow: FlowSeen) -> None:
         self.world = replace(self.world, flows={**self.world.flows, flow.name: flow})
 
-    def _set_tier(self, tier: TierSeen) -> None:
+    def _set_tier(self, tier: ObservedTier) -> None:
         flow = self.world.flows[self.flow]
         self._set_flow(replace(flow, tiers={**flow.tiers, tier.tier: tier}))
 
-    def _set_process(self, id_: RunId, process: Process) -> None:
+    def _set_process(self, id_: RunId, process: WorkerProcess) -> None:
         self.world = replace(self.world, processes={**self.world.processes, id_: process})
 
 
@@ -428,21 +428,21 @@ def _without_helpers(names: Iterable[str]) -> frozenset[str]:
     return frozenset(name for name in names if not is_helper(name))
 
 
-def _tiers(text: str) -> dict[str, TierSeen]:
-    tiers: dict[str, TierSeen] = {}
+def _tiers(text: str) -> dict[str, ObservedTier]:
+    tiers: dict[str, ObservedTier] = {}
     for way in text.split(","):
         names = way.replace(" ", "").split("->")
         for at, name in enumerate(names):
-            before = tiers.get(name, TierSeen(name))
+            before = tiers.get(name, ObservedTier(name))
             tiers[name] = replace(before, feeders=before.feeders | set(names[at - 1 : at]))
     return tiers
 
 
 def _said(action: Action) -> str:
     match action:
-        case Want(_, tier, wish) if wish.task:
+        case SetWorkerGoal(_, tier, wish) if wish.task:
             return f"> {tier} is wanted to do its part of operation {wish.task}, version {wish.version}, generation {wish.generation}"
-        case Want(_, tier, wish):
+        case SetWorkerGoal(_, tier, wish):
             return f"> {tier} is wanted {wish.goal}, version {wish.version}, generation {wish.generation}"
         case Start(_, tier, run, spare):
             return f"> start {tier}-{run.number} on {run.node}" + (", to wait" if spare else "")
@@ -464,7 +464,7 @@ def _said(action: Action) -> str:
         case Tell(name, status):
             refused = [f"refused: {path} {said['why']}" for path, said in status.refused.items()]
             return f"= {name} is {status.state}" + "".join(f"; {text}" for text in (status.reason, status.next, *refused) if text)
-        case Step(_, id_, operation):
+        case OperationStep(_, id_, operation):
             return f"> operation {id_} comes to {operation.step}" + (f": {operation.error}" if operation.error else "")
         case HoldBack(_, held_back):
             shares = [f"{sink} by {hold.flow} to {hold.share:.0%}" for sink, hold in held_back.sinks.items()]

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
+from harness.memory_launcher import MemoryLauncher
 from scribengin.control.act import Actor
-from scribengin.control.actions import Note, Start, Tell, Want
+from scribengin.control.actions import Note, SetWorkerGoal, Start, Tell
 from scribengin.control.attempts import remembered
 from scribengin.control.mirror import Mirror
 from scribengin.core.errors import FencedError, Unreachable
-from scribengin.launch.contract import Order
-from scribengin.launch.memory import MemoryLauncher
-from scribengin.registry.contract import Conflict, Create, Delete, Entry
-from scribengin.registry.kinds import Run, Status, TierWish
+from scribengin.launch.contract import LaunchOrder
+from scribengin.registry.contract import Conflict, Create, Delete, RegistryEntry
+from scribengin.registry.kinds import Run, StatusRecord, TierWish
 from scribengin.registry.lease import Election
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, read_record
@@ -36,16 +36,16 @@ class Bench:
         self.mirror = Mirror(self.registry)
         self.launcher = MemoryLauncher(lambda: 0.0)
         launchers: dict[str, Any] = {"here": self.launcher}
-        self.actor = Actor(self.registry, self.mirror, launchers, lambda id_: Order(str(id_), ("true",)), lambda _flow, _tier: None)
+        self.actor = Actor(self.registry, self.mirror, launchers, lambda id_: LaunchOrder(str(id_), ("true",)), lambda _flow, _tier: None)
 
     def actions(self, generation: int) -> list[Action]:
         return [
             action
             for flow in FLOWS
             for action in (
-                Want(flow, "main", TierWish(version=1, goal="running", generation=generation)),
+                SetWorkerGoal(flow, "main", TierWish(version=1, goal="running", generation=generation)),
                 Start(flow, "main", Run(number=generation, node="here", asked_at=0.0, generation=generation)),
-                Tell(flow, Status(state="starting", generation=generation)),
+                Tell(flow, StatusRecord(state="starting", generation=generation)),
             )
         ]
 
@@ -146,6 +146,6 @@ def test_the_processes_that_served_a_tier_are_remembered_with_where_they_ran_and
         )
         does(Note("f", f"t{number % 40}", long))
     kept = bench.person.read("flows/f/attempts")
-    assert isinstance(kept, Entry)
+    assert isinstance(kept, RegistryEntry)
     assert len(str(kept.value).encode()) < 60_000, "far below what a record may have, whatever causes say"
     assert remembered(bench.person, "f")[0]["worker"] == "f.t9-329"

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog
 
+from harness.manual_clock import ManualClock
 from scribengin.control.bell import Bell
 from scribengin.control.deliver import execute, post
-from scribengin.control.world import FlowSeen, TierSeen, Wish
+from scribengin.control.world import FlowSeen, ObservedTier, Wish
 from scribengin.core.errors import Refused
 from scribengin.registry.lease import Election
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import ALERTS
-from scribengin.registry.watched import AlertSpec, Watched
-from scribengin.testing.manual_clock import ManualClock
-from scribengin.watching.alerts import Notice
+from scribengin.registry.watched import AlertSettings, AlertSpec
+from scribengin.watching.alerts import AlertNotice
 from scribengin.watching.board import Board
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOG = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-NOTICE = Notice("tweets", "stuck", "firing", "no progress for 1m", "no Batch", "2026-01-01T00:00:00+00:00")
+NOTICE = AlertNotice("tweets", "stuck", "firing", "no progress for 1m", "no Batch", "2026-01-01T00:00:00+00:00")
 
 
 @dataclass
@@ -78,7 +78,7 @@ def web() -> Iterator[Web]:
 
 
 def flow(*, goal: str = "running", **alerts: AlertSpec) -> FlowSeen:
-    return FlowSeen("tweets", Wish(1, goal, 1), {"main": TierSeen("main")}, watched=Watched(alerts=alerts))  # type: ignore[arg-type]
+    return FlowSeen("tweets", Wish(1, goal, 1), {"main": ObservedTier("main")}, watched=AlertSettings(alerts=alerts))  # type: ignore[arg-type]
 
 
 class House:

@@ -9,7 +9,7 @@ from scribengin.control.bindings import node_as_json
 from scribengin.control.mirror import Mirror
 from scribengin.control.refusals import MOST, read_wish, some_of
 from scribengin.core.errors import StateError
-from scribengin.registry.contract import Create, Damaged, Delete, Entry, Replace
+from scribengin.registry.contract import Create, Damaged, Delete, RegistryEntry, Replace
 from scribengin.registry.kinds import Desired, GroupName, Host, Mapped, TierSpec
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, put, read_record
@@ -113,7 +113,7 @@ def test_a_wish_by_hand_is_taken_up_like_a_verb_and_its_keys_and_neighbours_stay
     plane.want("tweets", "running")
     plane.comes_to("tweets", "running")
     there = plane.person.read(DESIRED("tweets").path)
-    assert isinstance(there, Entry)
+    assert isinstance(there, RegistryEntry)
     assert there.value["why"] == "by hand"
     assert {"note", "wanted"} < {*plane.person.children("flows/tweets")}
     assert "NOT A TIER" in plane.person.children("flows/tweets/wanted")
@@ -132,7 +132,7 @@ def test_a_flow_whose_wish_was_removed_by_hand_goes_on(store: MemoryStore, plane
 def test_a_flow_whose_version_is_damaged_is_left_as_it_is_and_says_so(store: MemoryStore, plane: Plane) -> None:
     before = plane.workers()
     spec = plane.person.read(SPEC("tweets", "1").path)
-    assert isinstance(spec, Entry)
+    assert isinstance(spec, RegistryEntry)
     store.write_raw(SPEC("tweets", "1").path, b"oops")
     status = plane.comes_to("tweets", "degraded")
     assert status.reason.startswith("it is left as it is: flows/tweets/desired wants version 1, whose record is not valid JSON")
@@ -176,12 +176,12 @@ RECORDS = {
 def test_a_damaged_record_of_a_master_is_set_aside_and_made_anew(store: MemoryStore, plane: Plane, record: str, raw: bytes) -> None:
     spot, before = RECORDS[record], plane.workers()
     was = plane.person.read(spot.path)
-    assert isinstance(was, Entry)
+    assert isinstance(was, RegistryEntry)
     store.write_raw(spot.path, raw)
-    plane.comes_to("tweets", "running", lambda _: isinstance(plane.person.read(spot.path), Entry))
+    plane.comes_to("tweets", "running", lambda _: isinstance(plane.person.read(spot.path), RegistryEntry))
     plane.rests()
     again = plane.person.read(spot.path)
-    assert isinstance(again, Entry)
+    assert isinstance(again, RegistryEntry)
     if record != "run":
         assert {**again.value, "since": ""} == {**was.value, "since": ""}
     else:
@@ -190,7 +190,7 @@ def test_a_damaged_record_of_a_master_is_set_aside_and_made_anew(store: MemorySt
     aside = reading.describe(plane.person, "tweets")["set_aside"]
     assert [each["path"] for each in aside] == [spot.path]
     kept = plane.person.read(aside[0]["kept"])
-    assert isinstance(kept, Entry)
+    assert isinstance(kept, RegistryEntry)
     assert kept.value["text"] == raw.decode()
     plane.want("tweets", "stopped")
     plane.comes_to("tweets", "stopped")
@@ -203,7 +203,7 @@ def test_all_records_of_a_master_that_are_damaged_at_once_are_made_anew(store: M
         for tier in tiers:
             for branch in (RUN, WANTED, REPORT):
                 store.write_raw(branch(flow, tier).path, b"oops")
-    plane.comes_to("tweets", "running", lambda _: isinstance(plane.person.read(RUN("tweets", "edge").path), Entry))
+    plane.comes_to("tweets", "running", lambda _: isinstance(plane.person.read(RUN("tweets", "edge").path), RegistryEntry))
     plane.comes_to("other", "running")
     plane.rests()
     assert plane.workers() == before

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.control import admin, reading
-from scribengin.control.changes import Anew, Change, Compared
-from scribengin.control.flow_files import FlowFiles, Taking
-from scribengin.control.topology import TopologyPlan
+from scribengin.control.changes import Anew, Compared, FlowChange
+from scribengin.control.flow_files import FlowFilePlanner, FlowFiles
+from scribengin.control.topology import PlannedTopology
 from scribengin.core.errors import InputError, Refused, Unreachable
 from scribengin.core.problems import Place, Problem
 from scribengin.registry.contract import RECORD_BYTES, Conflict, Create, Delete
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 BAD = "tiers: {"
 
 
-def planned(registry: MemoryRegistry) -> Callable[[str, FlowFile], tuple[TopologyPlan, list[admin.Submission]]]:
+def planned(registry: MemoryRegistry) -> Callable[[str, FlowFile], tuple[PlannedTopology, list[admin.Submission]]]:
     """The text stands for the package that is made of it."""
 
-    def plan(flow: str, file: FlowFile) -> tuple[TopologyPlan, list[admin.Submission]]:
+    def plan(flow: str, file: FlowFile) -> tuple[PlannedTopology, list[admin.Submission]]:
         if file.text == BAD:
             wrong = [
                 Problem("yaml", Place("flow.yaml", 3, 7), "this is not closed", "write }"),
@@ -38,11 +38,11 @@ def planned(registry: MemoryRegistry) -> Callable[[str, FlowFile], tuple[Topolog
             ]
             raise InputError(wrong)
         wanted, _ = reading.wanted(registry, flow)
-        changes = [Change("step a", "new checkpoint", "its state is another")] if "again" in file.text else []
+        changes = [FlowChange("step a", "new checkpoint", "its state is another")] if "again" in file.text else []
         anew = [Anew("main", "q", {"orders": 7}, {}) for _ in changes]
         compared = Compared(flow, 0 if wanted is None else wanted.version, tuple(changes), tuple(anew))
         submission = admin.Submission(flow, file.text, "flow.yaml", file.base or "/base", {"main": TierSpec()})
-        return TopologyPlan((compared,), "0123456789abcdef"), [submission]
+        return PlannedTopology((compared,), "0123456789abcdef"), [submission]
 
     return plan
 
@@ -246,7 +246,7 @@ def test_a_text_waits_for_what_passes() -> None:
     plane = plane_of()
     way = {"free": False}
 
-    def plan(flow: str, file: FlowFile) -> tuple[TopologyPlan, list[admin.Submission]]:
+    def plan(flow: str, file: FlowFile) -> tuple[PlannedTopology, list[admin.Submission]]:
         if not way["free"]:
             raise Refused("operation 3 is under way", remedy="wait", code="operation-under-way")
         return planned(plane.registry)(flow, file)
@@ -262,7 +262,7 @@ def test_a_text_waits_for_what_passes() -> None:
 def test_a_text_that_is_replaced_while_it_is_planned_is_not_taken() -> None:
     plane = plane_of()
 
-    def plan(flow: str, file: FlowFile) -> tuple[TopologyPlan, list[admin.Submission]]:
+    def plan(flow: str, file: FlowFile) -> tuple[PlannedTopology, list[admin.Submission]]:
         if file.text == "one":
             write(plane, "f", b"two")
         return planned(plane.registry)(flow, file)
@@ -292,7 +292,7 @@ def test_the_thread_takes_what_is_wanted_and_tries_again_what_failed() -> None:
     write(plane, "f", b"one")
     there = plane.person.read(FILE("f").path)
     assert there is not None
-    taking = Taking(Files(plane.registry, planned(plane.registry), "/state"), LOG)
+    taking = FlowFilePlanner(Files(plane.registry, planned(plane.registry), "/state"), LOG)
     try:
         taking.want({"f": there.changed}, plane.master.lead)  # type: ignore[arg-type]
         assert done.wait(60)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scribengin.connectors.contract import Limits
-from scribengin.connectors.group.health import Turns
-from scribengin.control.limits import Limited, find_limited, read_limits, set_limit
+from scribengin.connectors.contract import BatchLimits
+from scribengin.connectors.group.health import MemberOverrides
+from scribengin.control.limits import RateLimits, find_limited, read_limits, set_limit
 from scribengin.core.errors import Refused
-from scribengin.local.limits import FlowLimits, Held, Pace, Paced
-from scribengin.registry.contract import ANYONE, Create, Delete, Entry, Grant, May
-from scribengin.registry.kinds import Group, Limit, Share
+from scribengin.local.limits import FeedShare, FlowLimits, Paced, RateLimit
+from scribengin.registry.contract import ANYONE, Create, Delete, Grant, May, RegistryEntry
+from scribengin.registry.kinds import GroupRecord, Limit, Share
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.outside import HeldBack, Hold
+from scribengin.registry.outside import HeldBackSinks, SinkHold
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import GROUP, HELD_BACK, LIMIT, SHARE
 from scribengin.worker.limits import LiveLimits
@@ -43,7 +43,7 @@ tiers:
 """
 
 
-def limited(person: Person, flow: str, target: str = "", **pace: float) -> Limited:
+def limited(person: Person, flow: str, target: str = "", **pace: float) -> RateLimits:
     return set_limit(person.registry, flow, *find_limited(person.registry, person.packages, flow, target), **pace)
 
 
@@ -66,7 +66,7 @@ def test_a_limit_is_set_changed_and_taken_off_and_what_others_keep_there_stays(p
     person.registry.commit(Create(LIMIT("tiered").path, {"format": 1, "rows_per_s": 3, "note": "by hand"}))
     assert limited(person, "tiered").of == {}
     there = person.registry.read(LIMIT("tiered").path)
-    assert isinstance(there, Entry)
+    assert isinstance(there, RegistryEntry)
     assert there.value["note"] == "by hand"
 
 
@@ -89,10 +89,10 @@ def test_a_worker_hears_of_a_change_at_once_and_keeps_what_it_knew(person: Perso
         assert live() == FlowLimits()
         person.registry.commit(LIMIT("tiered").create(Limit(rows_per_s=5, edges={"c": {"bytes_per_s": 9.0}})))
         until(lambda: live() != FlowLimits())
-        assert live() == FlowLimits(Pace(rows_per_s=5), {}, {"c": Pace(bytes_per_s=9.0)})
+        assert live() == FlowLimits(RateLimit(rows_per_s=5), {}, {"c": RateLimit(bytes_per_s=9.0)})
         person.store.write_raw(LIMIT("tiered").path, b"{")
         live._followed.look()
-        assert live().flow == Pace(rows_per_s=5)
+        assert live().flow == RateLimit(rows_per_s=5)
         stored = read_record(person.registry, LIMIT("tiered"))
         assert not isinstance(stored, Stored)
     finally:
@@ -104,25 +104,26 @@ def test_what_a_worker_may_not_read_changes_nothing_and_is_told_once() -> None:
     store, told = MemoryStore(grants=(Grant(masters, May.ALL),)), list[str]()
     master, readable = store.client(masters), (Grant(ANYONE, May.READ),)
     master.commit(LIMIT("tiered").create(Limit(rows_per_s=5), grants=readable))
-    master.commit(GROUP("disks").create(Group(members={"a": 1})))
+    master.commit(GROUP("disks").create(GroupRecord(members={"a": 1})))
     live, turns = LiveLimits(store.client(), "tiered", told.append), LiveTurns(store.client(), told.append)
     try:
-        assert turns("disks") == Turns(), "no reason for a Batch to fail"
+        assert turns("disks") == MemberOverrides(), "no reason for a Batch to fail"
         master.commit(SHARE("tiered").create(Share(rows_per_s=3)))
         until(lambda: len(told) == 2)
         for _ in range(3):
             live._followed.look()
             turns._followed.look()
-        assert live() == FlowLimits(Pace(rows_per_s=5))
+        assert live() == FlowLimits(RateLimit(rows_per_s=5))
         assert sorted(text.partition(":")[0] for text in told) == [
             "limits stay as they were",
             "what is said of group disks stays as it was",
         ]
         master.commit(Delete(GROUP("disks").path), Delete(SHARE("tiered").path))
         master.commit(
-            SHARE("tiered").create(Share(rows_per_s=4), grants=readable), GROUP("disks").create(Group(members={"a": 3}), grants=readable)
+            SHARE("tiered").create(Share(rows_per_s=4), grants=readable),
+            GROUP("disks").create(GroupRecord(members={"a": 3}), grants=readable),
         )
-        until(lambda: live().share == Pace(rows_per_s=4) and turns("disks") == Turns({"a": 3.0}, {}))
+        until(lambda: live().share == RateLimit(rows_per_s=4) and turns("disks") == MemberOverrides({"a": 3.0}, {}))
     finally:
         live.close()
         turns.close()
@@ -142,10 +143,10 @@ def test_an_edge_is_held_by_what_goes_over_it_and_a_flow_by_equal_parts(person: 
     plan = prepared.plan
     (channel,) = plan.channels
     feeder, reader = plan.feeder(channel), plan.readers(channel)[0]
-    clock, limits = [100.0], [FlowLimits(edges={channel.names[0]: Pace(rows_per_s=10)})]
+    clock, limits = [100.0], [FlowLimits(edges={channel.names[0]: RateLimit(rows_per_s=10)})]
 
     def paced(query: Any, tier: str) -> Paced:
-        batch = {source: Limits(max_bytes=1000) for source in query.sources}
+        batch = {source: BatchLimits(max_bytes=1000) for source in query.sources}
         return Paced(query, plan, tier, batch, lambda: limits[0], now=lambda: clock[0])
 
     def through(held: Paced, query: Any, rows: int, size: int) -> None:
@@ -160,9 +161,9 @@ def test_an_edge_is_held_by_what_goes_over_it_and_a_flow_by_equal_parts(person: 
     through(front, feeder, 30, 300)
     assert front.admit().wait_s == pytest.approx(3.0)
     assert front.admit().share == pytest.approx(1 / 6), "a full Batch would be 60 rows, 10 of which come in a second"
-    limits[0] = FlowLimits(edges={channel.names[0]: Pace(rows_per_s=30)})
+    limits[0] = FlowLimits(edges={channel.names[0]: RateLimit(rows_per_s=30)})
     assert front.admit().wait_s == pytest.approx(1.0), "another limit holds at once"
-    limits[0] = FlowLimits(flow=Pace(rows_per_s=20))
+    limits[0] = FlowLimits(flow=RateLimit(rows_per_s=20))
     assert front.admit().wait_s == pytest.approx(3.0), "60 rows were read, and it is the only Query that reads from outside"
     through(back, reader, 30, 300)
     assert back.admit().wait_s == 0.0, "what comes by a channel was counted where it came in"
@@ -188,12 +189,12 @@ def test_a_query_works_for_the_share_of_its_time_that_readers_of_its_sinks_leave
         held.begun()
         clock[0] += 3.0
         held.committed(SimpleNamespace(decision=SimpleNamespace(counts={}, receipts=[]), streams={}))  # type: ignore[arg-type]
-    limits[0] = FlowLimits(held={"kept": Held(0.25, "slowed to 25%: much waits")})
+    limits[0] = FlowLimits(held={"kept": FeedShare(0.25, "slowed to 25%: much waits")})
     assert (back.admit().wait_s, back.admit().why) == (pytest.approx(9.0), "slowed to 25%: much waits")
     assert (front.admit().wait_s, front.admit().why) == (0.0, ""), "it feeds a channel, which has its own levels"
     clock[0] += 9.0
     assert back.admit().wait_s == 0.0
-    limits[0] = FlowLimits(held={"kept": Held(0.0, "paused: too much waits")})
+    limits[0] = FlowLimits(held={"kept": FeedShare(0.0, "paused: too much waits")})
     assert back.admit().paused
     limits[0] = FlowLimits()
     assert not back.admit().paused
@@ -202,12 +203,12 @@ def test_a_query_works_for_the_share_of_its_time_that_readers_of_its_sinks_leave
 def test_a_worker_hears_that_a_reader_holds_it_back_beside_its_limits(person: Person) -> None:
     live = LiveLimits(person.store.client(), "tiered")
     try:
-        hold = Hold(flow="other", source="in", share=0.5, why="much waits")
-        person.registry.commit(LIMIT("tiered").create(Limit(rows_per_s=5)), HELD_BACK("tiered").create(HeldBack(sinks={"kept": hold})))
+        hold = SinkHold(flow="other", source="in", share=0.5, why="much waits")
+        person.registry.commit(LIMIT("tiered").create(Limit(rows_per_s=5)), HELD_BACK("tiered").create(HeldBackSinks(sinks={"kept": hold})))
         live._followed.look()
-        assert live() == FlowLimits(Pace(rows_per_s=5), held={"kept": Held(0.5, "much waits")})
+        assert live() == FlowLimits(RateLimit(rows_per_s=5), held={"kept": FeedShare(0.5, "much waits")})
         person.store.write_raw(HELD_BACK("tiered").path, b"{")
         live._followed.look()
-        assert live().held == {"kept": Held(0.5, "much waits")}, "what says nothing changes nothing"
+        assert live().held == {"kept": FeedShare(0.5, "much waits")}, "what says nothing changes nothing"
     finally:
         live.close()

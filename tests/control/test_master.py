@@ -13,25 +13,25 @@ import msgspec
 import pytest
 import structlog
 
+from harness.memory_launcher import MemoryCluster, MemoryLauncher
 from scribengin.control import admin, reading
 from scribengin.control.master import Master
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, FencedError, Refused, Unreachable
-from scribengin.launch.contract import Order
-from scribengin.launch.memory import MemoryCluster, MemoryLauncher
+from scribengin.launch.contract import LaunchOrder
 from scribengin.registry.contract import Delete
 from scribengin.registry.kinds import TierSpec
-from scribengin.registry.lease import Lease
+from scribengin.registry.lease import RegistryLease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN
-from scribengin.worker.service import Outcome, Service, Standing
-from scribengin.worker.wanted import Wanted
+from scribengin.worker.service import AttemptOutcome, AttemptStatus, WorkerService
+from scribengin.worker.wanted import DesiredState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from scribengin.registry.kinds import Goal, Status
+    from scribengin.registry.kinds import Goal, StatusRecord
     from scribengin.registry.memory import MemoryRegistry
 
 WAIT_S = 120
@@ -53,28 +53,28 @@ class Worker:
     id: RunId
     registry: MemoryRegistry
     version: int
-    outcome: Outcome | None = None
+    outcome: AttemptOutcome | None = None
     runs: int = 0
     exit: list[Exit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.lease = Lease(self.registry, LEASE(self.id.flow, self.id.tier).path, {"run": self.id.number})
+        self.lease = RegistryLease(self.registry, LEASE(self.id.flow, self.id.tier).path, {"run": self.id.number})
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self.thread.start()
 
     def _serve(self) -> None:
-        wanted = Wanted(self.registry, self.id)
-        self.exit.append(Service(self.registry, self.id, self.lease, wanted, self.version, self._attempt).serve())
+        wanted = DesiredState(self.registry, self.id)
+        self.exit.append(WorkerService(self.registry, self.id, self.lease, wanted, self.version, self._attempt).serve())
 
-    def _attempt(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
+    def _attempt(self, *, once: bool, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> AttemptOutcome:
         self.runs += 1
-        tell(Standing("running", 1))
+        tell(AttemptStatus("running", 1))
         while not stop.wait(0.01):
             if self.outcome is not None:
                 return self.outcome
             if once:
-                return Outcome("finished")
-        return Outcome("stopped")
+                return AttemptOutcome("finished")
+        return AttemptOutcome("stopped")
 
 
 class House:
@@ -95,8 +95,8 @@ class House:
         self.masters.append((master, registry))
         return master
 
-    def _order(self, id_: RunId) -> Order:
-        return Order(str(id_), ("true",))
+    def _order(self, id_: RunId) -> LaunchOrder:
+        return LaunchOrder(str(id_), ("true",))
 
     def apply(self, flow: str, package: str = "0", **tiers: tuple[str, ...]) -> admin.Applied:
         specs = {tier: TierSpec(feeders=feeders) for tier, feeders in tiers.items()}
@@ -105,7 +105,7 @@ class House:
     def wish(self, flow: str, goal: Goal) -> None:
         admin.want(self.person, flow, goal, by="me")
 
-    def status(self, flow: str) -> Status:
+    def status(self, flow: str) -> StatusRecord:
         status = reading.read_flow(self.person, flow).status
         assert status is not None
         return status
@@ -140,7 +140,7 @@ def house() -> Iterator[House]:
         for worker in house.workers.values():
             stack.callback(worker.registry.close)
     for worker in house.workers.values():
-        worker.outcome = Outcome("stopped")
+        worker.outcome = AttemptOutcome("stopped")
 
 
 def test_a_flow_is_started_paused_resumed_drained_and_stays_so(house: House) -> None:
@@ -209,10 +209,10 @@ def test_a_permanent_failure_waits_and_a_passing_one_is_tried_again(house: House
     master = house.master()
     house.apply("tweets", main=())
     house.comes_to("tweets", "running", master)
-    house.workers[RunId("tweets", "main", 1)].outcome = Outcome("failed", "the broker is away", "start it")
+    house.workers[RunId("tweets", "main", 1)].outcome = AttemptOutcome("failed", "the broker is away", "start it")
     until(lambda: house.step(master) or RunId("tweets", "main", 2) in house.workers, "a second worker")  # type: ignore[func-returns-value]
     house.comes_to("tweets", "running", master)
-    house.workers[RunId("tweets", "main", 2)].outcome = Outcome("failed", "the topic is another", "rewind it", permanent=True)
+    house.workers[RunId("tweets", "main", 2)].outcome = AttemptOutcome("failed", "the topic is another", "rewind it", permanent=True)
     house.comes_to("tweets", "failed", master)
     assert house.status("tweets").reason == "tier main: the topic is another"
     assert house.status("tweets").next == "rewind it; then: scribengin resume tweets"
@@ -312,10 +312,10 @@ def test_a_cycle_in_which_nothing_has_changed_asks_the_registry_nothing(house: H
 def test_a_master_that_meets_a_bug_lets_others_lead_and_tries_again(house: House) -> None:
     bugs = [ZeroDivisionError("a bug"), ZeroDivisionError("again")]
 
-    def order(id_: RunId) -> Order:
+    def order(id_: RunId) -> LaunchOrder:
         if bugs:
             raise bugs.pop()
-        return Order(str(id_), ("true",))
+        return LaunchOrder(str(id_), ("true",))
 
     registry = house.store.client()
     master = Master(registry, {"here": house.launcher}, order, {"id": "m"}, log=LOG)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from scribengin.connectors.contract import Backlog
 from scribengin.control.measuring import Measuring
-from scribengin.control.watch import Watch
+from scribengin.control.watch import WorkerWatch
 from scribengin.core.errors import Refused
 from scribengin.local.contract import EndView, QueryView
 from scribengin.watching.board import Board
@@ -93,7 +93,7 @@ def test_closing_waits_for_nothing_and_measures_nothing_more() -> None:
 
 def test_of_a_source_that_its_worker_has_not_looked_at_a_watch_knows_what_was_measured_or_nothing() -> None:
     board = Board()
-    watch = Watch(cast("Registry", None), board, cast("Bell", None))
+    watch = WorkerWatch(cast("Registry", None), board, cast("Bell", None))
     query = QueryView("kept", "running", sources={"in": EndView(looked_s=0.0)})
     board.take(TierProgress(flow="b", tier="main", run=1, version=1, at=board.now(), phase="running", queries=(query,)))
     assert watch.waits("b") == {}

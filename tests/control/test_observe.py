@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.memory_launcher import MemoryLauncher
 from scribengin.control.mirror import Mirror
 from scribengin.control.observe import Observer
 from scribengin.core.errors import Unreachable
-from scribengin.launch.memory import MemoryLauncher
 from scribengin.registry.contract import Create, Delete
 from scribengin.registry.kinds import (
     Desired,
@@ -26,7 +26,7 @@ from scribengin.registry.kinds import (
     Report,
     Run,
     Spec,
-    Status,
+    StatusRecord,
     TakenFile,
     TierSpec,
     TierWish,
@@ -45,7 +45,7 @@ SPECS = {
 _flow, _tier, _number = st.sampled_from(FLOWS), st.sampled_from((*TIERS, "core~2")), st.integers(1, 3)
 RECORDS: st.SearchStrategy[tuple[Spot[Any], Any]] = st.one_of(
     st.tuples(st.builds(DESIRED, _flow), st.builds(Desired, state=st.sampled_from(["running", "stopped"]), version=_number)),
-    st.tuples(st.builds(STATUS, _flow), st.builds(Status, state=st.sampled_from(["running", "failed"]))),
+    st.tuples(st.builds(STATUS, _flow), st.builds(StatusRecord, state=st.sampled_from(["running", "failed"]))),
     st.tuples(st.builds(WANTED, _flow, _tier), st.builds(TierWish, version=_number, goal=st.just("running"), generation=_number)),
     st.tuples(st.builds(RUN, _flow, _tier), st.builds(Run, number=_number, node=st.just("h1"), asked_at=st.just(1.0), generation=_number)),
     st.tuples(
@@ -133,7 +133,7 @@ def test_nothing_is_asked_again_but_what_has_changed() -> None:
     again = observer.look(2.0)
     assert watcher.asked == []
     assert all(again.flows[name] is flow for name, flow in first.flows.items())
-    writer.commit(put(writer, STATUS("b"), Status(state="running")), Create("acks/b/core", {}))
+    writer.commit(put(writer, STATUS("b"), StatusRecord(state="running")), Create("acks/b/core", {}))
     third = observer.look(3.0)
     assert set(watcher.asked) == {STATUS("b").path}
     assert third.flows["a"] is first.flows["a"]
@@ -177,7 +177,7 @@ def test_what_the_workers_of_a_flow_have_taken_is_known_while_its_records_say_no
         world = observer.look(now_s)
         assert world.held["a"].last == before.flows["a"]
         assert world.nodes["h1"].free_cores == 3
-        writer.commit(put(writer, STATUS("a"), Status(state="degraded")))
+        writer.commit(put(writer, STATUS("a"), StatusRecord(state="degraded")))
 
 
 def test_a_tier_s_group_of_hosts_is_seen_and_which_machine_a_node_is_on() -> None:

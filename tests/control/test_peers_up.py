@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from harness.faults.control.wire import Wire
 from scribengin.embedded.java_server import free_ports
 from scribengin.embedded.kafka import KafkaCluster
-from scribengin.testing.faults.control.wire import Wire
 from tests.control.test_watching_up import Bench, until
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import pytest
 
 from scribengin.control import admin
 from scribengin.control.quota_records import list_quotas, remove_quota, set_quota
-from scribengin.control.watch import IDLE_S, Watch
+from scribengin.control.watch import IDLE_S, WorkerWatch
 from scribengin.core.errors import Refused
-from scribengin.local.limits import Pace
-from scribengin.registry.contract import Entry
+from scribengin.local.limits import RateLimit
+from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.kinds import Share, TierSpec
 from scribengin.registry.memory import MemoryRegistry, MemoryStore
 from scribengin.registry.records import Stored, put, read_record
@@ -160,14 +160,14 @@ def test_rows_are_divided_among_those_that_run_and_a_worker_hears_of_it(plane: P
     assert [share(plane, flow) for flow in ("orders", "clicks", "visits")] == [Share(rows_per_s=300.0, quota=SEARCH)] * 3
     live = LiveLimits(store.client(), "orders")
     try:
-        assert (live().share, live().quota, live().flow) == (Pace(rows_per_s=300.0), SEARCH, Pace())
+        assert (live().share, live().quota, live().flow) == (RateLimit(rows_per_s=300.0), SEARCH, RateLimit())
         plane.want("visits", "stopped")
         plane.comes_to("visits", "stopped")
         plane.rests()
-        look_until(lambda: live().share == Pace(rows_per_s=450.0), "the share of two", 120)
+        look_until(lambda: live().share == RateLimit(rows_per_s=450.0), "the share of two", 120)
         store.write_raw(SHARE("orders").path, b"{")
         live._followed.look()
-        assert live().share == Pace(rows_per_s=450.0)
+        assert live().share == RateLimit(rows_per_s=450.0)
     finally:
         live.close()
     plane.rests()
@@ -235,7 +235,7 @@ def test_what_is_no_quota_is_refused_and_what_others_keep_there_stays(store: Mem
     store.write_raw(QUOTA(SEARCH).path, b'{"format": 1, "cores": 3, "note": "by hand"}')
     set_quota(plane.person, SEARCH, rows_per_s=5, off=("cores",), by="ann")
     there = plane.person.read(QUOTA(SEARCH).path)
-    assert isinstance(there, Entry)
+    assert isinstance(there, RegistryEntry)
     assert (there.value["note"], there.value["rows_per_s"], "cores" in there.value) == ("by hand", 5, False)
     with pytest.raises(Refused):
         set_quota(plane.person, SEARCH, off=("rows_per_s",), by="ann")
@@ -247,7 +247,7 @@ def test_who_reads_nothing_for_a_minute_is_idle_and_who_reads_is_not_and_of_othe
     clock = [1000.0]
     board = Board(lambda: clock[0])
     bell = type("Bell", (), {"look": lambda *_: None})()
-    watch = Watch(plane.person, board, bell)
+    watch = WorkerWatch(plane.person, board, bell)
     set_quota(plane.person, SEARCH, rows_per_s=900, by="ann")
     for flow in ("orders", "clicks", "visits"):
         applied(plane, flow)

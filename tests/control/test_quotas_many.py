@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scribengin.control.quotas import IDLE_PART, Taken, admit, divide
-from scribengin.control.world import Allowance, FlowSeen, Node, TierSeen, Wish, World
+from scribengin.control.world import Allowance, FlowSeen, ObservedTier, Wish, WorkerNode, World
 from scribengin.registry.kinds import Run
 
 if TYPE_CHECKING:
@@ -23,17 +23,19 @@ def runs(name: str, cores: int = 1) -> FlowSeen:
     return FlowSeen(
         name,
         Wish(1, "running", 1),
-        {"main": TierSeen("main", cores=cores, run=Run(number=1, node="a", asked_at=0.0, generation=1))},
+        {"main": ObservedTier("main", cores=cores, run=Run(number=1, node="a", asked_at=0.0, generation=1))},
         labels=LABELS,
     )
 
 
 def waits(name: str, generation: int = 2) -> FlowSeen:
-    return FlowSeen(name, Wish(1, "running", generation), {"main": TierSeen("main")}, labels=LABELS)
+    return FlowSeen(name, Wish(1, "running", generation), {"main": ObservedTier("main")}, labels=LABELS)
 
 
 def world(flows: list[FlowSeen], **bounds: float) -> World:
-    return World(0.0, {flow.name: flow for flow in flows}, nodes={"a": Node()}, quotas={SEARCH: Allowance("team", "search", **bounds)})
+    return World(
+        0.0, {flow.name: flow for flow in flows}, nodes={"a": WorkerNode()}, quotas={SEARCH: Allowance("team", "search", **bounds)}
+    )
 
 
 def test_what_an_admission_costs_grows_with_the_flows_and_not_with_their_square(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 from kazoo.client import KazooClient
 
+from harness.zookeeper_shell import run_shell
 from scribengin.control import admin, reading
 from scribengin.core.secret import Secret
 from scribengin.embedded.zookeeper import ZooKeeper
-from scribengin.registry.access import Address, DigestLogin
-from scribengin.registry.contract import ANYONE, Entry, Grant, May
+from scribengin.registry.access import DigestLogin, RegistryAddress
+from scribengin.registry.contract import ANYONE, Grant, May, RegistryEntry
 from scribengin.registry.kinds import Limit
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import DESIRED, LEADER_TERM, LIMIT, MAPPED, RUN, STATUS
 from scribengin.registry.zookeeper import ZooKeeperRegistry, open_zookeeper
-from scribengin.testing.zookeeper_shell import run_shell
 from tests.control.hands import Plane, until
 from tests.registry.registry_benches import Wire
 
@@ -42,7 +42,7 @@ class Clients:
     """Of one root; each behind a wire of its own, that can be cut."""
 
     def __init__(self, server: ZooKeeper, stack: ExitStack) -> None:
-        self.address = Address((server.address,), f"/tree{next(_ROOTS)}")
+        self.address = RegistryAddress((server.address,), f"/tree{next(_ROOTS)}")
         self._stack = stack
         self._port = int(server.address.rpartition(":")[2])
         self.wires: dict[int, Wire] = {}
@@ -50,7 +50,7 @@ class Clients:
     def __call__(self, session_s: float = 30.0) -> ZooKeeperRegistry:
         wire = Wire(self._port)
         self._stack.callback(wire.close)
-        address = Address((f"127.0.0.1:{wire.port}",), self.address.root)
+        address = RegistryAddress((f"127.0.0.1:{wire.port}",), self.address.root)
         client = open_zookeeper(address, login=LOGIN, grants=(Grant(ANYONE, May.READ),), session_s=session_s, wait_s=WAIT_S)
         self._stack.callback(client.close)
         self.wires[id(client)] = wire
@@ -86,7 +86,7 @@ def lead(plane: Plane) -> int:
     """Which take of the lead is the newest."""
     plane.person.sync()
     fence = plane.person.read(LEADER_TERM().path)
-    assert isinstance(fence, Entry)
+    assert isinstance(fence, RegistryEntry)
     return fence.version
 
 
@@ -220,7 +220,7 @@ def test_a_master_that_was_cut_off_past_its_session_leaves_what_another_has_done
         assert plane.status("tweets").state == "stopped"
         assert plane.workers() == before
         status = plane.person.read(STATUS("tweets").path)
-        assert isinstance(status, Entry)
+        assert isinstance(status, RegistryEntry)
         assert status.changed <= stopped, "nobody has written it since"
         assert second.leads
 

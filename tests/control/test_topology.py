@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.submit import submissions
 from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.control import admin, operate, reading
 from scribengin.control.changes import Recut
 from scribengin.control.reading import wanted
-from scribengin.control.submit import submissions
-from scribengin.control.topology import TopologyPlan, apply_topology, check_agreed, plan_rollback, plan_topology
+from scribengin.control.topology import PlannedTopology, apply_topology, check_agreed, plan_rollback, plan_topology
 from scribengin.core.errors import InputError, Refused
 from scribengin.core.storage import make_folder
 from scribengin.local.prepare import prepare
@@ -21,7 +21,7 @@ from scribengin.packages.make import make_package
 from scribengin.packages.store import PackageStore
 from scribengin.plan.topology import topology_of
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.outside import Level, Waters
+from scribengin.registry.outside import SourceLevel, Waters
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import DESIRED, OPERATION, SPEC
 from scribengin.state.contract import Counts, Decision, SourceRange
@@ -81,7 +81,7 @@ class Person:
     def flow(self, name: str, reads: str = "data", writes: str = "out") -> Path:
         return self.writes(f"{name}.yaml", FLOW.format(name=name, reads=reads, writes=writes))
 
-    def plans(self, *places: Path) -> TopologyPlan:
+    def plans(self, *places: Path) -> PlannedTopology:
         found, _ = submissions(places, self.packages, self.state)
         return plan_topology(self.registry, found, packages=self.packages, state=lambda _: str(self.state))
 
@@ -127,7 +127,7 @@ def refused(what: Callable[[], Any]) -> Refused:
     return caught.value
 
 
-def effects(plan: TopologyPlan) -> dict[str, str]:
+def effects(plan: PlannedTopology) -> dict[str, str]:
     return {change.what: change.effect for each in plan.flows for change in each.changes}
 
 
@@ -387,7 +387,9 @@ def test_how_much_may_wait_at_a_source_changes_while_it_runs_and_is_known_to_mas
     assert compared.effect == "next Batch"
     person.applies(path)
     (waters,) = wanted(person.registry, "first")[1].outside.waters.values()  # type: ignore[union-attr]
-    assert waters == Waters(high=Level(rows=100, age_s=10.0), low=Level(rows=50, age_s=1.0), capacity=Level(rows=200, age_s=20.0))
+    assert waters == Waters(
+        high=SourceLevel(rows=100, age_s=10.0), low=SourceLevel(rows=50, age_s=1.0), capacity=SourceLevel(rows=200, age_s=20.0)
+    )
 
 
 def test_levels_of_a_source_rise(person: Person) -> None:

@@ -10,27 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scribengin.control import admin
-from scribengin.control.upkeep import FORGOTTEN_S, ROUNDS, Written, place
-from scribengin.control.world import Node
+from scribengin.control.upkeep import FORGOTTEN_S, ROUNDS, MaintainedFolder, place
+from scribengin.control.world import WorkerNode
 from scribengin.core.errors import Unreachable
-from scribengin.registry.contract import Entry
+from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.kinds import TierSpec
-from scribengin.registry.lease import Lease
+from scribengin.registry.lease import RegistryLease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, put, read_record
 from scribengin.registry.tree import KEEPING, UPKEEP_LEASE, UPKEEP_LEASE_TERM, UPKEPT
-from scribengin.registry.upkeep_records import Keeping, Upkept, id_of_folder
+from scribengin.registry.upkeep_records import MaintenanceOwner, MaintenanceReport, id_of_folder
 from tests.control.hands import Plane
 
 if TYPE_CHECKING:
-    from scribengin.registry.contract import Committed, Term, Write
+    from scribengin.registry.contract import CommittedWrite, Term, Write
 
-UP = Node()
-EMPTIED = Node(decommissioned=True)
+UP = WorkerNode()
+EMPTIED = WorkerNode(decommissioned=True)
 
 
-def folder(*nodes: str, path: str = "/out", writers: tuple[str, ...] = ("a.main",)) -> Written:
-    return Written(path, writers, frozenset(nodes))
+def folder(*nodes: str, path: str = "/out", writers: tuple[str, ...] = ("a.main",)) -> MaintainedFolder:
+    return MaintainedFolder(path, writers, frozenset(nodes))
 
 
 def test_a_folder_is_kept_where_its_writers_are_by_who_keeps_the_fewest() -> None:
@@ -52,10 +52,12 @@ def test_a_folder_is_kept_where_its_writers_are_by_who_keeps_the_fewest() -> Non
         ({"h1": EMPTIED}, ("h1",), None),
     ],
 )
-def test_it_stays_where_it_is_until_that_host_cannot_or_should_not(nodes: dict[str, Node], near: tuple[str, ...], then: str | None) -> None:
-    kept = Keeping(path="/out", node="h1", number=3, writers=("a.main",))
+def test_it_stays_where_it_is_until_that_host_cannot_or_should_not(
+    nodes: dict[str, WorkerNode], near: tuple[str, ...], then: str | None
+) -> None:
+    kept = MaintenanceOwner(path="/out", node="h1", number=3, writers=("a.main",))
     found = place({"x": folder(*near)}, {"x": kept}, nodes)
-    assert found == ({} if then is None else {"x": Keeping(path="/out", node=then, number=4, writers=("a.main",))})
+    assert found == ({} if then is None else {"x": MaintenanceOwner(path="/out", node=then, number=4, writers=("a.main",))})
 
 
 _NODES = st.dictionaries(st.sampled_from(["h1", "h2", "h3"]), st.sampled_from([UP, EMPTIED]))
@@ -66,7 +68,7 @@ _WANTED = st.dictionaries(
 
 @given(_WANTED, _NODES, _NODES)
 def test_what_is_placed_once_needs_no_further_word_and_each_folder_has_one_keeper(
-    wanted: dict[str, Written], first: dict[str, Node], then: dict[str, Node]
+    wanted: dict[str, MaintainedFolder], first: dict[str, WorkerNode], then: dict[str, WorkerNode]
 ) -> None:
     kept = place(wanted, {}, first)
     able = {name for name, node in first.items() if not node.decommissioned}
@@ -78,7 +80,7 @@ def test_what_is_placed_once_needs_no_further_word_and_each_folder_has_one_keepe
     assert all(now[id_].number > kept[id_].number for id_ in moved.keys() & kept.keys() if moved[id_].node != kept[id_].node)
 
 
-def keeping(plane: Plane, path: str) -> Keeping | None:
+def keeping(plane: Plane, path: str) -> MaintenanceOwner | None:
     plane.person.sync()
     found = read_record(plane.person, KEEPING(id_of_folder(path)))
     return found.record if isinstance(found, Stored) and found.record.node else None
@@ -86,7 +88,7 @@ def keeping(plane: Plane, path: str) -> Keeping | None:
 
 def version_of(plane: Plane, path: str) -> int:
     there = plane.person.read(path)
-    assert isinstance(there, Entry)
+    assert isinstance(there, RegistryEntry)
     return there.version
 
 
@@ -117,9 +119,9 @@ def test_the_leader_places_one_keeper_for_all_who_write_there_and_takes_it_away_
     assert (shared.number, shared.writers) == (1, ("one.core", "one.edge", "two.main"))
     assert keeping(plane, "/channel").writers == ("one.edge",)  # type: ignore[union-attr]
     id_ = id_of_folder("/out")
-    with Lease(plane.hands, UPKEEP_LEASE(id_).path, {"id": shared.node}) as lease:
+    with RegistryLease(plane.hands, UPKEEP_LEASE(id_).path, {"id": shared.node}) as lease:
         assert lease.acquire()
-        plane.hands.commit(put(plane.hands, UPKEPT(id_), Upkept(node=shared.node, folded=1000)), term=lease.term)
+        plane.hands.commit(put(plane.hands, UPKEPT(id_), MaintenanceReport(node=shared.node, folded=1000)), term=lease.term)
     for flow in ("one", "two"):
         deleted(plane, flow)
         assert (keeping(plane, "/out") is not None) == (flow == "one")
@@ -133,7 +135,7 @@ def test_the_leader_places_one_keeper_for_all_who_write_there_and_takes_it_away_
     back = keeping(plane, "/out")
     assert back is not None
     assert back.number == 2
-    with Lease(plane.hands, UPKEEP_LEASE(id_).path, {"id": back.node}) as lease:
+    with RegistryLease(plane.hands, UPKEEP_LEASE(id_).path, {"id": back.node}) as lease:
         assert lease.acquire()
         assert lease.term.fence == 1
         deleted(plane, "three")
@@ -156,7 +158,7 @@ def test_a_right_of_which_no_word_stands_goes_after_a_day_too() -> None:
     store, clock = MemoryStore(), [1_000_000.0]
     plane = Plane(store.client, clock=lambda: clock[0])
     id_ = id_of_folder("/out")
-    with Lease(plane.hands, UPKEEP_LEASE(id_).path, {"id": "h"}) as lease:
+    with RegistryLease(plane.hands, UPKEEP_LEASE(id_).path, {"id": "h"}) as lease:
         assert lease.acquire()
     plane.look()
     clock[0] += FORGOTTEN_S - 60
@@ -191,10 +193,10 @@ def test_where_somebody_was_faster_at_one_folder_the_others_are_placed_and_that_
     commit, late = plane.registry.commit, KEEPING(id_of_folder("/out3"))
     commits = []
 
-    def faster(*writes: Write, term: Term | None = None) -> Committed:
+    def faster(*writes: Write, term: Term | None = None) -> CommittedWrite:
         if late.path in {write.path for write in writes}:
             if not commits:
-                plane.person.commit(late.create(Keeping(path="/out3", node="gone")))
+                plane.person.commit(late.create(MaintenanceOwner(path="/out3", node="gone")))
             commits.append(len(writes))
         return commit(*writes, term=term)
 

@@ -9,7 +9,7 @@ from scribengin.control.mirror import Mirror
 from scribengin.control.observe import Observer
 from scribengin.control.places import apart, choose_node, on_each_host
 from scribengin.control.scale import set_workers
-from scribengin.control.world import FlowSeen, Node, TierSeen, Wish
+from scribengin.control.world import FlowSeen, ObservedTier, Wish, WorkerNode
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Create, Delete
 from scribengin.registry.host_records import Decommissioned
@@ -137,17 +137,17 @@ def test_who_stops_or_drains_the_flow_need_not_think_of_helpers(plane: Plane) ->
 
 
 def test_of_many_hosts_those_with_the_lowest_cost_get_a_helper() -> None:
-    nodes = {f"h{number:02}": Node() for number in range(20)}
+    nodes = {f"h{number:02}": WorkerNode() for number in range(20)}
     costs = {name: float(20 - number) for number, name in enumerate(nodes)}
-    flow = FlowSeen("f", Wish(1, "running", 1), {"core": TierSeen("core", group="g", hosts=costs)}, each=frozenset({"core"}))
+    flow = FlowSeen("f", Wish(1, "running", 1), {"core": ObservedTier("core", group="g", hosts=costs)}, each=frozenset({"core"}))
     found = on_each_host(flow, nodes, {})
     helped = {tier.node for name, tier in found.tiers.items() if name != "core"}
     assert helped == {f"h{number:02}" for number in range(4, 19)}, "h19 is for the worker of the tier"
 
 
 def test_of_nodes_that_cost_the_same_each_worker_of_a_tier_has_its_own() -> None:
-    nodes = {"a": Node(False), "b": Node(False)}
-    tiers = {"core": TierSeen("core", run=Run(number=1, node="a", asked_at=0.0, generation=1)), "core~2": TierSeen("core~2")}
+    nodes = {"a": WorkerNode(False), "b": WorkerNode(False)}
+    tiers = {"core": ObservedTier("core", run=Run(number=1, node="a", asked_at=0.0, generation=1)), "core~2": ObservedTier("core~2")}
     load = {"a": 1, "b": 5}
     assert choose_node(nodes, tiers["core~2"], apart(load, tiers, "core~2")) == "b"
-    assert choose_node(nodes, TierSeen("other"), apart(load, tiers, "other")) == "a"
+    assert choose_node(nodes, ObservedTier("other"), apart(load, tiers, "other")) == "a"

@@ -107,7 +107,7 @@ COMMANDS = (
     ("fmt shop/flow.yaml", "Which files were laid out anew."),
     ("config show", "Every system setting, its value and where it comes from."),
     ("doctor", "What this machine has; what is missing is a problem, with exit status 3."),
-    ("services start zookeeper", "`state` is running, silent (it is there and does not answer), dead (it ended by itself) or stopped."),
+    ("services start zookeeper", "`state` is running, silent (it is running and does not answer), dead (it ended by itself) or stopped."),
     ("services status", "Exit status 1 where one is dead or silent. One that was never started has no address and no log."),
     ("services stop zookeeper", "Its data and its address stay."),
     ("jars fetch spark-kafka", "`fetched` is how many the cache lacked."),
@@ -156,7 +156,7 @@ def record(folder: Path) -> dict[str, Any]:
 
 def log_a_late_file(shop: Path) -> None:
     """Bring about what `source skip` is for: a file that was taken, and is gone before its Batch was decided."""
-    from scribengin.connectors.contract import Limits
+    from scribengin.connectors.contract import BatchLimits
     from scribengin.local.prepare import open_sources, prepare
     from scribengin.state.source_log import SourceLog
 
@@ -165,7 +165,7 @@ def log_a_late_file(shop: Path) -> None:
     reader = open_sources(prepared.plan.flow)["orders"].reader()
     log = SourceLog(prepared.folder.query("kept").sources, "orders")
     reader.restore(log.entries())
-    log.append(log.length(), reader.split(Limits(), final=True))
+    log.append(log.length(), reader.split(BatchLimits(), final=True))
     (shop / "data" / "late.jsonl").unlink()
 
 

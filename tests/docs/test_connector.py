@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 from doc_pages import ROOT, blocks_of, run_commands
 
-from scribengin.connectors.contract import Limits, Place
+from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.core.errors import Refused, SourceError
 from scribengin.core.types import parse_schema
 from scribengin.testing.conformance import check_sink, check_source
@@ -73,13 +73,13 @@ def connector(installed: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("scribengin_sqlite")
 
 
-def make_table(folder: Path, rows: list[tuple[object, ...]]) -> Place:
+def make_table(folder: Path, rows: list[tuple[object, ...]]) -> ConnectorContext:
     """A place of the source whose table holds the rows."""
     with closing(sqlite3.connect(folder / "shop.db")) as database:
         database.execute("CREATE TABLE IF NOT EXISTS orders (id INTEGER NOT NULL, customer TEXT, amount REAL)")
         database.executemany("INSERT INTO orders VALUES (?, ?, ?)", rows)
         database.commit()
-    return Place("orders", folder, {"database": "shop.db", "table": "orders", "max_rows": 3})
+    return ConnectorContext("orders", folder, {"database": "shop.db", "table": "orders", "max_rows": 3})
 
 
 def test_the_source_keeps_the_contract(connector: ModuleType, tmp_path: Path) -> None:
@@ -100,13 +100,13 @@ def test_the_source_keeps_the_contract_while_its_table_changes(connector: Module
             database.commit()
 
     options = {"database": "shop.db", "table": "orders", "max_rows": 3}
-    place = Place("orders", tmp_path, options)
+    place = ConnectorContext("orders", tmp_path, options)
     check_changing_source(Bench(lambda: connector.make_source(place), add, connector.SOURCE, options, change=change))
 
 
 def test_the_source_tells_that_rows_changed_after_they_were_taken(connector: ModuleType, tmp_path: Path) -> None:
     source = connector.make_source(make_table(tmp_path, [tuple(row.values()) for row in ROWS]))
-    (stream,) = source.reader().split(Limits())
+    (stream,) = source.reader().split(BatchLimits())
     with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
         database.execute("UPDATE orders SET amount = 1e6 WHERE id = 1")
         database.commit()
@@ -127,7 +127,7 @@ def test_the_sink_keeps_the_contract(connector: ModuleType, tmp_path: Path) -> N
     def read_back() -> list[dict[str, object]]:
         return rows_in(tmp_path / "out.db", "kept")
 
-    place = Place("kept", tmp_path, {"database": "out.db", "table": "kept"})
+    place = ConnectorContext("kept", tmp_path, {"database": "out.db", "table": "kept"})
     wider = (parse_schema(f"{SCHEMA}, colour STRING"), [row | {"colour": "red"} for row in ROWS])
     check_sink(lambda: connector.make_sink(place), read_back, schema=SCHEMA, rows=ROWS, wider=wider, every_line=True)
     sink = connector.make_sink(place)

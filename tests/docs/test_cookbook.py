@@ -9,7 +9,7 @@ import pytest
 from doc_pages import ROOT
 
 from scribengin.flow_tests.report import outcome_text
-from scribengin.flow_tests.session import Session
+from scribengin.flow_tests.session import LazySpark
 from scribengin.flow_tests.suite import read_suite, run_suites
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def test_the_page_has_every_flow_of_the_folder() -> None:
 def test_every_flow_gives_what_its_own_tests_expect(tmp_path: Path, spark: SparkSession) -> None:
     folder = tmp_path / "cookbook"
     shutil.copytree(COOKBOOK, folder)
-    with Session(lent=spark) as session:
+    with LazySpark(lent=spark) as session:
         outcomes = run_suites([read_suite(folder / name / "flow.yaml") for name in NAMES], session, watch=lambda _: None)
     assert "\n".join(outcome_text(outcome) for outcome in outcomes if not outcome.passed) == ""
     assert {outcome.file for outcome in outcomes} == {str(folder / name / "flow.yaml") for name in NAMES}

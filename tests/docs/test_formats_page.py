@@ -12,7 +12,7 @@ from doc_pages import ROOT
 
 from scribengin.connectors import catalog
 from scribengin.connectors.catalog import open_source
-from scribengin.connectors.contract import Limits, Place
+from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.formats.json_lines import json_lines
 from scribengin.plan.validate import validate_file
 
@@ -73,11 +73,11 @@ def test_an_example_gives_its_rows(example: Example, tmp_path: Path, monkeypatch
     assert flow is not None
     declared = flow.sources[node]
     options = catalog.source_types()["files"].filled(declared.options)
-    source: Any = open_source("files", Place(node, tmp_path, options, declared.schema.fields if declared.schema else None))
+    source: Any = open_source("files", ConnectorContext(node, tmp_path, options, declared.schema.fields if declared.schema else None))
     source.resolve_schema()
     source.check_first()
     decoder, rows = source.decoder(), []
-    for stream in source.reader().split(Limits(), final=True):
+    for stream in source.reader().split(BatchLimits(), final=True):
         for block in source.read(stream):
             found = decoder.columns(block)
             assert not found.bad

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from doc_pages import ROOT, blocks_of, run_commands
 
-from scribengin.api.document import openapi_document
+from harness.pages.openapi import openapi_document
 from scribengin.client.problems import STATUSES
 
 if TYPE_CHECKING:

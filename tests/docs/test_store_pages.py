@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from doc_pages import ROOT, blocks_of, run_commands, write_named
 
-from scribengin.testing.object_stores import or_skipped
+from harness.object_stores import or_skipped
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ import httpx2
 import pytest
 
 from scribengin.connectors.hbase.options import SINK
-from scribengin.connectors.hbase.store import TableStore
+from scribengin.connectors.hbase.store import HBaseStore
 from scribengin.core.errors import EnvironmentFault, Unreachable
 from scribengin.embedded.hbase import HBase
 
@@ -29,7 +29,7 @@ def test_what_it_has_acknowledged_outlives_a_kill(tmp_path: Path) -> None:
         assert server.pid is None
         assert not server.answers()
         # the REST server is there, and must not be taken for one whose table is empty
-        store = TableStore("out", SINK.filled({"server": [server.uri], "table": "kept"}), ())
+        store = HBaseStore("out", SINK.filled({"server": [server.uri], "table": "kept"}), ())
         with pytest.raises(Unreachable) as told:
             store.is_empty()
         assert told.value.code == "hbase-away"

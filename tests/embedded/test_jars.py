@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.pin_jars import pinned
 from scribengin.cli.main import main
 from scribengin.core.errors import EnvironmentFault
 from scribengin.embedded import jars
 from scribengin.embedded.jars import IVY_SETTINGS, Jar, fetch, jars_folder, jars_of, missing, set_names
-from scribengin.embedded.pin import pinned
 from tests.plugins.remedies import mentions
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.object_stores import opened, or_skipped
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.process import within
 from scribengin.embedded import go_tool
 from scribengin.embedded.objects import ObjectServer
-from scribengin.testing.object_stores import opened, or_skipped
 
 
 def test_what_was_put_outlives_a_kill_and_a_stop(tmp_path: Path) -> None:

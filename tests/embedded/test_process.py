@@ -14,7 +14,7 @@ from scribengin.core import process as core_process
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.process import Process, birth_of, within
 from scribengin.embedded import process
-from scribengin.embedded.process import Server, find_server, start_server
+from scribengin.embedded.process import ServerProcess, find_server, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,11 +40,11 @@ sys.stdin.read()
 """
 
 
-def started(folder: Path, command: list[str]) -> Server:
+def started(folder: Path, command: list[str]) -> ServerProcess:
     return start_server("server", command, pid_file=folder / "pid.json", log=folder / "server.log")
 
 
-def found(folder: Path) -> Server | None:
+def found(folder: Path) -> ServerProcess | None:
     return find_server("server", pid_file=folder / "pid.json", log=folder / "server.log")
 
 
@@ -56,8 +56,8 @@ def foreign() -> Iterator[subprocess.Popen[bytes]]:
         child.kill()
 
 
-@pytest.mark.parametrize("end", [Server.kill, lambda server: server.stop(_WITHIN_S)])
-def test_a_server_that_was_ended_is_gone_and_so_is_its_pid_file(tmp_path: Path, end: Callable[[Server], None]) -> None:
+@pytest.mark.parametrize("end", [ServerProcess.kill, lambda server: server.stop(_WITHIN_S)])
+def test_a_server_that_was_ended_is_gone_and_so_is_its_pid_file(tmp_path: Path, end: Callable[[ServerProcess], None]) -> None:
     server = started(tmp_path, _FOREVER)
     assert server.alive()
     end(server)

@@ -26,7 +26,7 @@ from tests.flow_tests.shop_flow import ORDERS, ORDERS_LINES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from scribengin.flow_tests.session import Session
+    from scribengin.flow_tests.session import LazySpark
     from tests.flow_tests.conftest import Shop
 
 ROOT = Path(__file__).parents[2]
@@ -391,6 +391,6 @@ def test_a_flow_is_called_as_a_function(shop: Shop, spark: SparkSession) -> None
         run_flow(file, clock=[datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)], spark=spark)
 
 
-def test_the_tests_of_the_example_pass(session: Session) -> None:
+def test_the_tests_of_the_example_pass(session: LazySpark) -> None:
     outcomes = run_suites([read_suite(ROOT / "examples/tweets/flow.yaml")], session, watch=lambda _: None)
     assert [outcome_text(outcome) for outcome in outcomes] == [""] * 3

@@ -11,7 +11,7 @@ from scribengin.core.types import parse_schema
 from scribengin.flow_tests.calls import _batches
 from scribengin.flow_tests.given import write_given
 from scribengin.plan.test_files import files_named
-from scribengin.spec.flow_tests import Rows
+from scribengin.spec.flow_tests import GivenRows
 from scribengin.spec.model import SchemaSpec, Source
 from scribengin.testing import run_flow
 from tests.flow_tests.shop_flow import ORDERS, STEPS
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ORDERS_SOURCE = Source("orders", "files", options={"format": "json"}, schema=SchemaSpec(parse_schema("id BIGINT")))
 
 
-def written(folder: Path, rows: Rows) -> list[str]:
+def written(folder: Path, rows: GivenRows) -> list[str]:
     write_given(ORDERS_SOURCE, folder / "given", 1, rows, folder, lambda row: Place("t.yaml", row + 1))
     return sorted(path.read_text() for path in (folder / "given").iterdir())
 
@@ -31,7 +31,7 @@ def test_files_of_one_name_in_two_folders_are_all_given(tmp_path: Path) -> None:
     for name in ("x", "y"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.jsonl").write_text(f"{name}\n")
-    assert written(tmp_path, Rows(files=("*/a.jsonl", "x/a.jsonl"))) == ["x\n", "x\n", "y\n"]
+    assert written(tmp_path, GivenRows(files=("*/a.jsonl", "x/a.jsonl"))) == ["x\n", "x\n", "y\n"]
 
 
 def test_patterns_may_be_absolute(tmp_path: Path) -> None:
@@ -43,15 +43,15 @@ def test_patterns_may_be_absolute(tmp_path: Path) -> None:
 
 
 def test_a_raw_record_is_one_line(tmp_path: Path) -> None:
-    assert written(tmp_path, Rows(("{", '{"id": 1}\n'))) == ['{\n{"id": 1}\n']
+    assert written(tmp_path, GivenRows(("{", '{"id": 1}\n'))) == ['{\n{"id": 1}\n']
     with pytest.raises(InputError, match="line end") as wrong:
-        written(tmp_path, Rows(("{", '{"id":\n 1}')))
+        written(tmp_path, GivenRows(("{", '{"id":\n 1}')))
     assert [problem.place.line for problem in wrong.value.problems] == [2]
 
 
 def test_rows_may_come_from_a_generator_and_are_no_mapping() -> None:
-    assert _batches("s", ({"id": number} for number in range(2))) == (Rows(({"id": 0}, {"id": 1})),)
-    assert _batches("s", iter([[{"id": 1}], ["{"]])) == (Rows(({"id": 1},)), Rows(("{",)))
+    assert _batches("s", ({"id": number} for number in range(2))) == (GivenRows(({"id": 0}, {"id": 1})),)
+    assert _batches("s", iter([[{"id": 1}], ["{"]])) == (GivenRows(({"id": 1},)), GivenRows(("{",)))
     for wrong in ({"id": 1}, "id"):
         with pytest.raises(TypeError, match="give a list of rows"):
             _batches("s", wrong)

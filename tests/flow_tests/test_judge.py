@@ -22,7 +22,7 @@ from scribengin.flow_tests.twin import Scratch, make_twin
 from scribengin.formats.rows import rows_to_batch
 from scribengin.plan.checks.subject import Subject
 from scribengin.plan.checks.tests import check_tests
-from scribengin.spec.flow_tests import ALL, Change, Expected, FlowTest, Rows
+from scribengin.spec.flow_tests import ALL, Expected, FlowTest, GivenRows, VersionChange
 from scribengin.spec.model import Flow, SchemaSpec, Sink, Source
 from scribengin.spec.parse import parse_flow
 from scribengin.state.contract import DeadLetter
@@ -151,7 +151,7 @@ def test_nodes_that_a_change_adds_may_be_expected_and_others_not() -> None:
     test = FlowTest(
         "a",
         expect={"new": Expected(count=1), "typo": Expected(count=1), "kept": Expected(({"added": 1},))},
-        changes=(Change(2, patch={"sinks": {"new": {}}}),),
+        changes=(VersionChange(2, patch={"sinks": {"new": {}}}),),
     )
     subject = Subject(parsed.flow, parsed.places, types["source_types"], types["sink_types"])
     assert [problem.code for problem in check_tests(subject, [test], parsed.places, ())] == ["test-node-unknown", "test-batch"]
@@ -160,14 +160,14 @@ def test_nodes_that_a_change_adds_may_be_expected_and_others_not() -> None:
 @pytest.mark.parametrize(
     ("options", "rows", "kept"),
     [
-        ({"format": "text", "metadata": {"line": "line"}}, Rows(rows=({"value": "x", "line": 7},)), {"format": "json"}),
-        ({"format": "text", "metadata": {"line": "line"}}, Rows(files=("a.log",)), {"format": "text", "metadata": {"line": "line"}}),
-        ({"format": "json", "json": {"shape": "array"}}, Rows(rows=({"id": 1},)), {"format": "json"}),
-        ({"format": "json", "json": {"shape": "array"}}, Rows(files=("a.json",)), {"format": "json", "json": {"shape": "array"}}),
+        ({"format": "text", "metadata": {"line": "line"}}, GivenRows(rows=({"value": "x", "line": 7},)), {"format": "json"}),
+        ({"format": "text", "metadata": {"line": "line"}}, GivenRows(files=("a.log",)), {"format": "text", "metadata": {"line": "line"}}),
+        ({"format": "json", "json": {"shape": "array"}}, GivenRows(rows=({"id": 1},)), {"format": "json"}),
+        ({"format": "json", "json": {"shape": "array"}}, GivenRows(files=("a.json",)), {"format": "json", "json": {"shape": "array"}}),
     ],
 )
 def test_rows_that_are_given_say_all_columns_and_files_are_read_as_the_source_reads(
-    tmp_path: Path, options: dict[str, Any], rows: Rows, kept: dict[str, Any]
+    tmp_path: Path, options: dict[str, Any], rows: GivenRows, kept: dict[str, Any]
 ) -> None:
     source = Source("s", "files", {"path": "data", **options}, SchemaSpec(parse_schema("id INT")))
     twin = make_twin(Flow("shop", {"s": source}, {}, {}), {"s": (rows,)}, Scratch(tmp_path)).sources["s"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from scribengin.core.errors import Refused
-from scribengin.flow_tests.contract import Difference, Outcome, Result
+from scribengin.flow_tests.contract import Difference, FlowTestOutcome, Result
 from scribengin.flow_tests.update import rewrites
 from scribengin.plan.test_files import PlacedTest
 from scribengin.spec.read_tests import parse_tests
@@ -16,7 +16,7 @@ ROWS = [{"id": number, "user": "ada"} for number in range(12)]
 LETTER = DeadLetter("a", "q", 1, "orders", "malformed", "no object", line=2)
 
 
-def failed(file: Path, *, rows: Any = ROWS, dead: Any = ()) -> list[tuple[PlacedTest, Outcome]]:
+def failed(file: Path, *, rows: Any = ROWS, dead: Any = ()) -> list[tuple[PlacedTest, FlowTestOutcome]]:
     """Every test of the file, as one in which neither the rows nor the dead letters were as expected."""
     text = file.read_text()
     tests, problems, places, prefix = parse_tests(text, str(file), folder=Path())
@@ -27,11 +27,11 @@ def failed(file: Path, *, rows: Any = ROWS, dead: Any = ()) -> list[tuple[Placed
         placed = PlacedTest(test, file, places, (*prefix, test.index), text)
         wrong = [Difference("sink kept", "", placed.place(("name",)), node="kept")] if test.expect else []
         wrong += [Difference("dead letters", "", placed.place(("name",)))] if dead else []
-        made.append((placed, Outcome("f", "f.yaml", test.name, placed.place(("name",)), 0.0, tuple(wrong), result=result)))
+        made.append((placed, FlowTestOutcome("f", "f.yaml", test.name, placed.place(("name",)), 0.0, tuple(wrong), result=result)))
     return made
 
 
-def updated(file: Path, *members: tuple[PlacedTest, Outcome]) -> str:
+def updated(file: Path, *members: tuple[PlacedTest, FlowTestOutcome]) -> str:
     for rewrite in list(rewrites(members or failed(file))):
         rewrite.write()
     return file.read_bytes().decode()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from scribengin.formats.blocks import DamageBlock
-    from scribengin.formats.contract import Columns, Rows
+    from scribengin.formats.contract import DecodedColumns, DecodedRows
     from scribengin.formats.csv_columns import QuickCsv
 
 RIGHT: dict[str, list[str]] = {
@@ -198,7 +198,7 @@ class CountedQuick:
         self._quick = quick
         self.taken = 0
 
-    def decode(self, block: CsvBlock) -> Columns | None:
+    def decode(self, block: CsvBlock) -> DecodedColumns | None:
         found = self._quick.decode(block)
         self.taken += found is not None
         return found
@@ -219,7 +219,7 @@ def decoded(made: MadeFile, *, quick: bool) -> tuple[list[Any], int]:
     return found, counted.taken // 2
 
 
-def _of(answer: Rows | Columns) -> Any:
+def _of(answer: DecodedRows | DecodedColumns) -> Any:
     # repr tells -0.0 and 1 from 0.0 and True
     rows = answer.rows if hasattr(answer, "rows") else (answer.batch.schema, answer.batch.to_pylist())
     if not hasattr(answer, "rows"):

@@ -17,10 +17,10 @@ from scribengin.formats.blocks import ArrowBlock, LineBlock
 from scribengin.formats.catalog import decoder_for
 from scribengin.formats.csv_records import CsvBlock
 from scribengin.formats.lenient import LearnedAvro, LenientDecoder
-from scribengin.formats.notice import Notice
+from scribengin.formats.notice import FormatNotice
 from scribengin.formats.noticing import MOST, Noticer
 from scribengin.formats.parquet import conformed
-from scribengin.formats.seen import Seen
+from scribengin.formats.seen import ObservedValues
 from scribengin.spark.noticed import together
 
 SCHEMA = parse_schema("id BIGINT NOT NULL, amount DOUBLE, at TIMESTAMP, exact DECIMAL(20,2)")
@@ -103,7 +103,7 @@ def test_a_value_that_does_not_say_its_type_waits_for_one_that_does(value: Any) 
 @pytest.mark.parametrize("text", ["[" * 300 + "]" * 300, '{"a":' * 300 + "1" + "}" * 300, "[" * 5000])
 def test_no_depth_of_a_new_field_stops_anything(text: str) -> None:
     assert noticed(json_block('{"id": 1, "more": ' + text + "}"), "json") == []
-    seen = Seen()
+    seen = ObservedValues()
     seen.add(json.loads(text if len(text) < 5000 else "1"))
     assert len(str(seen.type("more", []))) < 1000
 
@@ -124,10 +124,10 @@ def test_names_that_never_end_do_not_fill_the_ledger() -> None:
     assert len(noticer.found) == MOST
     known: set[tuple[str, str, str]] = set()
     for batch in range(5):
-        reports = [{"noticed": [Notice("s", f"key{batch}-{index}", "new", "STRING", "f").as_json() for index in range(40)]}]
+        reports = [{"noticed": [FormatNotice("s", f"key{batch}-{index}", "new", "STRING", "f").as_json() for index in range(40)]}]
         known.update(each.key for each in together(reports, known))
     assert len(known) == MOST
-    counted = Notice("s", "amount", "nulled", "DOUBLE", "f", records=2).as_json()
+    counted = FormatNotice("s", "amount", "nulled", "DOUBLE", "f", records=2).as_json()
     assert [each.records for each in together([{"noticed": [counted]}] * 2, {("s", "amount", "nulled")})] == [4]
 
 
@@ -329,6 +329,6 @@ def test_a_column_without_a_value_in_a_batch_is_told_once_and_only_of_enough_rec
     assert told(report(4, "b"), report(5, "b")) == []
     assert told(report(12, "b"), known=(("orders", "b", "null"),)) == []
     assert told(report(12, "b"), known=(("orders", "b", "missing"),)) == [], "that a file lacks it was told"
-    renamed = {"noticed": [Notice("orders", "b", "renamed", "B", "b.jsonl", records=12).as_json()], "nulls": {}}
+    renamed = {"noticed": [FormatNotice("orders", "b", "renamed", "B", "b.jsonl", records=12).as_json()], "nulls": {}}
     assert told(report(12, "b"), renamed) == [("b", "renamed", 12)]
     assert told(renamed, known=(("orders", "b", "renamed"),)) == []

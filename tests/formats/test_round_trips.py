@@ -23,7 +23,7 @@ from scribengin.formats.parquet import conform
 from scribengin.formats.rows import batch_to_rows, rows_to_batch
 
 if TYPE_CHECKING:
-    from scribengin.formats.contract import Rows
+    from scribengin.formats.contract import DecodedRows
 
 
 def encoded(format_: str, schema: Schema, *batches: pa.RecordBatch, compression: str = "none", **options: Any) -> bytes:
@@ -41,7 +41,7 @@ def batch_of(rows: list[dict[str, Any]], schema: Schema) -> pa.RecordBatch:
     return batch
 
 
-def read_csv(data: bytes, schema: Schema, **options: Any) -> Rows:
+def read_csv(data: bytes, schema: Schema, **options: Any) -> DecodedRows:
     return decoder_for("csv", schema, {}).rows(CsvBlock("f", data, **options))
 
 

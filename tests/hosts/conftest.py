@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # plane, which the modules here 
 from plane import Plane
 
 from scribengin.embedded.zookeeper import ZooKeeper
-from scribengin.registry.access import Address
+from scribengin.registry.access import RegistryAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
 
 @pytest.fixture
 def plane(tmp_path: Path, zookeeper: ZooKeeper) -> Iterator[Plane]:
-    made = Plane(tmp_path, Address((zookeeper.address,), f"/plane{next(_NUMBERS)}"))
+    made = Plane(tmp_path, RegistryAddress((zookeeper.address,), f"/plane{next(_NUMBERS)}"))
     try:
         yield made
     finally:

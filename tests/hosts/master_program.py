@@ -13,24 +13,24 @@ from scribengin.control.master import Master
 from scribengin.control.orders import ordering
 from scribengin.core.secret import Secret
 from scribengin.local.run_log import open_run_log
-from scribengin.registry.access import Address, DigestLogin
-from scribengin.registry.entrance import Entrance
+from scribengin.registry.access import DigestLogin, RegistryAddress
+from scribengin.registry.entrance import ConnectionSettings
 from scribengin.registry.tree import MASTERS
 
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
-    from scribengin.launch.contract import Order
+    from scribengin.launch.contract import LaunchOrder
 
 
 def main(registry: str, login_file: str, name: str, folder: str) -> None:
-    entrance = Entrance(Address.parse(registry), DigestLogin(Secret(Path(login_file).read_text(), login_file)))
+    entrance = ConnectionSettings(RegistryAddress.parse(registry), DigestLogin(Secret(Path(login_file).read_text(), login_file)))
     client = entrance.open()
     about = {"id": name, "pid": os.getpid()}
     client.commit(MASTERS(name).create(MASTERS.kind(**about), ephemeral=True))
     real = ordering(client)
     slept: list[RunId] = []
 
-    def order(id_: RunId) -> Order:
+    def order(id_: RunId) -> LaunchOrder:
         if not slept:
             slept.append(id_)
             before = client.session().id

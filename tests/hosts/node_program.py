@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from scribengin.cli.serving import until_asked
 from scribengin.control.home import Home
 from scribengin.core.secret import Secret
-from scribengin.hosts.node import Capacity, Node, worker_order
-from scribengin.launch.contract import Order
-from scribengin.registry.access import Address, DigestLogin
-from scribengin.registry.entrance import Entrance
+from scribengin.hosts.node import Capacity, NodeAgent, worker_order
+from scribengin.launch.contract import LaunchOrder
+from scribengin.registry.access import DigestLogin, RegistryAddress
+from scribengin.registry.entrance import ConnectionSettings
 
 if TYPE_CHECKING:
     from scribengin.registry.host_records import WorkerOrder
@@ -21,15 +21,15 @@ PROGRAM = Path(__file__).with_name("worker_program.py")
 
 
 def main(registry: str, login_file: str, name: str, folder: str, cores: str) -> None:
-    entrance = Entrance(Address.parse(registry), DigestLogin(Secret(Path(login_file).read_text(), login_file)))
+    entrance = ConnectionSettings(RegistryAddress.parse(registry), DigestLogin(Secret(Path(login_file).read_text(), login_file)))
     home = Home(Path(folder))
     real = worker_order(home, name, entrance)
 
-    def make(worker: str, order: WorkerOrder) -> Order:
+    def make(worker: str, order: WorkerOrder) -> LaunchOrder:
         made = real(worker, order)
-        return Order(worker, (sys.executable, str(PROGRAM), worker), made.environment, made.secrets, cores=made.cores)
+        return LaunchOrder(worker, (sys.executable, str(PROGRAM), worker), made.environment, made.secrets, cores=made.cores)
 
-    with until_asked() as asked, Node(home, name, entrance, capacity=Capacity(int(cores) or None), make=make):
+    with until_asked() as asked, NodeAgent(home, name, entrance, capacity=Capacity(int(cores) or None), make=make):
         print("up", flush=True)
         asked.wait()
 

@@ -16,9 +16,9 @@ import psutil
 
 from scribengin.control import admin, reading
 from scribengin.core.secret import Secret
-from scribengin.registry.access import Address, DigestLogin
-from scribengin.registry.contract import Entry
-from scribengin.registry.entrance import Entrance
+from scribengin.registry.access import DigestLogin, RegistryAddress
+from scribengin.registry.contract import RegistryEntry
+from scribengin.registry.entrance import ConnectionSettings
 from scribengin.registry.kinds import TierSpec
 from scribengin.registry.tree import LEADER, LEASE
 from tests.looking import look_until
@@ -51,7 +51,7 @@ class Plane:
     """All that belongs to one registry root."""
 
     folder: Path
-    address: Address
+    address: RegistryAddress
     processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class Plane:
         self.login_file.write_text("masters:a-long-random-text")
         self.login_file.chmod(0o600)
         self.login = DigestLogin(Secret(self.login_file.read_text(), "file"))
-        self.registry: Registry = Entrance(self.address, self.login).open(wait_s=60)
+        self.registry: Registry = ConnectionSettings(self.address, self.login).open(wait_s=60)
 
     # --- who is there ---
 
@@ -142,12 +142,12 @@ class Plane:
     def leader(self) -> str:
         """Its name; empty where there is none."""
         there = self.registry.read(LEADER().path)
-        return str(there.value.get("id", "")) if isinstance(there, Entry) else ""
+        return str(there.value.get("id", "")) if isinstance(there, RegistryEntry) else ""
 
     def holder(self, flow: str, tier: str) -> Mapping[str, Any]:
         """What who runs the tier says of itself; nothing where nobody does."""
         there = self.registry.read(LEASE(flow, tier).path)
-        return there.value if isinstance(there, Entry) else {}
+        return there.value if isinstance(there, RegistryEntry) else {}
 
     def worker(self, flow: str, tier: str) -> psutil.Process:
         return psutil.Process(until(lambda: self.holder(flow, tier).get("pid"), f"{flow}.{tier} held"))
@@ -181,7 +181,7 @@ class Plane:
         def there() -> bool:
             assert process.poll() is None, self.log(name)
             found = self.registry.read(sign)
-            return isinstance(found, Entry) and found.value.get("pid") == process.pid
+            return isinstance(found, RegistryEntry) and found.value.get("pid") == process.pid
 
         until(there, f"{name} up")
         return process

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from plane import until
 
-from scribengin.registry.contract import Entry
+from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.kinds import TierSpec
 from scribengin.registry.tree import RUN
 
@@ -42,7 +42,7 @@ def test_tiers_are_mapped_moved_spawned_and_hosts_taken_out_and_back(plane: Plan
     assert plane.worker("tweets", "core") == core
     assert [each["mapped"] for each in plane.says("nodes")] == [[], ["tweets.edge"]]
     run = plane.registry.read(RUN("tweets", "edge").path)
-    assert isinstance(run, Entry)
+    assert isinstance(run, RegistryEntry)
     assert run.value.get("failures", 0) == 0, "a move is no failure"
 
     # to another: one host at each moment

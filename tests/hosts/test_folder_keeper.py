@@ -12,7 +12,7 @@ import pytest
 import structlog
 from plane import until
 
-from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.core.records import seal
@@ -23,7 +23,7 @@ from scribengin.registry.kinds import TierSpec
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, put, read_record
 from scribengin.registry.tree import KEEPING, UPKEEP_LEASE, UPKEPT
-from scribengin.registry.upkeep_records import Keeping, Upkept, id_of_folder
+from scribengin.registry.upkeep_records import MaintenanceOwner, MaintenanceReport, id_of_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,11 +53,11 @@ def late_ones(path: Path) -> int:
 
 def give(registry: Registry, path: Path, node: str, number: int) -> str:
     id_ = id_of_folder(str(path))
-    registry.commit(put(registry, KEEPING(id_), Keeping(path=str(path), node=node, number=number)))
+    registry.commit(put(registry, KEEPING(id_), MaintenanceOwner(path=str(path), node=node, number=number)))
     return id_
 
 
-def told(registry: Registry, path: Path) -> Upkept | None:
+def told(registry: Registry, path: Path) -> MaintenanceReport | None:
     registry.sync()
     found = read_record(registry, UPKEPT(id_of_folder(str(path))))
     return found.record if isinstance(found, Stored) else None
@@ -181,7 +181,7 @@ def test_segments_that_are_hidden_are_merged_when_they_have_waited_and_not_only_
     store = MemoryStore()
     leader = store.client()
     keeper = FolderKeeper(store.client(), "a", {"id": "a"}, LOG)
-    sink = FilesSink(Place("s", tmp_path, SINK.filled({"path": "out", "format": "json", "roll": {"size": 2**20, "every": 0.5}})))
+    sink = FilesSink(ConnectorContext("s", tmp_path, SINK.filled({"path": "out", "format": "json", "roll": {"size": 2**20, "every": 0.5}})))
     sink.prepare(owner="me", lineage="l1")
     schema = parse_schema("id BIGINT")
     for number in range(2):

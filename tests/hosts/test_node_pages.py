@@ -19,12 +19,12 @@ from scribengin.api.tokens import Tokens
 from scribengin.control.home import Home
 from scribengin.core.errors import Refused, Unreachable
 from scribengin.core.secret import Secret
-from scribengin.hosts.node import Node, reached_at, worker_order
+from scribengin.hosts.node import NodeAgent, reached_at, worker_order
 from scribengin.hosts.node_door import NodeGate, check_door
 from scribengin.hosts.up import House
-from scribengin.registry.access import Address, DigestLogin
-from scribengin.registry.contract import Entry
-from scribengin.registry.entrance import Entrance
+from scribengin.registry.access import DigestLogin, RegistryAddress
+from scribengin.registry.contract import RegistryEntry
+from scribengin.registry.entrance import ConnectionSettings
 from scribengin.registry.host_records import WorkerOrder
 from scribengin.registry.tree import HOST_HTTP, HOST_JSON, HOST_UP
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.timeout(300)
 
 def address_of(plane: Plane, node: str) -> str:
     there = plane.registry.read(HOST_UP(node).path)
-    assert isinstance(there, Entry)
+    assert isinstance(there, RegistryEntry)
     return str(there.value["http"])
 
 
@@ -102,12 +102,12 @@ def test_a_node_shows_itself_its_workers_and_their_logs_and_masters_pass_it_on(p
 
 
 def test_beyond_its_machine_a_node_asks_for_the_masters_key_or_a_token(plane: Plane) -> None:
-    entrance = Entrance(plane.address, plane.login)
+    entrance = ConnectionSettings(plane.address, plane.login)
     key = entrance.host_key("a")
     assert key is not None
     tokens = Tokens(plane.registry)
     viewer, narrow = tokens.add("ann", "viewer", {}), tokens.add("bob", "admin", {"team": "web"})
-    with Node(Home(plane.folder / "a"), "a", entrance, listen=Listen("0.0.0.0", insecure=True)) as node:
+    with NodeAgent(Home(plane.folder / "a"), "a", entrance, listen=Listen("0.0.0.0", insecure=True)) as node:
         url = f"http://127.0.0.1:{node.url.rpartition(':')[2]}"
         other = entrance.host_key("b")
         assert other is not None
@@ -127,7 +127,7 @@ def test_beyond_its_machine_a_node_asks_for_the_masters_key_or_a_token(plane: Pl
             NodePages(plane.registry, lambda _node: Secret("wrong", "a test's")).look("a")
     with pytest.raises(Unreachable, match="node a is away"):
         NodePages(plane.registry, entrance.host_key).look("a")
-    with pytest.raises(Refused, match="plain text"), Node(Home(plane.folder / "b"), "b", entrance, listen=Listen("0.0.0.0")):
+    with pytest.raises(Refused, match="plain text"), NodeAgent(Home(plane.folder / "b"), "b", entrance, listen=Listen("0.0.0.0")):
         pass
 
 
@@ -141,11 +141,11 @@ def test_a_node_that_answers_on_its_own_machine_only_is_told_as_that(plane: Plan
 
 def test_the_key_of_a_node_is_its_own_and_nobody_beyond_is_let_near_without_one(tmp_path: Path) -> None:
     login = DigestLogin(Secret("masters:a-long-random-text", "file"))
-    entrance = Entrance(Address(("a:1",), "/x"), login)
+    entrance = ConnectionSettings(RegistryAddress(("a:1",), "/x"), login)
     keys = {str(key.reveal()) for key in (entrance.host_key("a"), entrance.host_key("b")) if key is not None}
     assert len(keys) == 2
     assert not any("long-random" in key for key in keys)
-    assert Entrance(Address(("a:1",), "/x"), insecure=True).host_key("a") is None
+    assert ConnectionSettings(RegistryAddress(("a:1",), "/x"), insecure=True).host_key("a") is None
     with pytest.raises(Refused, match="nobody could show a token"):
         check_door(Listen("0.0.0.0", insecure=True), has_key=False)
     check_door(Listen(), has_key=False)
@@ -170,7 +170,7 @@ def test_up_asks_at_the_page_of_its_node_too(tmp_path: Path) -> None:
     token = TokenFile(home.tokens).add("ann", "viewer", {})
     with House(home, listen=Listen(asks=True)) as house, home.registry() as registry:
         there = registry.read(HOST_UP("local").path)
-        assert isinstance(there, Entry)
+        assert isinstance(there, RegistryEntry)
         assert gets(f"{there.value['http']}/json").json()["code"] == "token-missing"
         view = gets(f"{house.url}/v1/nodes/local", token=token).json()
         assert (view["now"]["node"], view["silent"]) == ("local", ""), "its master comes in with the key"
@@ -180,8 +180,8 @@ def test_masters_reach_a_node_over_tls_that_they_know_who_signs(plane: Plane) ->
     pem, key = plane.folder / "cert.pem", plane.folder / "key.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
     subprocess.run([*command, "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", pem], check=True, capture_output=True)
-    entrance = Entrance(plane.address, plane.login)
-    with Node(Home(plane.folder / "a"), "a", entrance, listen=Listen(certificate=pem, key=key, asks=True)) as node:
+    entrance = ConnectionSettings(plane.address, plane.login)
+    with NodeAgent(Home(plane.folder / "a"), "a", entrance, listen=Listen(certificate=pem, key=key, asks=True)) as node:
         assert node.url.startswith("https://127.0.0.1:")
         assert NodePages(plane.registry, entrance.host_key, certificates=pem).look("a")["node"] == "a"
         with pytest.raises(Unreachable, match="node a does not answer at https"):
@@ -194,6 +194,6 @@ def test_masters_reach_a_node_over_tls_that_they_know_who_signs(plane: Plane) ->
     ids=["loopback", "one", "all"],
 )
 def test_workers_of_other_hosts_reach_those_of_a_node_where_its_page_is_reached(tmp_path: Path, listen: Listen, host: str) -> None:
-    entrance = Entrance(Address.parse("zk://127.0.0.1:1/scribengin"))
+    entrance = ConnectionSettings(RegistryAddress.parse("zk://127.0.0.1:1/scribengin"))
     make = worker_order(Home(tmp_path), "here", entrance, host=reached_at(listen))
     assert make("f.core~2-1", WorkerOrder(ask="run")).environment["SCRIBENGIN_REACHED_AT"] == host

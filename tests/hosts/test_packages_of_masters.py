@@ -10,9 +10,9 @@ import pytest
 from fileserver import serving
 from plane import until
 
+from harness.submit import submission
 from scribengin.control import admin
 from scribengin.control.home import Home
-from scribengin.control.submit import submission
 from scribengin.packages.store import PackageStore
 from scribengin.registry.contract import Create
 from scribengin.registry.tree import MASTERS

@@ -21,12 +21,12 @@ from scribengin.cli.commands import master, node, up
 from scribengin.cli.main import main
 from scribengin.control import admin
 from scribengin.control.bell import Bell
-from scribengin.control.watch import Watch
+from scribengin.control.watch import WorkerWatch
 from scribengin.core.errors import Refused, Unreachable
 from scribengin.core.secret import Secret
-from scribengin.registry.access import Address
+from scribengin.registry.access import RegistryAddress
 from scribengin.registry.contract import Create
-from scribengin.registry.entrance import Entrance
+from scribengin.registry.entrance import ConnectionSettings
 from scribengin.registry.kinds import Host, Run, TierSpec
 from scribengin.registry.tree import HOST, HOST_UP, LEADER, RUN
 from scribengin.watching.board import Board
@@ -135,7 +135,7 @@ def elsewhere(registry: Registry, *, node: str = "") -> None:
 
 @pytest.mark.executes("node-away")
 def test_a_node_that_is_away_is_started_by_the_command_that_says_so(plane: Plane, while_up: WhileUp) -> None:
-    pages = NodePages(plane.registry, Entrance(plane.address, plane.login).host_key)
+    pages = NodePages(plane.registry, ConnectionSettings(plane.address, plane.login).host_key)
     with pytest.raises(Unreachable) as away:
         pages.look("a")
     [command] = commands_of(away.value.remedy, ADDRESS=plane.address)
@@ -150,7 +150,7 @@ def test_a_node_that_is_away_is_started_by_the_command_that_says_so(plane: Plane
 def test_a_node_that_only_its_machine_reaches_is_reached_when_it_listens(
     plane: Plane, while_up: WhileUp, certificate: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entrance = Entrance(plane.address, plane.login)
+    entrance = ConnectionSettings(plane.address, plane.login)
     with closing(entrance.open()) as before:
         before.commit(Create(HOST_UP("a").path, {"host": "far", "http": "http://127.0.0.1:1"}, ephemeral=True))
         with pytest.raises(Unreachable) as silent:
@@ -190,7 +190,9 @@ def test_a_state_on_a_node_that_does_not_answer_is_found_when_that_node_lets_mas
     plane: Plane, while_up: WhileUp, certificate: dict[str, Path], tmp_path: Path
 ) -> None:
     elsewhere(plane.registry, node="a")
-    pages = NodePages(plane.registry, Entrance(plane.address, plane.login).host_key, certificates=certificate["--tls-certificate"])
+    pages = NodePages(
+        plane.registry, ConnectionSettings(plane.address, plane.login).host_key, certificates=certificate["--tls-certificate"]
+    )
     with pytest.raises(Refused) as refused:
         node_with_state(plane.registry, "numbers", pages.has_state)
     [command] = commands_of(refused.value.remedy, NODE="a", ADDRESS=plane.address, HOST=EVERYWHERE, FILE=certificate)
@@ -204,11 +206,11 @@ def test_a_state_on_a_node_that_does_not_answer_is_found_when_that_node_lets_mas
 @pytest.mark.executes("leader-missing")
 def test_a_leader_that_others_do_not_reach_is_found_when_it_listens(plane: Plane, while_up: WhileUp, certificate: dict[str, Path]) -> None:
     board = Board()
-    watch = Watch(plane.registry, board, Bell(plane.registry, board, structlog.get_logger()), leads=lambda: False)
+    watch = WorkerWatch(plane.registry, board, Bell(plane.registry, board, structlog.get_logger()), leads=lambda: False)
     app = FastAPI()
     app.include_router(router(watch))
     standby = TestClient(app, follow_redirects=False)
-    with closing(Entrance(plane.address, plane.login).open()) as before:
+    with closing(ConnectionSettings(plane.address, plane.login).open()) as before:
         before.commit(Create(LEADER().path, {"id": "m", "host": "far", "http": "http://127.0.0.1:1"}, ephemeral=True))
         with pytest.raises(Unreachable) as missing:
             standby.get("/v1/metrics")
@@ -229,13 +231,13 @@ def test_a_node_to_which_nobody_could_show_a_token_is_open_to_the_one_that_the_c
 ) -> None:
     monkeypatch.delenv("SCRIBENGIN_REGISTRY_LOGIN_FILE")
     monkeypatch.setenv("SCRIBENGIN_REGISTRY_INSECURE", "1")
-    address = Address((zookeeper.address,), f"/{tmp_path.name}")
+    address = RegistryAddress((zookeeper.address,), f"/{tmp_path.name}")
     words = ["node", "--name", "a", "--registry", str(address), "--listen", EVERYWHERE, "--insecure-api"]
     [command] = commands_of(remedy_of(typed(*words), "listen-open"), NAME="masters", ADDRESS=address)
     token = Secret(typed(*command)["result"]["token"], "a test's")
 
     def beside() -> None:
-        with closing(Entrance(address, insecure=True).open()) as registry:
+        with closing(ConnectionSettings(address, insecure=True).open()) as registry:
             assert NodePages(registry, token=token).look("a")["node"] == "a"
 
     while_up(beside, words)

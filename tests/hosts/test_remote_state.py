@@ -13,15 +13,15 @@ import psutil
 import pytest
 from plane import until
 
+from harness.object_stores import or_skipped
+from harness.remote_places import at_server
 from scribengin.connectors.hdfs.path import HdfsPath
 from scribengin.connectors.objects.path import S3Path
 from scribengin.core.errors import SourceError
 from scribengin.embedded.hdfs import Hdfs
 from scribengin.reading import committed
-from scribengin.registry.contract import Entry
+from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.tree import RUN
-from scribengin.testing.object_stores import or_skipped
-from scribengin.testing.remote_places import at_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -103,7 +103,7 @@ def _environment(process: psutil.Process) -> list[str]:
 
 def node_of(plane: Plane) -> str:
     run = plane.registry.read(RUN("shop", "main").path)
-    return str(run.value["node"]) if isinstance(run, Entry) else ""
+    return str(run.value["node"]) if isinstance(run, RegistryEntry) else ""
 
 
 @pytest.mark.long

@@ -11,9 +11,9 @@ from plane import until
 
 from scribengin.core.errors import Refused
 from scribengin.core.secret import Secret
-from scribengin.registry.access import Address, SaslLogin, Tls
-from scribengin.registry.contract import Create, Delete, Entry, Forbidden, Replace
-from scribengin.registry.entrance import Entrance
+from scribengin.registry.access import RegistryAddress, SaslLogin, Tls
+from scribengin.registry.contract import Create, Delete, Forbidden, RegistryEntry, Replace
+from scribengin.registry.entrance import ConnectionSettings
 from scribengin.registry.tree import (
     ACK,
     DESIRED,
@@ -46,7 +46,7 @@ def test_a_workers_login_writes_under_its_own_tier_and_nowhere_else(plane: Plane
     plane.node("a")
     plane.apply("tweets", edge=(), core=("edge",))
     plane.comes_to("tweets", "running")
-    masters = Entrance(plane.address, plane.login)
+    masters = ConnectionSettings(plane.address, plane.login)
     own = masters.worker_login("tweets", "edge")
     assert own is not None
     environment = plane.worker("tweets", "edge").environ()
@@ -62,7 +62,7 @@ def test_a_workers_login_writes_under_its_own_tier_and_nowhere_else(plane: Plane
         ]
         for spot in theirs:
             there = worker.read(spot.path)
-            assert isinstance(there, Entry), f"{spot.path} is there, and can be read"
+            assert isinstance(there, RegistryEntry), f"{spot.path} is there, and can be read"
             with pytest.raises(Forbidden):
                 worker.commit(Replace(there, there.value))
             with pytest.raises(Forbidden):
@@ -71,7 +71,7 @@ def test_a_workers_login_writes_under_its_own_tier_and_nowhere_else(plane: Plane
             with pytest.raises(Forbidden):
                 worker.commit(Create(path, {}))
         mine = worker.read(REPORT("tweets", "edge").path)
-        assert isinstance(mine, Entry)
+        assert isinstance(mine, RegistryEntry)
         worker.commit(Replace(mine, mine.value), Create("flows/tweets/tiers/edge/tasks/0", {}), Create("acks/tweets/edge/x", {}))
         worker.commit(Create("logicalnodes/tweets.edge/notes", {"url": "http://127.0.0.1:1"}))
     # what it has made there is the masters' too
@@ -79,44 +79,44 @@ def test_a_workers_login_writes_under_its_own_tier_and_nowhere_else(plane: Plane
 
 
 def test_workers_of_one_tier_enter_as_the_same_on_every_host_and_those_of_others_as_others(tmp_path: Path) -> None:
-    address = Address(("a:1",), "/x")
+    address = RegistryAddress(("a:1",), "/x")
 
-    def login(entrance: Entrance, tier: str) -> str:
+    def login(entrance: ConnectionSettings, tier: str) -> str:
         made = entrance.worker_login("tweets", tier)
         assert made is not None
         return made.who
 
     key = Secret("a-long-random-text", "file")
-    sasl = Entrance(address, SaslLogin("DIGEST-MD5", Secret("masters:sesame", "file")))
-    given = Entrance(address, SaslLogin("GSSAPI"), worker_key=key)
-    assert login(given, "edge") == login(Entrance(address, tls=Tls(), worker_key=key), "edge")
+    sasl = ConnectionSettings(address, SaslLogin("DIGEST-MD5", Secret("masters:sesame", "file")))
+    given = ConnectionSettings(address, SaslLogin("GSSAPI"), worker_key=key)
+    assert login(given, "edge") == login(ConnectionSettings(address, tls=Tls(), worker_key=key), "edge")
     assert len({login(each, tier) for each in (sasl, given) for tier in ("edge", "core")}) == 4
-    for lacking in (Entrance(address, SaslLogin("GSSAPI")), Entrance(address, tls=Tls(certificate=tmp_path / "c.pem"))):
+    for lacking in (ConnectionSettings(address, SaslLogin("GSSAPI")), ConnectionSettings(address, tls=Tls(certificate=tmp_path / "c.pem"))):
         with pytest.raises(Refused, match="--worker-key-file"):
             lacking.check_workers()
-    assert Entrance(address, insecure=True).worker_login("tweets", "edge") is None
+    assert ConnectionSettings(address, insecure=True).worker_login("tweets", "edge") is None
 
 
 def test_a_way_in_is_handed_to_workers_by_their_environment(tmp_path: Path) -> None:
-    entrance = Entrance(
-        Address(("a:1", "b:2"), "/x"), SaslLogin("DIGEST-MD5", Secret("masters:sesame", "file")), Tls(ca=tmp_path / "ca.pem")
+    entrance = ConnectionSettings(
+        RegistryAddress(("a:1", "b:2"), "/x"), SaslLogin("DIGEST-MD5", Secret("masters:sesame", "file")), Tls(ca=tmp_path / "ca.pem")
     )
     environment, secrets = entrance.of_worker("tweets", "edge")
     given = {name: value for name, value in environment.items() if value is not None}
-    found = Entrance.of_environment(given | {name: secret.reveal() for name, secret in secrets.items()})
+    found = ConnectionSettings.of_environment(given | {name: secret.reveal() for name, secret in secrets.items()})
     assert (found.address, found.tls, found.insecure) == (entrance.address, entrance.tls, False)
     assert found.login == entrance.worker_login("tweets", "edge")
     assert "sesame" not in str(environment)
 
 
 def test_a_registry_that_everybody_can_change_is_entered_only_where_that_is_meant(plane: Plane, zookeeper: ZooKeeper) -> None:
-    plane.address = Address((zookeeper.address,), f"{plane.address.root}open")
+    plane.address = RegistryAddress((zookeeper.address,), f"{plane.address.root}open")
     plane.login_file.unlink()
     for program in ("master", "node"):
         refused = plane.says_openly(program, "--name", "x", status=2)
         assert [each["code"] for each in refused] == ["registry-open"], program
     plane.registry.close()
-    plane.registry = Entrance(plane.address, insecure=True).open()
+    plane.registry = ConnectionSettings(plane.address, insecure=True).open()
     for program in ("master", "node"):  # now it is there, and everybody's
         assert plane.says_openly(program, "--name", "x", status=2)[0]["code"] == "registry-open"
     plane.openly("master", "m1", "masters/m1")

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from plane import Plane, clean, until
 
-from scribengin.registry.access import Address
+from scribengin.registry.access import RegistryAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,7 +121,7 @@ def loses(plane: Plane, node: str) -> None:
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeper) -> Iterator[Plane]:
     """A master and three nodes, for all tests here."""
-    made = Plane(tmp_path_factory.mktemp("spread"), Address((zookeeper.address,), "/spread"))
+    made = Plane(tmp_path_factory.mktemp("spread"), RegistryAddress((zookeeper.address,), "/spread"))
     try:
         made.master("m1")
         for name in NODES:

@@ -15,15 +15,15 @@ import pytest
 
 from scribengin.api import planning
 from scribengin.api.elsewhere import node_with_state
-from scribengin.api.node_pages import Looking, NodePages
+from scribengin.api.node_pages import NodePages, NodeQuestion
 from scribengin.api.serving import Listen
 from scribengin.control import admin
 from scribengin.control.home import Home
 from scribengin.core.errors import Refused, Unreachable
-from scribengin.hosts.node import Node
+from scribengin.hosts.node import NodeAgent
 from scribengin.packages.make import make_package
 from scribengin.packages.package import PackedFlow, build_package
-from scribengin.registry.entrance import Entrance
+from scribengin.registry.entrance import ConnectionSettings
 from scribengin.registry.kinds import Host, Run, TierSpec
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.tree import HOST, HOST_UP, RUN
@@ -77,7 +77,7 @@ def test_nodes_are_asked_those_of_the_workers_first_and_who_does_not_answer_is_n
 
 def test_a_node_looks_into_states_for_masters_and_for_nobody_else(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     """No Spark: what there is to be found is that nothing was read yet."""
-    entrance, folder = Entrance(plane.address, plane.login), plane.folder / "flow"
+    entrance, folder = ConnectionSettings(plane.address, plane.login), plane.folder / "flow"
     folder.mkdir()
     home, state = Home(plane.folder / "a"), plane.folder / "states"
 
@@ -90,10 +90,10 @@ def test_a_node_looks_into_states_for_masters_and_for_nobody_else(plane: Plane, 
     submission = admin.Submission("numbers", packed("id % 2 = 1"), "flow.yaml", str(folder), {"main": TierSpec()})
     admin.apply(plane.registry, submission, state=lambda _: str(state), by="me")
 
-    def looking(what: str, **more: object) -> Looking:
-        return Looking(what, "numbers", ("numbers",), plane.registry.sync(), str(state), **more)  # type: ignore[arg-type]
+    def looking(what: str, **more: object) -> NodeQuestion:
+        return NodeQuestion(what, "numbers", ("numbers",), plane.registry.sync(), str(state), **more)  # type: ignore[arg-type]
 
-    with Node(home, "a", entrance, listen=Listen()) as node:
+    with NodeAgent(home, "a", entrance, listen=Listen()) as node:
         pages = NodePages(plane.registry, entrance.host_key)
         assert pages.has_state("a", "numbers") is False
         (state / "numbers").mkdir(parents=True)
@@ -154,7 +154,7 @@ class Holds(BaseHTTPRequestHandler):
 def test_a_master_asks_nodes_for_two_questions_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = MemoryStore().client()
     monkeypatch.setattr(planning, "TURN_S", 0.1)
-    question = Looking("graph", "numbers", ("numbers",), 0, "/state", answer=True)
+    question = NodeQuestion("graph", "numbers", ("numbers",), 0, "/state", answer=True)
     with ThreadingHTTPServer(("127.0.0.1", 0), Holds) as server, ThreadPoolExecutor(2) as threads:
         threading.Thread(target=server.serve_forever).start()
         try:

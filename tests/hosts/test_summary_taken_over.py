@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from plane import until
 
-from scribengin.registry.contract import Entry
+from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.kinds import Mapped
 from scribengin.registry.tree import MAPPED, RUN
 
@@ -50,7 +50,7 @@ def test_it_grows_while_the_flow_runs_and_survives_the_leading_master(plane: Pla
     seen = grows(grows(0, "the first rows"), "more of them")
     workers = {tier: plane.worker("numbers", tier) for tier in ("edge", "core")}
     runs = {tier: plane.registry.read(RUN("numbers", tier).path) for tier in workers}
-    assert {tier: run.value["node"] for tier, run in runs.items() if isinstance(run, Entry)} == {"edge": "a", "core": "b"}
+    assert {tier: run.value["node"] for tier, run in runs.items() if isinstance(run, RegistryEntry)} == {"edge": "a", "core": "b"}
     plane.kill(plane.leader())
     grows(seen, "more rows, told by the other master")
     assert {tier: plane.worker("numbers", tier) for tier in workers} == workers

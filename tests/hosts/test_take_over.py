@@ -11,7 +11,7 @@ import pytest
 from plane import until
 
 from scribengin.control import admin
-from scribengin.registry.contract import Entry
+from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.kinds import Mapped
 from scribengin.registry.tree import DESIRED, MAPPED, RUN, STATUS, WANTED
 
@@ -82,7 +82,7 @@ def test_a_leader_that_slept_past_its_session_changes_nothing(plane: Plane) -> N
     paths = [run, WANTED("tweets", "main").path, STATUS("tweets").path, "physicalnodes/a/orders"]
 
     def changes() -> dict[str, tuple[int, int]]:
-        return {path: (there.made, there.changed) for path in paths if isinstance(there := plane.registry.read(path), Entry)}
+        return {path: (there.made, there.changed) for path in paths if isinstance(there := plane.registry.read(path), RegistryEntry)}
 
     before = changes()
     sleeper.send_signal(signal.SIGCONT)
@@ -145,7 +145,7 @@ def test_the_agent_of_a_host_is_killed_at_any_moment_and_the_next_one_goes_on(pl
         plane.comes_to(f"flow{number}", "stopped")
     assert not any(worker.is_running() for worker in workers)
     runs = [plane.registry.read(RUN(f"flow{number}", "main").path) for number in range(4)]
-    assert all(isinstance(run, Entry) and run.value["number"] <= 2 for run in runs)
+    assert all(isinstance(run, RegistryEntry) and run.value["number"] <= 2 for run in runs)
     until(lambda: plane.registry.children("physicalnodes/a/seen") == (), "all of them are forgotten")
 
 
@@ -155,7 +155,7 @@ def test_an_order_is_taken_up_at_once(plane: Plane) -> None:
     plane.apply("tweets", main=())
     plane.comes_to("tweets", "running")
     entry = plane.registry.read(DESIRED("tweets").path)
-    assert isinstance(entry, Entry)
+    assert isinstance(entry, RegistryEntry)
     begun = time.monotonic()
     admin.want(plane.registry, "tweets", "stopped", by="me")
     plane.comes_to("tweets", "stopped")

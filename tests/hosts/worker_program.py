@@ -8,36 +8,36 @@ import sys
 from typing import TYPE_CHECKING
 
 from scribengin.control.world import RunId
-from scribengin.registry.entrance import Entrance
-from scribengin.registry.lease import Lease
+from scribengin.registry.entrance import ConnectionSettings
+from scribengin.registry.lease import RegistryLease
 from scribengin.registry.tree import LEASE
 from scribengin.worker.page import serve_page
 from scribengin.worker.process import _read_spec
-from scribengin.worker.service import Outcome, Service, Standing
-from scribengin.worker.wanted import Wanted
+from scribengin.worker.service import AttemptOutcome, AttemptStatus, WorkerService
+from scribengin.worker.wanted import DesiredState
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
 
-def attempt(*, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
-    tell(Standing("running", 1))
+def attempt(*, once: bool, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> AttemptOutcome:
+    tell(AttemptStatus("running", 1))
     if once:
-        return Outcome("finished")
+        return AttemptOutcome("finished")
     stop.wait()
-    return Outcome("stopped")
+    return AttemptOutcome("stopped")
 
 
 def main(worker: str) -> int:
     id_ = RunId.parse(worker)
     assert id_ is not None
-    registry = Entrance.of_environment(os.environ).open()
+    registry = ConnectionSettings.of_environment(os.environ).open()
     version, _ = _read_spec(registry, id_)
     about = {"run": id_.number, "pid": os.getpid(), "host": os.environ["SCRIBENGIN_NODE"]}
-    lease = Lease(registry, LEASE(id_.flow, id_.tier).path, about)
+    lease = RegistryLease(registry, LEASE(id_.flow, id_.tier).path, about)
     with serve_page(lambda: {"worker": worker, "rows": 17}) as http:
-        service = Service(registry, id_, lease, Wanted(registry, id_), version, attempt, http=http)
+        service = WorkerService(registry, id_, lease, DesiredState(registry, id_), version, attempt, http=http)
         signal.signal(signal.SIGTERM, lambda *_: service.stop())
         status = service.serve()
     lease.close()

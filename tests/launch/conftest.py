@@ -15,7 +15,7 @@ from host_bench import HostBench
 from launch_benches import MemoryBench, ProcessBench, StandaloneBench
 
 from scribengin.embedded.standalone import StandaloneCluster
-from scribengin.launch.standalone import Cluster
+from scribengin.launch.standalone import SparkCluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 
 @pytest.fixture
 def standalone(tmp_path: Path, cluster: StandaloneCluster) -> Iterator[StandaloneBench]:
-    bench = StandaloneBench(tmp_path, Cluster(cluster.address, cluster.web))
+    bench = StandaloneBench(tmp_path, SparkCluster(cluster.address, cluster.web))
     yield bench
     bench.clear()
 

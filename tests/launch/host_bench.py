@@ -13,7 +13,7 @@ from launch_benches import PROGRAM, ProcessBench
 from scribengin.control.fleet import HostLauncher
 from scribengin.control.mirror import Mirror
 from scribengin.hosts.agent import Agent
-from scribengin.launch.contract import Order
+from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 from scribengin.registry.kinds import Host
 from scribengin.registry.lease import Election
@@ -22,7 +22,7 @@ from scribengin.registry.memory import MemoryStore
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scribengin.launch.contract import Launcher, Seen
+    from scribengin.launch.contract import Launcher, ObservedWorker
     from scribengin.registry.host_records import WorkerOrder
 
 LOG = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -37,11 +37,11 @@ class Leader(HostLauncher):
         self.mirror = Mirror(registry)
         super().__init__(NAME, registry, self.mirror, lambda: election.term)
 
-    def look(self) -> list[Seen]:
+    def look(self) -> list[ObservedWorker]:
         self.mirror.refresh()
         return super().look()
 
-    def start(self, order: Order) -> None:
+    def start(self, order: LaunchOrder) -> None:
         self.mirror.refresh()
         super().start(order)
 
@@ -84,13 +84,13 @@ class HostBench(ProcessBench):
     def launcher(self) -> Launcher:
         return Leader(self.store, self.election)
 
-    def order(self, worker: str, *words: str, **more: Any) -> Order:
+    def order(self, worker: str, *words: str, **more: Any) -> LaunchOrder:
         self.words.setdefault(worker, words)
         return super().order(worker, *words, **more)
 
-    def _make(self, worker: str, order: WorkerOrder) -> Order:
+    def _make(self, worker: str, order: WorkerOrder) -> LaunchOrder:
         command = (sys.executable, "-S", str(PROGRAM), str(self.folder / f"{worker}.diary"), *self.words[worker])
-        return Order(worker, command, cores=order.cores, memory_bytes=order.memory_bytes, spark=order.spark)
+        return LaunchOrder(worker, command, cores=order.cores, memory_bytes=order.memory_bytes, spark=order.spark)
 
     def clear(self) -> None:
         self.agent.stop()

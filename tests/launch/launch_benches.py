@@ -8,18 +8,18 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Any, Protocol
 
+from harness.manual_clock import ManualClock
+from harness.memory_launcher import MemoryCluster, MemoryLauncher
 from scribengin.core.process import Process, birth_of, within
-from scribengin.launch.contract import Order
+from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.marks import marked_processes
-from scribengin.launch.memory import MemoryCluster, MemoryLauncher
-from scribengin.launch.standalone import Cluster, StandaloneLauncher
-from scribengin.testing.manual_clock import ManualClock
+from scribengin.launch.standalone import SparkCluster, StandaloneLauncher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scribengin.launch.contract import Launcher, Seen
+    from scribengin.launch.contract import Launcher, ObservedWorker
 
 WITHIN_S = 90.0
 PROGRAM = Path(__file__).with_name("program.py")
@@ -32,11 +32,11 @@ class Bench(Protocol):
         """One more over the same workers, as the next master has it."""
         ...
 
-    def order(self, worker: str, *words: str, **more: Any) -> Order:
+    def order(self, worker: str, *words: str, **more: Any) -> LaunchOrder:
         """For `program.py` with these words."""
         ...
 
-    def until(self, launcher: Launcher, worker: str, true: Callable[[Seen], bool]) -> Seen:
+    def until(self, launcher: Launcher, worker: str, true: Callable[[ObservedWorker], bool]) -> ObservedWorker:
         """Let time pass until it is so."""
         ...
 
@@ -67,10 +67,10 @@ class ProcessBench:
         assert within(WITHIN_S, lambda: any(line.startswith(f"{word} ") for line in self.diary(worker))), self.diary(worker)
         return next(int(line.split()[1]) for line in self.diary(worker) if line.startswith(f"{word} "))
 
-    def order(self, worker: str, *words: str, **more: Any) -> Order:
-        return Order(worker, (sys.executable, "-S", str(PROGRAM), str(self.folder / f"{worker}.diary"), *words), **more)
+    def order(self, worker: str, *words: str, **more: Any) -> LaunchOrder:
+        return LaunchOrder(worker, (sys.executable, "-S", str(PROGRAM), str(self.folder / f"{worker}.diary"), *words), **more)
 
-    def until(self, launcher: Launcher, worker: str, true: Callable[[Seen], bool]) -> Seen:
+    def until(self, launcher: Launcher, worker: str, true: Callable[[ObservedWorker], bool]) -> ObservedWorker:
         deadline = time.monotonic() + WITHIN_S
         while True:
             seen = one(launcher, worker)
@@ -103,7 +103,7 @@ class ProcessBench:
 class StandaloneBench(ProcessBench):
     """The same, with executors on a cluster; the programs of the contract's tests do without them."""
 
-    def __init__(self, folder: Path, cluster: Cluster) -> None:
+    def __init__(self, folder: Path, cluster: SparkCluster) -> None:
         super().__init__(folder)
         self.cluster = cluster
 
@@ -125,11 +125,11 @@ class MemoryBench:
         launcher.deaf = {worker for worker, words in self.words.items() if "deaf" in words}
         return launcher
 
-    def order(self, worker: str, *words: str, **more: Any) -> Order:
+    def order(self, worker: str, *words: str, **more: Any) -> LaunchOrder:
         self.words[worker] = words
-        return Order(worker, ("program", *words), **more)
+        return LaunchOrder(worker, ("program", *words), **more)
 
-    def until(self, launcher: Launcher, worker: str, true: Callable[[Seen], bool]) -> Seen:
+    def until(self, launcher: Launcher, worker: str, true: Callable[[ObservedWorker], bool]) -> ObservedWorker:
         assert isinstance(launcher, MemoryLauncher)
         launcher.deaf |= {worker for worker, words in self.words.items() if "deaf" in words}
         for _ in range(100):
@@ -153,7 +153,7 @@ class MemoryBench:
         pass
 
 
-def one(launcher: Launcher, worker: str) -> Seen | None:
+def one(launcher: Launcher, worker: str) -> ObservedWorker | None:
     """What `look` says of a worker."""
     return next((seen for seen in launcher.look() if seen.worker == worker), None)
 

@@ -8,7 +8,7 @@ import pytest
 from launch_benches import one
 
 from scribengin.core.secret import Secret
-from scribengin.launch.contract import Order
+from scribengin.launch.contract import LaunchOrder
 
 if TYPE_CHECKING:
     from launch_benches import Bench
@@ -147,14 +147,14 @@ def test_only_what_has_ended_is_forgotten_and_then_it_may_begin_again(bench: Ben
 )
 def test_an_order_that_no_launcher_can_take_is_no_order(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
-        Order(**({"worker": W, "argv": ("run",)} | wrong))  # type: ignore[arg-type]
+        LaunchOrder(**({"worker": W, "argv": ("run",)} | wrong))  # type: ignore[arg-type]
     assert "hunter2" not in str(caught.value)
 
 
 def test_the_digest_of_an_order_tells_its_content_and_not_its_secrets() -> None:
     def digest(**more: object) -> str:
-        return Order(W, ("run",), **more).digest  # type: ignore[arg-type]
+        return LaunchOrder(W, ("run",), **more).digest  # type: ignore[arg-type]
 
-    assert digest() == Order("tweets.main-2", ("run",)).digest
+    assert digest() == LaunchOrder("tweets.main-2", ("run",)).digest
     assert len({digest(), digest(cores=2), digest(environment={"A": "b"}), digest(secrets={"A": Secret("b", "r")})}) == 4
     assert digest(secrets={"A": Secret("b", "r")}) == digest(secrets={"A": Secret("c", "r")})

@@ -12,7 +12,7 @@ import pytest
 from launch_benches import WITHIN_S
 
 from scribengin.core.process import Process, birth_of, within
-from scribengin.launch.contract import Order
+from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.endings import Endings
 from scribengin.launch.local import LocalLauncher
 
@@ -27,7 +27,7 @@ def test_a_worker_that_is_killed_wakes_who_listens(tmp_path: Path) -> None:
     heard = threading.Event()
     launcher.on_end(heard.set)
     try:
-        launcher.start(Order("tweets.main-1", ("sleep", "600")))
+        launcher.start(LaunchOrder("tweets.main-1", ("sleep", "600")))
         assert within(WITHIN_S, lambda: launcher.look()[0].state == "running")
         (seen,) = launcher.look()
         assert seen.pid is not None

@@ -19,25 +19,25 @@ from scribengin.core.errors import EnvironmentFault
 from scribengin.core.process import within
 from scribengin.core.secret import Secret
 from scribengin.launch import children, logs, records
-from scribengin.launch.contract import Order
+from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.marks import marked_processes
 
 if TYPE_CHECKING:
     from launch_benches import ProcessBench
 
-    from scribengin.launch.contract import Launcher, Seen
+    from scribengin.launch.contract import Launcher, ObservedWorker
 
 W = "tweets.main-1"
 _MASTER = """
 import sys, time
 from pathlib import Path
-from scribengin.launch.contract import Order
+from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 
 launcher = LocalLauncher(Path(sys.argv[1]), orphan_grace_s=0.5)
 for worker in sys.argv[3].split(","):
-    launcher.start(Order(worker, (sys.executable, "-S", sys.argv[2], f"{sys.argv[1]}/../{worker}.diary", *sys.argv[4:])))
+    launcher.start(LaunchOrder(worker, (sys.executable, "-S", sys.argv[2], f"{sys.argv[1]}/../{worker}.diary", *sys.argv[4:])))
 print("begun", flush=True)
 for line in sys.stdin:
     worker, grace_s = line.split()
@@ -48,16 +48,16 @@ _KILLED_BEFORE_THE_KEEPER = """
 import os, sys
 from pathlib import Path
 from scribengin.launch import children
-from scribengin.launch.contract import Order
+from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 
 children._start_keeper = lambda *_: os.kill(os.getpid(), 9)
-LocalLauncher(Path(sys.argv[1])).start(Order(sys.argv[2], ("true",)))
+LocalLauncher(Path(sys.argv[1])).start(LaunchOrder(sys.argv[2], ("true",)))
 """
 _KILLED_WHILE_THE_KEEPER_STARTS = """
 import os, subprocess, sys
 from pathlib import Path
-from scribengin.launch.contract import Order
+from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 
 def run(command, *, check, timeout, **more):
@@ -66,11 +66,11 @@ def run(command, *, check, timeout, **more):
 
 subprocess.run = run
 launcher = LocalLauncher(Path(sys.argv[1]), orphan_grace_s=0.5)
-launcher.start(Order(sys.argv[2], (sys.executable, "-S", sys.argv[3], f"{sys.argv[1]}/../{sys.argv[2]}.diary")))
+launcher.start(LaunchOrder(sys.argv[2], (sys.executable, "-S", sys.argv[3], f"{sys.argv[1]}/../{sys.argv[2]}.diary")))
 """
 
 
-def running(bench: ProcessBench, launcher: Launcher, worker: str = W, *words: str) -> Seen:
+def running(bench: ProcessBench, launcher: Launcher, worker: str = W, *words: str) -> ObservedWorker:
     launcher.start(bench.order(worker, *words))
     return bench.until(launcher, worker, lambda seen: seen.state == "running")
 
@@ -337,7 +337,7 @@ def test_a_worker_gets_an_environment_a_folder_of_its_own_and_nothing_to_read(lo
     launcher = local.launcher()
     variables = "*(os.environ[name] for name in ('OF_THE_MASTER', 'X', 'SCRIBENGIN_SPARK_MASTER'))"
     program = f"import os, sys; assert 'OF_THE_MASTER_ALONE' not in os.environ; print({variables}, repr(sys.stdin.read()), os.getcwd())"
-    launcher.start(Order(W, (sys.executable, "-c", program), environment={"X": "2", "OF_THE_MASTER_ALONE": None}, cores=2))
+    launcher.start(LaunchOrder(W, (sys.executable, "-c", program), environment={"X": "2", "OF_THE_MASTER_ALONE": None}, cores=2))
     local.until(launcher, W, lambda seen: seen.is_over)
     (log,) = launcher.logs(W)
     assert Path(log).read_text().splitlines()[0] == f"1 2 local[2,3] '' {local.home / 'workers' / W}"
@@ -345,7 +345,7 @@ def test_a_worker_gets_an_environment_a_folder_of_its_own_and_nothing_to_read(lo
 
 def test_a_command_that_is_not_there_is_told(local: ProcessBench) -> None:
     launcher = local.launcher()
-    launcher.start(Order(W, ("/no/such/program",)))
+    launcher.start(LaunchOrder(W, ("/no/such/program",)))
     seen = local.until(launcher, W, lambda seen: seen.state == "exited")
     assert (seen.status, seen.reason) == (127, "/no/such/program cannot be started: No such file or directory")
 
@@ -398,7 +398,7 @@ def test_logs_outlast_a_worker_and_the_oldest_of_a_tier_go(local: ProcessBench) 
     launcher = local.launcher()
     workers = [f"a.main-{number}" for number in range(8, 8 + logs.KEPT_OF_A_TIER + 2)]
     for worker in workers:
-        launcher.start(Order(worker, ("true",)))
+        launcher.start(LaunchOrder(worker, ("true",)))
         local.until(launcher, worker, lambda seen: seen.is_over)
         launcher.forget(worker)
     assert [bool(launcher.logs(worker)) for worker in workers] == [False, False] + [True] * logs.KEPT_OF_A_TIER
@@ -416,7 +416,7 @@ def test_no_child_of_the_launcher_stays_not_even_as_a_zombie(local: ProcessBench
     before = own()
     launcher = local.launcher()
     for number in range(3):
-        launcher.start(Order(f"a.main-{number}", ("true",)))
+        launcher.start(LaunchOrder(f"a.main-{number}", ("true",)))
         local.until(launcher, f"a.main-{number}", lambda seen: seen.is_over)
     assert own() == before
 

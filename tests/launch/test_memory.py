@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from launch_benches import one
 
+from harness.manual_clock import ManualClock
+from harness.memory_launcher import MemoryCluster, MemoryLauncher
 from scribengin.core.errors import EnvironmentFault, Unreachable
-from scribengin.launch.contract import Order
-from scribengin.launch.memory import MemoryCluster, MemoryLauncher
-from scribengin.testing.manual_clock import ManualClock
+from scribengin.launch.contract import LaunchOrder
 
 W = "tweets.main-1"
 
 
-def order(worker: str = W, cores: int = 1) -> Order:
-    return Order(worker, ("run",), cores=cores)
+def order(worker: str = W, cores: int = 1) -> LaunchOrder:
+    return LaunchOrder(worker, ("run",), cores=cores)
 
 
 def test_a_late_worker_is_starting_until_its_time_has_come_and_may_be_stopped_before() -> None:

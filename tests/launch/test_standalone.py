@@ -17,10 +17,10 @@ from launch_benches import StandaloneBench, keeper_of, one, process_of
 from scribengin.core.errors import EnvironmentFault, Unreachable
 from scribengin.core.process import Process, within
 from scribengin.embedded.java_server import free_ports
-from scribengin.launch.contract import Order
+from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.keeper import TICK_S
 from scribengin.launch.marks import marked_processes
-from scribengin.launch.standalone import Cluster, StandaloneLauncher
+from scribengin.launch.standalone import SparkCluster, StandaloneLauncher
 
 if TYPE_CHECKING:
     from scribengin.embedded.standalone import StandaloneCluster
@@ -32,10 +32,10 @@ ODD = "a = b\\c:#! \u00e9\U0001f600"
 COUNTING = Path(__file__).with_name("counting.py")
 
 
-def counting(bench: StandaloneBench, *words: str) -> Order:
+def counting(bench: StandaloneBench, *words: str) -> LaunchOrder:
     settings = {"spark.ui.enabled": "false", "spark.driver.memory": "512m", "spark.odd": ODD}
     argv = (sys.executable, str(COUNTING), str(bench.folder / f"{W}.diary"), *words)
-    return Order(W, argv, memory_bytes=512 * 2**20, spark=settings)
+    return LaunchOrder(W, argv, memory_bytes=512 * 2**20, spark=settings)
 
 
 def told(bench: StandaloneBench, word: str, times: int = 1) -> str:
@@ -146,7 +146,7 @@ def test_a_worker_that_the_cluster_cannot_take_is_refused_with_what_is_free(stan
 def test_a_cluster_that_does_not_answer_is_told_and_what_runs_is_seen_still(standalone: StandaloneBench) -> None:
     standalone.launcher().start(standalone.order(W))
     (port,) = free_ports(1)
-    launcher = StandaloneLauncher(standalone.home, Cluster(standalone.cluster.master, f"http://127.0.0.1:{port}"))
+    launcher = StandaloneLauncher(standalone.home, SparkCluster(standalone.cluster.master, f"http://127.0.0.1:{port}"))
     with pytest.raises(Unreachable, match="does not answer") as caught:
         launcher.start(standalone.order("tweets.main-2"))
     assert caught.value.code == "cluster-silent"

@@ -18,7 +18,7 @@ import pytest
 from scribengin.control.home import Home
 from scribengin.embedded.standalone import StandaloneCluster
 from scribengin.hosts.up import House
-from scribengin.launch.standalone import Cluster
+from scribengin.launch.standalone import SparkCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -166,7 +166,7 @@ def _is_on(web: str, application: str) -> bool:
 @pytest.mark.timeout(600)
 def test_a_flow_that_was_submitted_runs_on_the_cluster_and_its_executors_may_be_killed(shop: Shop, cluster: StandaloneCluster) -> None:
     home = Home(shop.home)
-    with House(home, spark=Cluster(cluster.address, cluster.web)):
+    with House(home, spark=SparkCluster(cluster.address, cluster.web)):
         assert shop.says("nodes")[0]["spark"] == cluster.address
         shop.adds()
         shop.says("apply", "flow.yaml")
@@ -207,7 +207,7 @@ def test_a_tier_with_state_spreads_its_keys_over_executors_which_may_be_killed(s
 
     with (
         StandaloneCluster(tmp_path / "cluster", workers=2, cores=2, memory_mib=1024) as cluster,
-        House(Home(shop.home), spark=Cluster(cluster.address, cluster.web)),
+        House(Home(shop.home), spark=SparkCluster(cluster.address, cluster.web)),
     ):
         minute(0, 400)
         minute(1, 400)

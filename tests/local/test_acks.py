@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from scribengin.cli.commands.source import command as source
 from scribengin.connectors.channel.folder import FolderChannelSink
 from scribengin.connectors.files.globs import covers
-from scribengin.connectors.files.pieces import Piece
+from scribengin.connectors.files.pieces import FilePiece
 from scribengin.connectors.files.release import release_file
 from scribengin.core.errors import Unreachable
 from scribengin.core.storage import replace
@@ -289,9 +289,9 @@ def test_a_kill_between_the_records_of_two_queries_leaves_no_file_that_is_waited
     assert places() == [{"rows": 1}, {"rows": 1}]
 
 
-def piece_of(path: Path) -> Piece:
+def piece_of(path: Path) -> FilePiece:
     status = path.stat()
-    return Piece(path.name, status.st_size, status.st_mtime_ns, status.st_ino, 0, status.st_size, status.st_size)
+    return FilePiece(path.name, status.st_size, status.st_mtime_ns, status.st_ino, 0, status.st_size, status.st_size)
 
 
 def test_a_file_is_released_only_as_it_was_recorded(tmp_path: Path) -> None:

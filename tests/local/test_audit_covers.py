@@ -81,7 +81,7 @@ def test_an_audit_says_of_which_places_it_has_not_looked_at_all(shop, capsys, mo
     assert found["queries"][0]["sinks"][0]["others"] is None
     _show(found, "")
     said = capsys.readouterr().out
-    assert "Not covered: what else the place of kept holds." in said
+    assert "Not covered: other data that the place of kept holds." in said
     assert "What this flow wrote balances." in said
     assert "every record" not in said
     found["queries"][0]["sinks"][0]["others"] = []

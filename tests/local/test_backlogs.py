@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.contract import BatchId, Limits
+from scribengin.connectors.contract import BatchId, BatchLimits
 from scribengin.local.backlogs import measure_backlogs
 from scribengin.local.prepare import open_sources, prepare
 from scribengin.state.contract import Decision, SourceRange
@@ -50,7 +50,7 @@ def take(folder: Path, query: str, *, decide: bool) -> None:
     reader = open_sources(prepared.plan.flow)["rows"].reader()
     reader.restore(log.entries())
     number = log.length()
-    log.append(number, reader.split(Limits(max_files=1)))
+    log.append(number, reader.split(BatchLimits(max_files=1)))
     if decide:
         ranges = (SourceRange("rows", number, number + 1),)
         Decisions(prepared.folder.query(query).decisions).decide(

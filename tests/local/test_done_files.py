@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.files.pieces import Piece
+from scribengin.connectors.files.pieces import FilePiece
 from scribengin.connectors.files.read_lease import ReadLease
 from scribengin.local import done_files
 from scribengin.local.done_files import DoneFiles
@@ -21,7 +21,7 @@ def test_who_comes_to_read_between_the_look_and_the_deletion_gives_way(tmp_path:
     (internal / "owner.json").touch()
     file.touch()
     done = DoneFiles(tmp_path, [], print, "mine")
-    done._files[file] = done_files._File(tmp_path, Piece(file.name, 0, 0, 0, 0, 0, 0), set())
+    done._files[file] = done_files._File(tmp_path, FilePiece(file.name, 0, 0, 0, 0, 0, 0), set())
     other, seen = ReadLease(tmp_path, "other"), list[set[str]]()
 
     def let_go(*_: Any) -> None:

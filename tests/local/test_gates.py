@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from scribengin.cli.display import plain_line
-from scribengin.connectors.contract import BatchId, Limits, Receipt, SourceStream
+from scribengin.connectors.contract import BatchId, BatchLimits, Receipt, SourceStream
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.local.contract import GateView, QueryView, RunView
-from scribengin.local.gates import Gate, Pressure
+from scribengin.local.gates import ChannelThrottle, QueryBackPressure
 from scribengin.local.levels import Levels
 from scribengin.plan.channels import PlannedChannel
-from scribengin.spec.edge_model import Channel, Depth, Edge, Pack, Rate
-from scribengin.state.acks import Link, QueryKey, Reading, Topology
+from scribengin.spec.edge_model import Channel, Depth, EdgeProperties, Pack, Rate
+from scribengin.state.acks import ChannelLink, QueryKey, QueryReading, QueryTopology
 from scribengin.state.contract import Counts, Decision, SourceRange
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder
@@ -47,26 +47,26 @@ class Ends:
     feeder: QueryFolder
     reader: QueryFolder
     clock: Clock
-    edge: Edge
+    edge: EdgeProperties
     left: tuple[QueryFolder, ...] = ()
     """Queries that fed the channel before"""
     files: deque[tuple[str, int]] = field(default_factory=deque)
     """(name, rows) of what lies in the channel"""
     pressure: Any = None
     gate: Any = None
-    limits: dict[str, Limits] = field(default_factory=lambda: {"n": Limits(max_rows=1000)})
+    limits: dict[str, BatchLimits] = field(default_factory=lambda: {"n": BatchLimits(max_rows=1000)})
 
     def open(self) -> Ends:
         """As a run that begins."""
         channel = PlannedChannel(CHANNEL, READ_AS, "near", "far", ("b",), self.edge)
-        writer, reading = QueryKey("near", CHANNEL), Reading(QueryKey("far", "b"), READ_AS)
+        writer, reading = QueryKey("near", CHANNEL), QueryReading(QueryKey("far", "b"), READ_AS)
         loose = self.edge.durability == "best_effort"
-        link = Link(CHANNEL, writer, (reading,), "folder", holds=not loose, drops=loose)
-        topology = Topology({writer: self.feeder, reading.query: self.reader}, (link,), frozenset(), self.left)
+        link = ChannelLink(CHANNEL, writer, (reading,), "folder", holds=not loose, drops=loose)
+        topology = QueryTopology({writer: self.feeder, reading.query: self.reader}, (link,), frozenset(), self.left)
         self.levels = Levels(topology, self.clock)
         self.reading = reading
-        self.gate = Gate(channel, CHANNEL, lambda: self.levels.level(CHANNEL), self.clock, self.clock.since_1970)
-        self.pressure = Pressure([self.gate], self.limits, self.clock)
+        self.gate = ChannelThrottle(channel, CHANNEL, lambda: self.levels.level(CHANNEL), self.clock, self.clock.since_1970)
+        self.pressure = QueryBackPressure([self.gate], self.limits, self.clock)
         return self
 
     def feed(self, rows: int, *, took_s: float = 1.0, row_bytes: int = 10, dropped: bool = False) -> Any:
@@ -131,7 +131,7 @@ class Committed:
     streams: Any
 
 
-EDGE = Edge(
+EDGE = EdgeProperties(
     channel=Channel("folder"),
     high_water=Depth(rows=2000),
     low_water=Depth(rows=1000),
@@ -187,12 +187,14 @@ def test_a_batch_takes_no_more_than_the_channel_has_room_for(ends: Ends) -> None
 
 
 def test_a_channel_smaller_than_the_first_batch_shrinks_that_too(ends: Ends) -> None:
-    ends.edge = Edge(EDGE.channel, capacity=Depth(rows=100), high_water=Depth(rows=50), low_water=Depth(rows=10), limit=Rate())
+    ends.edge = EdgeProperties(EDGE.channel, capacity=Depth(rows=100), high_water=Depth(rows=50), low_water=Depth(rows=10), limit=Rate())
     assert ends.open().admit().share == pytest.approx(0.1)
 
 
 def test_the_age_of_the_oldest_row_counts_as_well(ends: Ends) -> None:
-    ends.edge = Edge(EDGE.channel, high_water=Depth(age_s=60.0), low_water=Depth(age_s=30.0), capacity=Depth(age_s=300.0), limit=Rate())
+    ends.edge = EdgeProperties(
+        EDGE.channel, high_water=Depth(age_s=60.0), low_water=Depth(age_s=30.0), capacity=Depth(age_s=300.0), limit=Rate()
+    )
     ends.open()
     ends.feed(10)
     ends.clock.seconds += 400.0
@@ -202,7 +204,7 @@ def test_the_age_of_the_oldest_row_counts_as_well(ends: Ends) -> None:
 
 def test_a_limit_keeps_the_rate_of_rows_and_of_bytes(ends: Ends) -> None:
     for limit in (Rate(rows=100), Rate(bytes=1000)):
-        ends.edge = Edge(EDGE.channel, limit=limit, capacity=Depth(), high_water=Depth(), low_water=Depth())
+        ends.edge = EdgeProperties(EDGE.channel, limit=limit, capacity=Depth(), high_water=Depth(), low_water=Depth())
         ends.open()
         admitted = ends.feed(1000, took_s=1.0)
         assert admitted.wait_s == pytest.approx(8.0)
@@ -210,7 +212,9 @@ def test_a_limit_keeps_the_rate_of_rows_and_of_bytes(ends: Ends) -> None:
 
 
 def test_a_batch_waits_for_rows_that_fill_a_pack(ends: Ends) -> None:
-    ends.edge = Edge(EDGE.channel, pack=Pack(500, 10**6, 9.0), limit=Rate(), capacity=Depth(), high_water=Depth(), low_water=Depth())
+    ends.edge = EdgeProperties(
+        EDGE.channel, pack=Pack(500, 10**6, 9.0), limit=Rate(), capacity=Depth(), high_water=Depth(), low_water=Depth()
+    )
     ends.open()
     assert ends.feed(10, took_s=1.0).wait_s == pytest.approx(7.0)
     ends.clock.seconds += 10.0
@@ -218,7 +222,7 @@ def test_a_batch_waits_for_rows_that_fill_a_pack(ends: Ends) -> None:
 
 
 def test_best_effort_holds_nobody_back(ends: Ends) -> None:
-    ends.edge = Edge(**{**{name: getattr(EDGE, name) for name in EDGE.__slots__}, "durability": "best_effort"})
+    ends.edge = EdgeProperties(**{**{name: getattr(EDGE, name) for name in EDGE.__slots__}, "durability": "best_effort"})
     ends.open()
     for _ in range(7):
         admitted = ends.feed(1000)
@@ -227,7 +231,7 @@ def test_best_effort_holds_nobody_back(ends: Ends) -> None:
 
 
 def test_what_was_dropped_does_not_wait_in_the_channel(ends: Ends) -> None:
-    ends.edge = Edge(**{**{name: getattr(EDGE, name) for name in EDGE.__slots__}, "durability": "best_effort"})
+    ends.edge = EdgeProperties(**{**{name: getattr(EDGE, name) for name in EDGE.__slots__}, "durability": "best_effort"})
     ends.open()
     for _ in range(3):
         ends.feed(1000)

@@ -18,7 +18,7 @@ from scribengin.core import numbered_log
 from scribengin.core.records import seal, unseal
 from scribengin.local import summaries
 from scribengin.local.prepare import prepare
-from scribengin.local.summaries import Keeper, Kept, load, read_summaries, snapshot_file, summaries_of
+from scribengin.local.summaries import Kept, SummaryKeeper, load, read_summaries, snapshot_file, summaries_of
 from scribengin.state.contract import Counts, Decision
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
@@ -67,7 +67,7 @@ class Home:
         (self.path / "flow.yaml").write_text(FLOW.replace("HOW", how))
         self.prepared = prepare(self.path / "flow.yaml", state=None)
         self.flow: Flow = self.prepared.plan.flow
-        self.keeper = Keeper(self.flow, self.query, ["s"], self.told.append)
+        self.keeper = SummaryKeeper(self.flow, self.query, ["s"], self.told.append)
 
     def decides(self, *values: Any, sink: str = "s", at: str = "2026-01-01T00:00:00+00:00") -> None:
         asked = asked_of(self.flow.sinks["s"].options, lambda reference: load(self.flow, reference))

@@ -4,7 +4,7 @@ import pytest
 
 from scribengin.connectors.contract import BatchId
 from scribengin.core.errors import InputError
-from scribengin.formats.notice import Notice
+from scribengin.formats.notice import FormatNotice
 from scribengin.local.learning import sentence, why_new_dropped
 from scribengin.local.prepare import prepare
 from scribengin.state.contract import Decision
@@ -26,7 +26,7 @@ ONCE = "  once: {from: %s, dedupe: {key: [id]}}\n"
 
 
 def new(column, type_="STRING"):
-    return Notice("a", column, "new", type_, "a/1.jsonl", 1)
+    return FormatNotice("a", column, "new", type_, "a/1.jsonl", 1)
 
 
 def planned(tmp_path, rest, *learned):

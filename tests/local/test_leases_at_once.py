@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from scribengin.connectors.contract import BatchId, Decided, Limits, Place
+from scribengin.connectors.contract import BatchId, BatchLimits, ConnectorContext, Decided
 from scribengin.connectors.files import read_lease
 from scribengin.connectors.files.options import SINK, SOURCE
 from scribengin.connectors.files.pieces import pieces_of, root_of
@@ -43,7 +43,7 @@ _BEHIND = 12
 def sink_of(folder: Path) -> FilesSink:
     by = ({"time": "ts", "path": "dt=%Y-%m-%d/hour=%H"},)
     given = {"path": "out", "format": "json", "partition_by": by, "roll": {"size": 400, "every": 0.05}, "keep": 7200.0}
-    sink = FilesSink(Place("kept", folder, SINK.filled(given)))
+    sink = FilesSink(ConnectorContext("kept", folder, SINK.filled(given)))
     sink.prepare(owner="me", lineage="l1")
     return sink
 
@@ -58,7 +58,7 @@ def commit(sink: FilesSink, number: int, ids: range) -> None:
 
 
 def source_of(folder: Path, flow: str) -> FilesSource:
-    return FilesSource(Place("s", folder, SOURCE.filled({"path": PATH, "format": "json", "settle": 0.0}), SCHEMA, flow=flow))
+    return FilesSource(ConnectorContext("s", folder, SOURCE.filled({"path": PATH, "format": "json", "settle": 0.0}), SCHEMA, flow=flow))
 
 
 def read(source: FilesSource, stream: Any) -> set[int]:
@@ -93,7 +93,7 @@ def run_all(folder: Path, enough: Callable[[SimpleNamespace], bool]) -> SimpleNa
     taker.restore([])
 
     def take_away() -> None:
-        streams = [stream for stream in taker.split(Limits(), final=True) if not stream.skipped]
+        streams = [stream for stream in taker.split(BatchLimits(), final=True) if not stream.skipped]
         for stream in streams:
             found.archived |= read(archiving, stream)
             root = folder / root_of(stream)
@@ -115,7 +115,7 @@ def run_all(folder: Path, enough: Callable[[SimpleNamespace], bool]) -> SimpleNa
             if number >= 40 and (enough(found) or time.monotonic() > give_up_s):
                 break
             commit(sink, number, range(10 * number, 10 * number + 5))
-            waiting.append([stream for stream in reader.split(Limits(), final=True) if not stream.skipped])
+            waiting.append([stream for stream in reader.split(BatchLimits(), final=True) if not stream.skipped])
             time.sleep(0.05)
             taken = waiting.popleft() if len(waiting) > _BEHIND else []  # the others want to have these files away meanwhile
             for stream in taken:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from scribengin.local.limits import FlowLimits, Pace
+from scribengin.local.limits import FlowLimits, RateLimit
 
 FLOW = """\
 version: 1
@@ -28,11 +28,11 @@ def test_a_limit_of_a_source_and_of_a_flow_is_kept_and_taken_off_while_it_runs(f
     for number in range(10):
         folder.data(f"data/{number}.jsonl", [{"id": number * 100 + n} for n in range(100)])
     # the first hundred come at once, and what is due is not lost
-    assert paced(folder, lambda: FlowLimits(sources={"rows": Pace(rows_per_s=100)})) > 8
+    assert paced(folder, lambda: FlowLimits(sources={"rows": RateLimit(rows_per_s=100)})) > 8
 
     for number in range(10, 30):
         folder.data(f"data/{number}.jsonl", [{"id": number * 100 + n} for n in range(100)])
-    now = [FlowLimits(flow=Pace(rows_per_s=10))]
+    now = [FlowLimits(flow=RateLimit(rows_per_s=10))]
 
     def off(view):
         if any(query.rows_in >= 40 for query in view.queries):
@@ -47,4 +47,4 @@ def test_bytes_are_limited_as_rows_are(folder):
     for number in range(6):
         folder.data(f"data/{number}.jsonl", [f'{{"id": {1000 + number * 100 + n}}}' for n in range(100)])
     size = (folder.path / "data" / "0.jsonl").stat().st_size
-    assert paced(folder, lambda: FlowLimits(sources={"rows": Pace(bytes_per_s=size)})) > 4
+    assert paced(folder, lambda: FlowLimits(sources={"rows": RateLimit(bytes_per_s=size)})) > 4

@@ -11,20 +11,20 @@ from scribengin.local.catch_up import WINDOW_S, CatchUp
 from scribengin.local.contract import RunSettings
 from scribengin.local.meter import Meter
 from scribengin.local.run import run_flow
-from scribengin.spark.commit import Committed
+from scribengin.spark.commit import CommittedBatch
 from scribengin.spark.max_dead import DeadTally
 from scribengin.spark.query import QueryRun
-from scribengin.state.acks import Waiting
+from scribengin.state.acks import ChannelBacklog
 from scribengin.state.clocks import Clock
 from scribengin.state.contract import Counts, Decision
 from scribengin.watching.words import watermark_text
 
 
-def committed(files: int, rows: int) -> Committed:
+def committed(files: int, rows: int) -> CommittedBatch:
     streams = tuple(SourceStream(f"{index}", {}, 1, 100) for index in range(files))
     counts = {"rows": Counts(rows, rows), "kept": Counts(rows, rows)}
     decision = Decision(BatchId("f", "q", "l", 0, 1), "h", "p", (), (), (), counts, "")
-    return Committed(decision, {"rows": streams}, {"process": 1.5}, replayed=False)
+    return CommittedBatch(decision, {"rows": streams}, {"process": 1.5}, replayed=False)
 
 
 def look(files: int, *, oldest_s: float | None = None, more: bool = False):
@@ -56,7 +56,7 @@ def test_what_waits_and_what_is_done_add_up_between_two_looks():
 
 
 def replayed(batch):
-    return Committed(batch.decision, batch.streams, batch.phases_s, replayed=True)
+    return CommittedBatch(batch.decision, batch.streams, batch.phases_s, replayed=True)
 
 
 def test_a_batch_that_was_through_before_this_process_is_not_counted_again():
@@ -360,7 +360,7 @@ class Channelled:
         self.run = look(0)
 
     def waiting(self):
-        return Waiting(self.packs * self.pack_rows, self.packs * 100, 1, self.oldest_at) if self.packs else Waiting()
+        return ChannelBacklog(self.packs * self.pack_rows, self.packs * 100, 1, self.oldest_at) if self.packs else ChannelBacklog()
 
     def looks(self, figure, *, more=True, **others):
         """The reader counts in packs, or in files and bytes."""
@@ -380,7 +380,7 @@ class Channelled:
         self.packs -= packs
         counts = {"a": Counts(packs * self.pack_rows, packs * self.pack_rows)}
         decision = Decision(BatchId("f", "q", "l", self.batch, 1), "h", "p", (), (), (), counts, "")
-        self.meter.committed(Committed(decision, {"a": (stream,)}, {"process": 1.0}, replayed=False))
+        self.meter.committed(CommittedBatch(decision, {"a": (stream,)}, {"process": 1.0}, replayed=False))
 
 
 @pytest.mark.parametrize("figure", ["rows", "bytes"])

@@ -19,7 +19,7 @@ from scribengin.cli.commands import plan, validate
 from scribengin.cli.flow_argument import as_called
 from scribengin.cli.main import main
 from scribengin.connectors.catalog import look_at_sink, open_source
-from scribengin.connectors.contract import BatchId, Claimant, Decided, Limits, Place, SourceStream
+from scribengin.connectors.contract import BatchId, BatchLimits, Claimant, ConnectorContext, Decided, SourceStream
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.core.errors import EnvironmentFault, Exit, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.remedies import flow_command
@@ -443,7 +443,7 @@ def test_a_file_that_changed_is_found_before_spark_starts(tmp_path: Path, monkey
     (tier,) = prepare(path, state=None).tiers
     begin(path, publish=True)
     reader = open_source("files", source_place(tier.plan.flow, "events")).reader()
-    SourceLog(tier.folder.query("kept").sources, "events").append(0, reader.split(Limits(), final=True))
+    SourceLog(tier.folder.query("kept").sources, "events").append(0, reader.split(BatchLimits(), final=True))
     assert planned(path) == (0, [])
     with (path.parent / "data/a.jsonl").open("a") as file:
         file.write("{}\n")
@@ -538,7 +538,7 @@ def test_plan_says_that_a_file_changed_after_it_was_read(tmp_path: Path) -> None
     path = write(tmp_path / "flow")
     begin(path)
     (tier,) = prepare(path, state=None).tiers
-    streams = open_sources(tier.plan.flow)["events"].reader().split(Limits(), final=True)
+    streams = open_sources(tier.plan.flow)["events"].reader().split(BatchLimits(), final=True)
     SourceLog(tier.folder.query("kept").sources, "events").append(0, streams)
     assert planned(path) == (0, [])
     file = path.parent / "data" / "a.jsonl"
@@ -558,7 +558,7 @@ def test_plan_warns_of_a_growing_file_that_was_written_again(tmp_path: Path) -> 
     file.write_bytes(gzip.compress(b'{"id": 1}\n'))
     begin(path)
     (tier,) = prepare(path, state=None).tiers
-    streams = open_sources(tier.plan.flow)["events"].reader().split(Limits(), final=True)
+    streams = open_sources(tier.plan.flow)["events"].reader().split(BatchLimits(), final=True)
     SourceLog(tier.folder.query("kept").sources, "events").append(0, streams)
     assert planned(path) == (0, [])
     file.write_bytes(gzip.compress(b'{"id": 1}\n{"id": 2}\n'))
@@ -602,7 +602,7 @@ def test_plan_in_a_process_of_its_own_prints_the_problem_and_exits_with_2(tmp_pa
 @pytest.mark.parametrize("sink", ["a_file", "a_file/out", "/proc/nope/out", "x" * 300])
 def test_a_sink_that_cannot_have_its_folder_says_so_when_it_is_claimed(sink: str, tmp_path: Path) -> None:
     path = write(tmp_path / "flow", sink=sink)
-    place = Place("kept", path.parent, {"path": sink, "format": "json"})
+    place = ConnectorContext("kept", path.parent, {"path": sink, "format": "json"})
     with pytest.raises((EnvironmentFault, SinkError)) as caught:
         FilesSink(place).prepare(owner="o", lineage="l")
     assert caught.value.remedy

@@ -21,7 +21,7 @@ from scribengin.state.contract import DeadLetter, Decision, SourceRange
 from scribengin.state.dead import DeadWriter
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import begin_moved, leave, open_lineage, read_lineage
-from scribengin.state.moves import Journal, Moved, write_moved
+from scribengin.state.moves import Journal, MovedLineage, write_moved
 from scribengin.state.repairs import repaired_keys
 from scribengin.state.replays import Pending, Replays, read_entering, waiting
 from scribengin.state.source_log import SourceLog
@@ -182,7 +182,7 @@ def test_letters_of_a_query_that_has_moved_to_another_tier_and_of_a_flow_in_the_
     with pytest.raises(Refused, match="under way"):
         replay(prepared, Which())
     journal.remove()
-    write_moved(query, Moved(lineage.id, ("back.kept",)))
+    write_moved(query, MovedLineage(lineage.id, ("back.kept",)))
     said = replay(prepared, Which())
     assert (said.asked, said.refusals) == (0, 1)
     assert "another tier" in said.refused[0]["why"]
@@ -213,7 +213,7 @@ def test_a_move_that_begins_and_ends_while_somebody_asks_is_told_to_who_asks(
     assert lineage is not None
 
     def slow(self: Replays, *arguments: Any) -> Any:
-        write_moved(query, Moved(lineage.id, ("back.kept",)))
+        write_moved(query, MovedLineage(lineage.id, ("back.kept",)))
         if comes_back:
             leave(query, "new")
             begin_moved(query, replace(lineage, id="new", parent=lineage.id, origin="moved"))

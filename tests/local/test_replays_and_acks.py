@@ -8,7 +8,7 @@ from scribengin.connectors.contract import SourceStream
 from scribengin.local.acks import Releases
 from scribengin.local.levels import Levels
 from scribengin.local.prepare import prepare
-from scribengin.state.acks import QueryStanding, Standing
+from scribengin.state.acks import FlowAcks, QueryStanding
 from scribengin.state.source_log import REPLAY, SourceLog
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ class _Reader:
 class _Through(Levels):
     """All of the first tier is acknowledged."""
 
-    def look(self) -> Standing:
+    def look(self) -> FlowAcks:
         through = QueryStanding("lineage", released={"rows": 2})
-        return Standing({key: through if key.tier == "edge" else QueryStanding() for key in self.topology.queries}, {})
+        return FlowAcks({key: through if key.tier == "edge" else QueryStanding() for key in self.topology.queries}, {})
 
 
 def test_a_source_hears_what_came_through_and_nothing_of_replays_among_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from scribengin.plan.tiers import assign
 from scribengin.plan.validate import validate_file
 from scribengin.spec import tier_keys
 from scribengin.spec.calls import CallPlaces
-from scribengin.spec.edge_model import Channel, Depth, Edge
+from scribengin.spec.edge_model import Channel, Depth, EdgeProperties
 from scribengin.spec.model import Tier
 from scribengin.spec.parse import parse_flow
 from scribengin.spec.tier_data import edge_data
@@ -447,7 +447,12 @@ def test_whatever_tiers_and_edges_name_it_is_told_or_planned(data: st.DataObject
     arrows = [f"{reference} -> {id_}" for id_, node in graph.nodes.items() for reference in inputs_of(node)]
     names = data.draw(st.lists(st.sampled_from([*arrows, "known -> nowhere"]), max_size=3, unique=True))
     edge = st.sampled_from(
-        [Edge(compression="zstd"), Edge(Channel("folder", path="hand")), Edge(Channel("kafka")), Edge(ordering="key", key=("id",))]
+        [
+            EdgeProperties(compression="zstd"),
+            EdgeProperties(Channel("folder", path="hand")),
+            EdgeProperties(Channel("kafka")),
+            EdgeProperties(ordering="key", key=("id",)),
+        ]
     )
     flow = replace(
         parsed.flow,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scribengin.connectors.contract import Limits
+from scribengin.connectors.contract import BatchLimits
 from scribengin.core.errors import InputError
 from scribengin.local.prepare import open_sinks, open_sources, prepare
 from scribengin.plan.python_modules import find_module
@@ -100,7 +100,7 @@ def test_code_lies_where_its_file_is_and_data_and_state_start_at_the_base(tmp_pa
     assert prepared.root == data / ".scribengin"
     (tier,) = prepared.tiers
     sources, sinks = open_sources(tier.plan.flow), open_sinks(tier.plan.flow)
-    assert len(sources["orders"].reader().split(Limits(), final=True)) == 1
+    assert len(sources["orders"].reader().split(BatchLimits(), final=True)) == 1
     assert sinks["kept"].path == data / "out" / "kept"  # type: ignore[attr-defined]
     if file == "orders.yaml":
         assert sources["messages"].decoder() is not None  # it has read the schema, beside the code

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from flows import flow, sink, source, step, tweets
 
-from scribengin.plan.diff import Changes
+from scribengin.plan.diff import PlanChanges
 from scribengin.plan.explain_tiers import as_json, as_mermaid, explain
 from scribengin.plan.split import FlowPlan, plan_flow
-from scribengin.spec.edge_model import Channel, Depth, Edge, Encryption, Pack, Rate
+from scribengin.spec.edge_model import Channel, Depth, EdgeProperties, Encryption, Pack, Rate
 from scribengin.spec.model import Dedupe, Defaults, Filter, Flow, Merge, Resources, Tier
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def cut(made: Flow, *tiers: Tier, **rest: object) -> Flow:
 @pytest.fixture
 def three(tmp_path: Path) -> Flow:
     """The tweets in three tiers, with much said of one edge and something of all."""
-    edge = Edge(
+    edge = EdgeProperties(
         compression="zstd",
         encryption=Encryption(keys={"k1": SECRET}, use="k1"),
         pack=Pack(rows=100),
@@ -50,7 +50,7 @@ def three(tmp_path: Path) -> Flow:
         tier("core", "tagged"),
         tier("store", "kept by_hour counts", acknowledge="state"),
         edges={"hot -> tagged": edge},
-        defaults=Defaults(edge=Edge(compression="lz4", pack=Pack(linger_s=0.05))),
+        defaults=Defaults(edge=EdgeProperties(compression="lz4", pack=Pack(linger_s=0.05))),
     )
 
 
@@ -108,7 +108,7 @@ def test_every_property_stands_with_the_place_that_says_it(three: Flow) -> None:
 
 
 def test_the_text_of_a_cut_flow_fits_a_hundred_columns(three: Flow) -> None:
-    lines = explain(plan_flow(three), Changes(())).splitlines()
+    lines = explain(plan_flow(three), PlanChanges(())).splitlines()
     assert max(map(len, lines)) <= 100
     assert [line for line in lines if line != line.rstrip()] == []
 
@@ -145,7 +145,7 @@ def chain(**edges: str) -> Flow:
     """source → a → b → c → kept, each step a tier of its own; the durability of the edges ab and bc is as said."""
     steps = [step("a", "tweets", Filter("id > 1")), step("b", "a", Filter("id > 2")), step("c", "b", Filter("id > 3"))]
     made = flow(source(), *steps, sink("kept", "c"))
-    said = {f"{name[0]} -> {name[1]}": Edge(durability=durability) for name, durability in edges.items()}  # type: ignore[arg-type]
+    said = {f"{name[0]} -> {name[1]}": EdgeProperties(durability=durability) for name, durability in edges.items()}  # type: ignore[arg-type]
     return cut(made, tier("x", "a"), tier("y", "b"), tier("z", "c kept"), edges=said)
 
 
@@ -173,7 +173,7 @@ def test_an_end_that_may_double_is_the_weakest_and_with_a_lossy_edge_nothing_is_
     made = chain()
     made = replace(made, sinks={"kept": replace(made.sinks["kept"], delivery="at_least_once")})
     assert paths_of(made)["tweets -> kept"].guarantee == "at least once"
-    lossy = replace(made, edges={"a -> b": Edge(durability="best_effort")})
+    lossy = replace(made, edges={"a -> b": EdgeProperties(durability="best_effort")})
     path = paths_of(lossy)["tweets -> kept"]
     assert path.guarantee == "nothing"
     assert "more than at least once needs another end" in path.strengthen
@@ -200,7 +200,7 @@ def test_at_a_fork_each_branch_has_its_own_guarantee_and_where_it_joins_again_th
         tier("z", "right r"),
         tier("end", "both"),
         tier("last", "all"),
-        edges={"a -> right": Edge(durability="best_effort")},
+        edges={"a -> right": EdgeProperties(durability="best_effort")},
     )
     paths = paths_of(made)
     assert paths["tweets -> l"].guarantee == "exactly once"
@@ -213,7 +213,7 @@ def test_at_a_fork_each_branch_has_its_own_guarantee_and_where_it_joins_again_th
 def test_a_path_that_forks_between_two_tiers_counts_every_channel_on_the_way() -> None:
     steps = [step("a", "tweets", Filter("id > 1")), step("l", "a", Filter("id > 2")), step("r", "a", Filter("id > 3"))]
     made = flow(source(), *steps, step("both", "l r", Merge()), sink("all", "both"))
-    edges = {"r -> both": Edge(durability="best_effort")}
+    edges = {"r -> both": EdgeProperties(durability="best_effort")}
     made = cut(made, tier("x", "a"), tier("y", "l r"), tier("z", "both"), tier("end", "all"), edges=edges)
     path = paths_of(made)["tweets -> all"]
     assert set(path.channels) == {"a_to_y", "l_to_z", "r_to_z", "both_to_end"}

@@ -10,7 +10,7 @@ import pytest
 
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.plan.meetings import MeetingIndex, circle, meetings, outside_of
-from scribengin.registry.outside import Outside, Place
+from scribengin.registry.outside import ExternalPlace, Outside
 from scribengin.spec.load import load_flow
 from tests.looking import calls_in
 
@@ -90,10 +90,10 @@ def test_flows_meet_where_one_writes_what_the_other_reads(tmp_path: Path, writte
 def test_a_pattern_that_could_be_tried_for_ever_is_told_by_its_beginning() -> None:
     index = MeetingIndex()
     name = "orders" + "a" * 60
-    index.put("one", Outside(writes={"w": (Place(kind="topic", at="h", topic=name),)}))
-    slow = Place(kind="topic", at="h", topic="orders(a+)+$", many=True)
+    index.put("one", Outside(writes={"w": (ExternalPlace(kind="topic", at="h", topic=name),)}))
+    slow = ExternalPlace(kind="topic", at="h", topic="orders(a+)+$", many=True)
     index.put("two", Outside(reads={"r": (slow,)}))
-    index.put("three", Outside(reads={"r": (Place(kind="topic", at="h", topic="(x+)+$", many=True),)}))
+    index.put("three", Outside(reads={"r": (ExternalPlace(kind="topic", at="h", topic="(x+)+$", many=True),)}))
     assert [each.reading for each in index.meetings()] == ["two"]
 
 
@@ -103,11 +103,11 @@ def test_the_index_finds_what_comparing_each_with_each_finds_whatever_comes_and_
     topics = [("t", False), ("u", False), ("t.*", True), (".*", True)]
     servers = ["h", "i", "h,i"]
 
-    def place(*, reads: bool) -> Place:
+    def place(*, reads: bool) -> ExternalPlace:
         if dice.random() < 0.5:
-            return Place(kind="folder", at=dice.choice(folders), many=reads and dice.random() < 0.5)
+            return ExternalPlace(kind="folder", at=dice.choice(folders), many=reads and dice.random() < 0.5)
         topic, many = dice.choice(topics)
-        return Place(kind="topic", at=dice.choice(servers), topic=topic, many=many)
+        return ExternalPlace(kind="topic", at=dice.choice(servers), topic=topic, many=many)
 
     index, there = MeetingIndex(), dict[str, Outside]()
     for _ in range(300):
@@ -139,8 +139,8 @@ def test_a_thousand_flows_that_meet_in_pairs_cost_no_more_each_than_ten() -> Non
 
         def put() -> None:
             for number in range(flows):
-                reads = Outside(reads={"r": (Place(kind="folder", at=f"/data/in/{number}"),)})
-                writes = Outside(writes={"w": (Place(kind="folder", at=f"/data/in/{number - 1}"),)})
+                reads = Outside(reads={"r": (ExternalPlace(kind="folder", at=f"/data/in/{number}"),)})
+                writes = Outside(writes={"w": (ExternalPlace(kind="folder", at=f"/data/in/{number - 1}"),)})
                 index.put(f"f{number}", reads if number % 2 == 0 else writes)
             assert len(index.meetings()) == flows // 2
 
@@ -154,7 +154,9 @@ def test_the_shortest_circle_is_found_from_the_flows_that_come() -> None:
     for name, reads, writes in (("a", "x", "y"), ("b", "y", "z"), ("c", "z", "x"), ("d", "y", "x"), ("e", "q", "x")):
         index.put(
             name,
-            Outside(reads={"r": (Place(kind="folder", at=f"/{reads}"),)}, writes={"w": (Place(kind="folder", at=f"/{writes}"),)}),
+            Outside(
+                reads={"r": (ExternalPlace(kind="folder", at=f"/{reads}"),)}, writes={"w": (ExternalPlace(kind="folder", at=f"/{writes}"),)}
+            ),
         )
     assert [each.feeding for each in circle(["e"], index.meetings())] == []
     assert [each.feeding for each in circle(["c"], index.meetings())] == ["c", "a", "b"]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from flows import flow, sink, source, step
 
-from scribengin.plan.diff import Changes, StoredQuery, label_of
+from scribengin.plan.diff import PlanChanges, StoredQuery, label_of
 from scribengin.plan.flow_diff import flow_changes
 from scribengin.plan.split import FlowPlan, plan_flow
 from scribengin.plan.topology import topology_of
-from scribengin.spec.edge_model import Channel, Edge, Encryption, Rate
+from scribengin.spec.edge_model import Channel, EdgeProperties, Encryption, Rate
 from scribengin.spec.model import Aggregate, Defaults, Filter, Flow, Tier, WindowSpec
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ def ran(plan: FlowPlan, *, position: int = 3, **rest: Mapping[str, Any]) -> dict
     return found
 
 
-def compared(before: Flow, after: Flow, reached: Mapping[str, object] | None = None, **rest: Mapping[str, Any]) -> tuple[Changes, Moves]:
+def compared(
+    before: Flow, after: Flow, reached: Mapping[str, object] | None = None, **rest: Mapping[str, Any]
+) -> tuple[PlanChanges, Moves]:
     """`reached`: stored Query → what it has read; all have read the same where nothing is said."""
     old = plan_flow(before)
     live = ran(old, **rest)
@@ -64,7 +66,7 @@ def compared(before: Flow, after: Flow, reached: Mapping[str, object] | None = N
     return flow_changes(plan_flow(after), known, list(live.values()), [], lambda query, _: (reached or {}).get(query.name, "all"))
 
 
-def fates(changes: Changes) -> dict[str, str]:
+def fates(changes: PlanChanges) -> dict[str, str]:
     return {change.label: change.fate for change in changes.queries}
 
 
@@ -167,7 +169,7 @@ def test_a_new_sink_in_a_new_tier_is_new_and_moves_nothing() -> None:
 
 def test_a_channel_in_another_place_is_begun_anew_when_the_old_one_is_read() -> None:
     before = declared(**CUT)
-    after = replace(before, edges={"a -> b": Edge(channel=Channel(path="elsewhere"))})
+    after = replace(before, edges={"a -> b": EdgeProperties(channel=Channel(path="elsewhere"))})
     changes, moves = compared(before, after)
     assert {arrival.query.name for arrival in moves.arrivals} == {"a_to_y", "kept"}
     assert "lies in another place" in changes.channels[0].says
@@ -178,14 +180,14 @@ def test_a_channel_in_another_place_is_begun_anew_when_the_old_one_is_read() -> 
 @pytest.mark.parametrize(
     ("edge", "fate", "changed"),
     [
-        (Edge(compression="zstd"), "kept", ("compression",)),
-        (Edge(limit=Rate(rows=5)), "kept", ("limit",)),
-        (Edge(ordering="key", key=("user",)), "refused", ("ordering",)),
-        (Edge(encryption=Encryption(keyring="k")), "refused", ("encryption",)),
+        (EdgeProperties(compression="zstd"), "kept", ("compression",)),
+        (EdgeProperties(limit=Rate(rows=5)), "kept", ("limit",)),
+        (EdgeProperties(ordering="key", key=("user",)), "refused", ("ordering",)),
+        (EdgeProperties(encryption=Encryption(keyring="k")), "refused", ("encryption",)),
     ],
 )
 def test_properties_hold_from_the_next_batch_unless_what_is_under_way_would_contradict_them(
-    edge: Edge, fate: str, changed: tuple[str, ...]
+    edge: EdgeProperties, fate: str, changed: tuple[str, ...]
 ) -> None:
     before = declared(**CUT)
     after = replace(before, edges={"a -> b": edge})
@@ -197,8 +199,8 @@ def test_properties_hold_from_the_next_batch_unless_what_is_under_way_would_cont
 
 
 def test_another_key_of_the_same_encryption_needs_nothing_to_be_read_first() -> None:
-    before = replace(declared(**CUT), defaults=Defaults(edge=Edge(encryption=Encryption(keyring="k"))))
-    after = replace(before, defaults=Defaults(edge=Edge(encryption=Encryption(keyring="l"))))
+    before = replace(declared(**CUT), defaults=Defaults(edge=EdgeProperties(encryption=Encryption(keyring="k"))))
+    after = replace(before, defaults=Defaults(edge=EdgeProperties(encryption=Encryption(keyring="l"))))
     (channel,) = compared(before, after, kept={"read": {"a": 1}})[0].channels
     assert channel.fate == "kept"
 

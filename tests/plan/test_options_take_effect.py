@@ -14,7 +14,7 @@ from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.local.prepare import sink_place, source_place
 from scribengin.plan.split import plan_flow
 from scribengin.plan.validate import validate_file
-from scribengin.spec.edge_model import Edge
+from scribengin.spec.edge_model import EdgeProperties
 from tests.plan.test_any_option import NODES, flow_text, good, needed
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def ends(folder: Path, edge: str, tier: str = "") -> tuple[Any, list[Problem]]:
 
 
 def test_each_property_of_an_edge_is_tried() -> None:
-    assert {field.name for field in fields(Edge)} == {*PROPERTIES, "channel"}
+    assert {field.name for field in fields(EdgeProperties)} == {*PROPERTIES, "channel"}
 
 
 @pytest.mark.parametrize("property_", PROPERTIES)

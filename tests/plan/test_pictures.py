@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from scribengin.plan.flow_graph import graph_as_json
 from scribengin.plan.layered import Box, layered
-from scribengin.plan.picture import Picture, PictureEdge, PictureNode, picture_of, width_of
+from scribengin.plan.picture import GraphPicture, PictureEdge, PictureNode, picture_of, width_of
 from scribengin.plan.picture_mermaid import as_mermaid
 from scribengin.plan.picture_svg import as_svg
 from scribengin.plan.picture_text import as_text
@@ -38,7 +38,7 @@ def routed(**rest: Any) -> Flow:
     )
 
 
-def picture(of: Flow, counts: dict[str, Any] | None = None) -> Picture:
+def picture(of: Flow, counts: dict[str, Any] | None = None) -> GraphPicture:
     return picture_of(graph_as_json(plan_flow(of)), counts)
 
 
@@ -126,7 +126,7 @@ def test_any_graph_can_be_drawn_without_boxes_on_each_other(edges: list[tuple[st
         PictureNode(name, "step", HOSTILE, (HOSTILE, name * 9)[: ord(name) % 3], "3 dead" * (name > "e"), order[name]) for name in NAMES
     )
     arrows = tuple(PictureEdge(start, end, HOSTILE[: ord(end) % 5], "1,000", "") for start, end in edges)
-    drawn = Picture(HOSTILE, nodes, arrows, {name: f"tier {name}" for name in ("x", "y", "z")}, HOSTILE)
+    drawn = GraphPicture(HOSTILE, nodes, arrows, {name: f"tier {name}" for name in ("x", "y", "z")}, HOSTILE)
     root = ElementTree.fromstring(as_svg(drawn))
     assert all(apart(one, other) for one, other in combinations(boxes(root, "box").values(), 2))
     assert all(apart(one, other) for one, other in combinations(boxes(root, "frame").values(), 2))
@@ -153,5 +153,5 @@ def test_layers_follow_the_stream_and_arrows_pass_between_boxes(edges: list[tupl
 
 def test_characters_that_take_two_places_leave_their_box_upright() -> None:
     node = PictureNode("talk", "step", "", ("この討論会は面白い", "この討論会は面白い" * 3))
-    upper, *inside, lower = as_text(Picture("wide", (node,), (), {})).splitlines()[2:]
+    upper, *inside, lower = as_text(GraphPicture("wide", (node,), (), {})).splitlines()[2:]
     assert {width_of(line) for line in (upper, *inside, lower)} == {len(upper)}

@@ -10,11 +10,11 @@ import scribengin.plan
 from scribengin.plan.problem_catalog import CATALOG
 from scribengin.plan.validate import validate_file
 from scribengin.spec import problems as spec_problems
-from scribengin.spec.problem_entry import Entry, example_flow
+from scribengin.spec.problem_entry import ProblemEntry, example_flow
 
 
 @pytest.mark.parametrize("entry", [entry for entry in CATALOG if entry.example], ids=lambda entry: entry.code)
-def test_each_example_makes_its_problem(entry: Entry, tmp_path: Path) -> None:
+def test_each_example_makes_its_problem(entry: ProblemEntry, tmp_path: Path) -> None:
     (tmp_path / "steps.py").write_text(MODULE)
     (tmp_path / "broken.py").write_text("def f(row:\n")
     file = tmp_path / "flow.yaml"

@@ -8,16 +8,16 @@ import time
 
 from scribengin.core.errors import FencedError, Unreachable
 from scribengin.core.secret import Secret
-from scribengin.registry.access import Address, DigestLogin
+from scribengin.registry.access import DigestLogin, RegistryAddress
 from scribengin.registry.contract import Create, Registry, Term
-from scribengin.registry.lease import Lease
+from scribengin.registry.lease import RegistryLease
 from scribengin.registry.zookeeper import open_zookeeper
 
 
 def main(address: str, right: str, session_s: str) -> None:
     login = DigestLogin(Secret(os.environ["REGISTRY_LOGIN"], "${secret:env/REGISTRY_LOGIN}"))
-    registry = open_zookeeper(Address.parse(address), login=login, session_s=float(session_s), wait_s=60)
-    lease = Lease(registry, right, {"pid": os.getpid()})
+    registry = open_zookeeper(RegistryAddress.parse(address), login=login, session_s=float(session_s), wait_s=60)
+    lease = RegistryLease(registry, right, {"pid": os.getpid()})
     lease.acquire(wait_s=60)
     tell(str(lease.term.number))
     for line in sys.stdin:

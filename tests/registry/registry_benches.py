@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from scribengin.core.secret import Secret
-from scribengin.registry.access import Address, DigestLogin
+from scribengin.registry.access import DigestLogin, RegistryAddress
 from scribengin.registry.contract import ANYONE, Grant, May, Registry, Unsettled
 from scribengin.registry.memory import MemoryRegistry, MemoryStore
 from scribengin.registry.zookeeper import ZooKeeperRegistry, open_zookeeper
@@ -184,7 +184,7 @@ class ZooKeeperBench:
 
     def client(self, login: DigestLogin = LOGIN, session_s: float = LONG_S) -> ZooKeeperRegistry:
         wire = Wire(self.port)
-        address = Address((f"127.0.0.1:{wire.port}",), self.root)
+        address = RegistryAddress((f"127.0.0.1:{wire.port}",), self.root)
         client = open_zookeeper(address, login=login, grants=(READABLE,), session_s=session_s, wait_s=DEADLINE_S)
         self.wires[id(client)] = wire
         self.clients.append(client)

@@ -9,7 +9,7 @@ import pytest
 from scribengin.core.errors import Exit, Refused
 from scribengin.core.secret import Secret
 from scribengin.registry import access
-from scribengin.registry.access import Address, DigestLogin, SaslLogin, check_root
+from scribengin.registry.access import DigestLogin, RegistryAddress, SaslLogin, check_root
 from scribengin.registry.contract import ANYONE, Grant, May
 
 
@@ -26,9 +26,9 @@ from scribengin.registry.contract import ANYONE, Grant, May
     ],
 )
 def test_an_address_names_servers_and_a_root(text: str, servers: tuple[str, ...], root: str) -> None:
-    address = Address.parse(text)
+    address = RegistryAddress.parse(text)
     assert (address.servers, address.root) == (servers, root)
-    assert Address.parse(str(address)) == address
+    assert RegistryAddress.parse(str(address)) == address
 
 
 NO_ADDRESSES = (
@@ -41,7 +41,7 @@ NO_ADDRESSES = (
 @pytest.mark.parametrize("text", NO_ADDRESSES)
 def test_what_is_no_address_is_refused_with_the_form_that_is(text: str) -> None:
     with pytest.raises(Refused, match="is no address of a registry") as caught:
-        Address.parse(text)
+        RegistryAddress.parse(text)
     assert "zk://HOST:PORT,HOST:PORT/path" in caught.value.remedy
     assert caught.value.exit is Exit.INPUT
 
@@ -76,7 +76,7 @@ def test_no_text_of_a_login_shows_its_password() -> None:
 
 
 def test_a_root_that_everybody_may_only_read_is_no_open_one() -> None:
-    address = Address.parse("zk://a/x")
+    address = RegistryAddress.parse("zk://a/x")
     check_root(address, [Grant("digest:a:b", May.ALL), Grant(ANYONE, May.READ)], insecure=False)
     with pytest.raises(Refused, match=r"world:anyone \(read, create\)"):
         check_root(address, [Grant(ANYONE, May.READ | May.CREATE)], insecure=False)

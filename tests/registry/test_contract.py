@@ -18,13 +18,13 @@ from scribengin.registry.contract import (
     Create,
     Damaged,
     Delete,
-    Entry,
     Forbidden,
     Grant,
-    Link,
     May,
+    RegistryEntry,
     Replace,
     Require,
+    SessionState,
     Term,
     fence_of,
 )
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
 
 
-def entry(client: Registry, path: str) -> Entry:
+def entry(client: Registry, path: str) -> RegistryEntry:
     found = client.read(path)
-    assert isinstance(found, Entry), found
+    assert isinstance(found, RegistryEntry), found
     return found
 
 
@@ -90,7 +90,7 @@ def test_many_that_are_read_at_once_are_what_each_is(bench: Bench) -> None:
     assert [type(each) for each in many[:2]] == [type(None), Damaged]
     for path, found in zip(paths, many, strict=True):
         alone = client.read(path)
-        if isinstance(found, Entry) and isinstance(alone, Entry):
+        if isinstance(found, RegistryEntry) and isinstance(alone, RegistryEntry):
             assert dataclasses.replace(found, revision=alone.revision) == alone
         else:
             assert found == alone
@@ -329,7 +329,7 @@ def test_an_ephemeral_record_goes_with_its_client(bench: Bench) -> None:
     one.commit(Create("a", {}, ephemeral=True))
     assert entry(other, "a").session == one.session().id != 0
     one.close()
-    assert one.session().link is Link.LOST
+    assert one.session().link is SessionState.LOST
     until(lambda: other.sync() and other.read("a") is None, "gone")
     one.close()
     with pytest.raises(Unreachable, match="was closed"):
@@ -343,11 +343,11 @@ def test_a_session_that_is_cut_off_is_suspended_and_comes_back_with_its_records(
     one.commit(Create("a", {}, ephemeral=True))
     session = one.session().id
     bench.cut(one)
-    assert one.session().link is Link.SUSPENDED
+    assert one.session().link is SessionState.SUSPENDED
     assert one.session().lives
     assert other.read("a") is not None
     bench.mend(one)
-    assert (one.session().id, one.session().link) == (session, Link.CONNECTED)
+    assert (one.session().id, one.session().link) == (session, SessionState.CONNECTED)
     assert one.session().lives
     assert entry(one, "a").session == session
 
@@ -358,7 +358,7 @@ def test_a_session_that_is_cut_off_too_long_knows_by_its_own_clock(bench: Bench)
     session = one.session().id
     bench.cut(one)
     bench.outlast(one)
-    assert one.session().link is Link.SUSPENDED
+    assert one.session().link is SessionState.SUSPENDED
     assert not one.session().lives
     other.sync()
     assert other.read("a") is None

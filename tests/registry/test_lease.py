@@ -9,8 +9,8 @@ import pytest
 from registry_benches import DEADLINE_S, SHORT_S, until
 
 from scribengin.core.errors import FencedError, Unreachable
-from scribengin.registry.contract import Create, Delete, Entry, Unsettled, fence_of
-from scribengin.registry.lease import Election, Lease
+from scribengin.registry.contract import Create, Delete, RegistryEntry, Unsettled, fence_of
+from scribengin.registry.lease import Election, RegistryLease
 
 if TYPE_CHECKING:
     from registry_benches import Bench
@@ -20,12 +20,12 @@ LEASE = "flows/tweets/tiers/edge/lease"
 
 def test_one_holds_it_and_others_see_who(bench: Bench) -> None:
     one, other = bench.client(), bench.client()
-    with Lease(one, LEASE, {"host": "a"}) as first, Lease(other, LEASE, {"host": "b"}) as second:
+    with RegistryLease(one, LEASE, {"host": "a"}) as first, RegistryLease(other, LEASE, {"host": "b"}) as second:
         assert first.acquire()
         assert not second.acquire()
         assert (first.held(), second.held()) == (True, False)
         there = other.read(LEASE)
-        assert isinstance(there, Entry)
+        assert isinstance(there, RegistryEntry)
         assert (there.value["host"], there.session, there.made) == ("a", one.session().id, first.term.number)
         first.check()
         with pytest.raises(FencedError, match="never held"):
@@ -34,7 +34,7 @@ def test_one_holds_it_and_others_see_who(bench: Bench) -> None:
 
 def test_two_contenders_of_one_client_exclude_each_other(bench: Bench) -> None:
     client = bench.client()
-    with Lease(client, LEASE, {}) as first, Lease(client, LEASE, {}) as second:
+    with RegistryLease(client, LEASE, {}) as first, RegistryLease(client, LEASE, {}) as second:
         assert first.acquire()
         assert not second.acquire()
         assert first.acquire(), "who has it has it"
@@ -42,7 +42,7 @@ def test_two_contenders_of_one_client_exclude_each_other(bench: Bench) -> None:
 
 def test_each_holder_has_a_higher_term_and_ends_those_before(bench: Bench) -> None:
     one, other = bench.client(), bench.client()
-    with Lease(one, LEASE, {}) as first, Lease(other, LEASE, {}) as second:
+    with RegistryLease(one, LEASE, {}) as first, RegistryLease(other, LEASE, {}) as second:
         assert first.acquire()
         one.commit(Create("a", {}), term=first.term)
         first.release()
@@ -82,7 +82,7 @@ def test_who_waits_has_it_when_it_is_released(bench: Bench) -> None:
 
 
 def test_of_many_who_want_it_one_has_it(bench: Bench) -> None:
-    contenders = [Lease(bench.client(), LEASE, {"number": number}) for number in range(4)]
+    contenders = [RegistryLease(bench.client(), LEASE, {"number": number}) for number in range(4)]
     won: list[int] = []
 
     def contend(number: int) -> None:
@@ -100,7 +100,7 @@ def test_of_many_who_want_it_one_has_it(bench: Bench) -> None:
 
 def test_suspended_is_not_lost(bench: Bench) -> None:
     one, other = bench.client(), bench.client()
-    with Lease(one, LEASE, {}) as first, Lease(other, LEASE, {}) as second:
+    with RegistryLease(one, LEASE, {}) as first, RegistryLease(other, LEASE, {}) as second:
         assert first.acquire()
         term = first.term
         bench.cut(one)
@@ -115,7 +115,7 @@ def test_suspended_is_not_lost(bench: Bench) -> None:
 
 def test_who_was_cut_off_too_long_knows_it_and_is_followed_and_cannot_write(bench: Bench) -> None:
     one, other = bench.client(session_s=SHORT_S), bench.client()
-    with Lease(one, LEASE, {}) as first, Lease(other, LEASE, {}) as second:
+    with RegistryLease(one, LEASE, {}) as first, RegistryLease(other, LEASE, {}) as second:
         assert first.acquire()
         bench.cut(one)
         bench.outlast(one)
@@ -138,7 +138,7 @@ def test_who_was_cut_off_too_long_knows_it_and_is_followed_and_cannot_write(benc
 
 def test_a_session_ended_behind_its_back_ends_the_right_even_where_nobody_follows(bench: Bench) -> None:
     client = bench.client()
-    with Lease(client, LEASE, {}) as lease:
+    with RegistryLease(client, LEASE, {}) as lease:
         assert lease.acquire()
         bench.expire(client)
         assert not lease.held()
@@ -151,7 +151,7 @@ def test_a_session_ended_behind_its_back_ends_the_right_even_where_nobody_follow
 
 def test_a_right_that_somebody_took_away_by_hand_is_noticed(bench: Bench) -> None:
     one, other = bench.client(), bench.client()
-    with Lease(one, LEASE, {}) as lease:
+    with RegistryLease(one, LEASE, {}) as lease:
         assert lease.acquire()
         other.commit(Delete(LEASE))
 
@@ -196,7 +196,7 @@ def test_a_damaged_record_of_who_had_it_last_does_not_keep_others_from_it(bench:
 
 def test_a_right_whose_commit_was_not_answered_is_held_by_who_asked_again(bench: Bench) -> None:
     client, other = bench.client(), bench.client()
-    with Lease(client, LEASE, {}) as lease, Lease(other, LEASE, {}) as second:
+    with RegistryLease(client, LEASE, {}) as lease, RegistryLease(other, LEASE, {}) as second:
         commit, writes = client.commit, []
 
         def note(*some: object, **more: object) -> None:
@@ -216,7 +216,7 @@ def test_a_right_whose_commit_was_not_answered_is_held_by_who_asked_again(bench:
 
 def test_a_right_that_was_taken_without_an_answer_is_let_go_by_who_gives_up(bench: Bench) -> None:
     client, other = bench.client(), bench.client()
-    lease, second = Lease(client, LEASE, {}), Lease(other, LEASE, {})
+    lease, second = RegistryLease(client, LEASE, {}), RegistryLease(other, LEASE, {})
     commit, read = client.commit, client.read
 
     def silent(path: str) -> None:
@@ -240,7 +240,7 @@ def test_a_right_that_was_taken_without_an_answer_is_let_go_by_who_gives_up(benc
 
 def test_a_lease_that_could_not_be_released_goes_with_its_client(bench: Bench) -> None:
     one, other = bench.client(session_s=SHORT_S), bench.client()
-    first, second = Lease(one, LEASE, {}), Lease(other, LEASE, {})
+    first, second = RegistryLease(one, LEASE, {}), RegistryLease(other, LEASE, {})
     assert first.acquire()
     bench.cut(one)
     first.release()

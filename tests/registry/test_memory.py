@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scribengin.registry.contract import Create, Entry, Link, Replace
-from scribengin.registry.lease import Lease
+from scribengin.registry.contract import Create, RegistryEntry, Replace, SessionState
+from scribengin.registry.lease import RegistryLease
 from scribengin.registry.memory import MemoryStore
 
 
@@ -23,7 +23,7 @@ def test_a_session_ends_when_its_time_is_over_and_not_before() -> None:
     session = client.session().id
     client.mend()
     assert client.session().id != session
-    assert (client.session().link, client.session().left_s) == (Link.CONNECTED, 10)
+    assert (client.session().link, client.session().left_s) == (SessionState.CONNECTED, 10)
 
 
 def test_a_client_that_is_behind_reads_what_was_until_it_syncs() -> None:
@@ -32,22 +32,22 @@ def test_a_client_that_is_behind_reads_what_was_until_it_syncs() -> None:
     one.commit(Create("a", {"n": 1}))
     other.lag()
     there = one.read("a")
-    assert isinstance(there, Entry)
+    assert isinstance(there, RegistryEntry)
     revision = one.commit(Replace(there, {"n": 2})).revision
     behind = other.read("a")
-    assert isinstance(behind, Entry)
+    assert isinstance(behind, RegistryEntry)
     assert (behind.value["n"], behind.revision < revision) == (1, True)
     assert other.sync(at_least=behind.revision) < revision, "so far it has come"
     assert other.sync(at_least=revision) == revision
     now = other.read("a")
-    assert isinstance(now, Entry)
+    assert isinstance(now, RegistryEntry)
     assert now.value["n"] == 2
 
 
 def test_a_lease_ends_with_the_time_by_hand_and_is_taken_by_who_comes_then() -> None:
     store = MemoryStore(session_s=10)
     one, other = store.client(), store.client()
-    first, second = Lease(one, "lease", {}), Lease(other, "lease", {})
+    first, second = RegistryLease(one, "lease", {}), RegistryLease(other, "lease", {})
     assert first.acquire()
     one.cut()
     store.advance(9)

@@ -19,7 +19,7 @@ from scribengin.core.secret import Secret
 from scribengin.embedded.jars import pyspark_jars
 from scribengin.embedded.java_server import free_ports, java_command
 from scribengin.embedded.process import start_server
-from scribengin.registry.access import Address, DigestLogin, SaslLogin, Tls
+from scribengin.registry.access import DigestLogin, RegistryAddress, SaslLogin, Tls
 from scribengin.registry.contract import Create, Forbidden
 from scribengin.registry.zookeeper import open_zookeeper
 
@@ -115,7 +115,7 @@ def sasl(secret: str) -> SaslLogin:
 
 
 def test_who_logs_in_by_sasl_owns_what_it_makes(secured: Secured) -> None:
-    address = Address((secured.plain,), "/sasl")
+    address = RegistryAddress((secured.plain,), "/sasl")
     with closing(open_zookeeper(address, login=sasl("ada:lovelace"), wait_s=DEADLINE_S)) as client:
         client.commit(Create("a/b", {"n": 1}))
         assert client.read("a/b") is not None
@@ -125,12 +125,12 @@ def test_who_logs_in_by_sasl_owns_what_it_makes(secured: Secured) -> None:
 
 def test_a_wrong_password_by_sasl_is_told_at_once(secured: Secured) -> None:
     with pytest.raises(Forbidden, match="does not take this login") as caught:
-        open_zookeeper(Address((secured.plain,), "/sasl"), login=sasl("ada:byron"), wait_s=DEADLINE_S)
+        open_zookeeper(RegistryAddress((secured.plain,), "/sasl"), login=sasl("ada:byron"), wait_s=DEADLINE_S)
     assert "byron" not in str(caught.value)
 
 
 def test_over_tls_with_a_certificate_that_is_trusted(secured: Secured) -> None:
-    address = Address((secured.secure,), "/tls")
+    address = RegistryAddress((secured.secure,), "/tls")
     login = DigestLogin(Secret("masters:sesame", "${secret:env/MASTERS}"))
     with closing(open_zookeeper(address, login=login, tls=Tls(ca=secured.ca), wait_s=DEADLINE_S)) as client:
         client.commit(Create("a", {}))
@@ -139,13 +139,13 @@ def test_over_tls_with_a_certificate_that_is_trusted(secured: Secured) -> None:
 
 def test_a_server_whose_certificate_is_not_trusted_is_not_spoken_to(secured: Secured) -> None:
     with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
-        open_zookeeper(Address((secured.secure,), "/tls"), login=LOGIN, tls=Tls(ca=secured.other_ca), wait_s=3)
+        open_zookeeper(RegistryAddress((secured.secure,), "/tls"), login=LOGIN, tls=Tls(ca=secured.other_ca), wait_s=3)
     gc.collect()  # a socket that was left open would be told here
 
 
 def test_a_server_that_has_another_name_than_its_certificate_is_not_spoken_to(secured: Secured) -> None:
     port = secured.secure.rpartition(":")[2]
-    elsewhere = Address((f"localhost:{port}",), "/tls")
+    elsewhere = RegistryAddress((f"localhost:{port}",), "/tls")
     with pytest.raises(Unreachable, match="certificate is not valid for 'localhost'"):
         open_zookeeper(elsewhere, login=LOGIN, tls=Tls(ca=secured.ca), wait_s=3)
     with closing(open_zookeeper(elsewhere, login=LOGIN, tls=Tls(ca=secured.ca, check_host=False), wait_s=DEADLINE_S)):

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from registry_benches import STRANGER, WORKER
 
+from harness.pages.registry import registry_page
 from scribengin.core.errors import Refused
-from scribengin.registry.contract import Conflict, Create, Damaged, Entry, Forbidden, Replace, fence_of, parent_of
-from scribengin.registry.kinds import Desired, Group, Limit
+from scribengin.registry.contract import Conflict, Create, Damaged, Forbidden, RegistryEntry, Replace, fence_of, parent_of
+from scribengin.registry.kinds import Desired, GroupRecord, Limit
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Newer, Stored, names, read_record, set_aside
-from scribengin.registry.reference import registry_page
 from scribengin.registry.tree import (
     DESIRED,
     GROUP,
@@ -24,7 +24,7 @@ from scribengin.registry.tree import (
     SPEC,
     STATUS,
     TREE,
-    Owner,
+    BranchOwner,
     Writer,
     branch_of,
     own_folders_of_host,
@@ -102,7 +102,7 @@ def test_of_every_kind_keys_and_children_that_nobody_knows_survive_and_damage_is
     assert isinstance(found, Stored)
     client.commit(found.replace(record))
     there = client.read(spot.path)
-    assert isinstance(there, Entry)
+    assert isinstance(there, RegistryEntry)
     assert there.value["a note"] == [1]
     assert client.children(spot.path) == ("unknown",)
     assert branch_of(spot.path) is branch
@@ -136,7 +136,7 @@ def test_keys_that_somebody_else_keeps_stay_when_a_record_is_replaced(bench: Ben
     assert found.record == Limit(rows_per_s=5, bytes_per_s=9)
     client.commit(found.replace(Limit(rows_per_s=7)))
     there = client.read("limits/tweets")
-    assert isinstance(there, Entry)
+    assert isinstance(there, RegistryEntry)
     assert there.value == {"format": 1, "rows_per_s": 7, "note": {"by": "hand"}}
     assert client.children("limits/tweets") == ("others",)
 
@@ -184,7 +184,7 @@ def test_what_is_damaged_is_set_aside_with_its_bytes(bench: Bench, raw: bytes, c
     assert aside == f"flows/tweets/.damaged/desired@{found.changed}"
     assert client.read("flows/tweets/desired") is None
     there = client.read(aside)
-    assert isinstance(there, Entry)
+    assert isinstance(there, RegistryEntry)
     assert content.items() <= there.value.items()
     assert there.value["path"] == "flows/tweets/desired"
     assert "is not valid JSON" in there.value["why"]
@@ -200,7 +200,7 @@ def test_what_is_damaged_above_other_records_is_emptied_and_they_stay(bench: Ben
     assert isinstance(found, Damaged)
     set_aside(client, found)
     there = client.read("flows/tweets")
-    assert isinstance(there, Entry)
+    assert isinstance(there, RegistryEntry)
     assert there.value == {}
     assert client.children("flows/tweets") == ("status",)
 
@@ -216,7 +216,7 @@ def test_what_was_mended_meanwhile_is_not_set_aside(bench: Bench) -> None:
         set_aside(client, found)
     mended = read_record(client, GROUP("g"))
     assert isinstance(mended, Stored)
-    assert mended.record == Group(members={"a": 1})
+    assert mended.record == GroupRecord(members={"a": 1})
     assert client.children("groups") == ("g",)
 
 
@@ -231,16 +231,16 @@ def test_every_record_can_be_written_by_those_whom_the_table_names_and_by_no_wor
         if there is None:
             master.commit(spot.create(value))
             there = master.read(spot.path)
-        assert isinstance(there, Entry)
+        assert isinstance(there, RegistryEntry)
         master.commit(Replace(there, value.dump()))
         there = worker.read(spot.path)
-        assert isinstance(there, Entry)
+        assert isinstance(there, RegistryEntry)
         try:
             worker.commit(Replace(there, value.dump()))
             may = True
         except Forbidden:
             may = False
-        if may != (branch.owner is Owner.WORKER) or (Writer.WORKER in branch.writers and not may):
+        if may != (branch.owner is BranchOwner.WORKER) or (Writer.WORKER in branch.writers and not may):
             wrong.append(branch.path)
     assert not wrong
     with pytest.raises(Forbidden):

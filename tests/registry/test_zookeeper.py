@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 import pytest
 from registry_benches import DEADLINE_S, LOGIN, READABLE, SHORT_S, STRANGER, Wire, until
 
+from harness.zookeeper_shell import run_shell
 from scribengin.core.errors import Refused, Unreachable
-from scribengin.registry.access import Address
-from scribengin.registry.contract import ANYONE, Create, Damaged, Entry, Forbidden, Grant, Link, May
+from scribengin.registry.access import RegistryAddress
+from scribengin.registry.contract import ANYONE, Create, Damaged, Forbidden, Grant, May, RegistryEntry, SessionState
 from scribengin.registry.kinds import Desired, Limit
-from scribengin.registry.lease import LEADER, Election, Lease
+from scribengin.registry.lease import LEADER, Election, RegistryLease
 from scribengin.registry.records import Stored, read_record, set_aside
 from scribengin.registry.tree import DESIRED, LIMIT, right_of_tier
 from scribengin.registry.zookeeper import open_zookeeper
-from scribengin.testing.zookeeper_shell import run_shell
 
 if TYPE_CHECKING:
     import socket
@@ -36,13 +36,13 @@ PROGRAM = Path(__file__).with_name("holder_program.py")
 
 
 @pytest.fixture
-def address(zookeeper: ZooKeeper, request: pytest.FixtureRequest) -> Address:
+def address(zookeeper: ZooKeeper, request: pytest.FixtureRequest) -> RegistryAddress:
     """A root of the test's own."""
-    return Address((zookeeper.address,), f"/tests/{abs(hash(request.node.nodeid)):x}")
+    return RegistryAddress((zookeeper.address,), f"/tests/{abs(hash(request.node.nodeid)):x}")
 
 
 @pytest.fixture
-def client(address: Address) -> Iterator[ZooKeeperRegistry]:
+def client(address: RegistryAddress) -> Iterator[ZooKeeperRegistry]:
     with closing(open_zookeeper(address, login=LOGIN, grants=(READABLE,), wait_s=DEADLINE_S)) as registry:
         yield registry
 
@@ -67,7 +67,7 @@ class HolderProcess:
 
 
 @contextmanager
-def holder(address: Address, right: str) -> Iterator[HolderProcess]:
+def holder(address: RegistryAddress, right: str) -> Iterator[HolderProcess]:
     process = subprocess.Popen(
         [sys.executable, str(PROGRAM), str(address), right, str(SHORT_S)],
         stdin=subprocess.PIPE,
@@ -84,9 +84,9 @@ def holder(address: Address, right: str) -> Iterator[HolderProcess]:
 
 @pytest.mark.parametrize("right", [LEADER, right_of_tier("tweets", "edge")], ids=["leader", "worker"])
 def test_a_holder_stopped_past_its_session_and_continued_changes_nothing_and_learns_it(
-    address: Address, client: ZooKeeperRegistry, right: str
+    address: RegistryAddress, client: ZooKeeperRegistry, right: str
 ) -> None:
-    with holder(address, right) as sleeper, Lease(client, right, {}) as follower:
+    with holder(address, right) as sleeper, RegistryLease(client, right, {}) as follower:
         assert sleeper.ask("held") == "True"
         sleeper.process.send_signal(signal.SIGSTOP)
         assert follower.acquire(wait_s=DEADLINE_S)
@@ -104,7 +104,9 @@ def test_a_holder_stopped_past_its_session_and_continued_changes_nothing_and_lea
         assert client.read("written") is not None
 
 
-def test_a_holder_stopped_past_its_session_is_fenced_where_nobody_has_followed_yet(address: Address, client: ZooKeeperRegistry) -> None:
+def test_a_holder_stopped_past_its_session_is_fenced_where_nobody_has_followed_yet(
+    address: RegistryAddress, client: ZooKeeperRegistry
+) -> None:
     with holder(address, LEADER) as sleeper:
         sleeper.process.send_signal(signal.SIGSTOP)
         until(lambda: client.read(LEADER) is None, "its session ends")
@@ -113,7 +115,7 @@ def test_a_holder_stopped_past_its_session_is_fenced_where_nobody_has_followed_y
         assert client.read("written") is None
 
 
-def test_a_holder_that_is_killed_is_followed_within_its_session(address: Address, client: ZooKeeperRegistry) -> None:
+def test_a_holder_that_is_killed_is_followed_within_its_session(address: RegistryAddress, client: ZooKeeperRegistry) -> None:
     with holder(address, LEADER) as leader, Election(client, {"id": "m2"}) as standby:
         assert not standby.acquire()
         leader.process.kill()
@@ -122,29 +124,33 @@ def test_a_holder_that_is_killed_is_followed_within_its_session(address: Address
         assert time.monotonic() - begun < SHORT_S + 60  # the machine may be slow; the session's time is what counts
 
 
-def test_over_a_restart_of_the_server_the_session_is_suspended_and_the_lease_still_held(zookeeper: ZooKeeper, address: Address) -> None:
+def test_over_a_restart_of_the_server_the_session_is_suspended_and_the_lease_still_held(
+    zookeeper: ZooKeeper, address: RegistryAddress
+) -> None:
     with ExitStack() as closes:
         client = closes.enter_context(closing(open_zookeeper(address, login=LOGIN, session_s=40, wait_s=DEADLINE_S)))
-        lease = closes.enter_context(Lease(client, right_of_tier("tweets", "edge"), {}))
+        lease = closes.enter_context(RegistryLease(client, right_of_tier("tweets", "edge"), {}))
         assert lease.acquire()
         term, session = lease.term, client.session().id
         zookeeper.kill()
         try:
-            until(lambda: client.session().link is Link.SUSPENDED, "suspended")
+            until(lambda: client.session().link is SessionState.SUSPENDED, "suspended")
             assert lease.held()
             lease.check()
         finally:
             zookeeper.start()
-        until(lambda: client.session().link is Link.CONNECTED, "connected")
+        until(lambda: client.session().link is SessionState.CONNECTED, "connected")
         assert (client.session().id, lease.held(), lease.term) == (session, True, term)
         client.commit(Create("written", {}), term=term)
 
 
-def test_a_server_that_takes_a_connection_and_never_answers_does_not_cost_the_session(zookeeper: ZooKeeper, address: Address) -> None:
+def test_a_server_that_takes_a_connection_and_never_answers_does_not_cost_the_session(
+    zookeeper: ZooKeeper, address: RegistryAddress
+) -> None:
     wire = Wire(int(zookeeper.address.rpartition(":")[2]))
     with ExitStack() as closes:
         closes.callback(wire.close)
-        through = Address((f"127.0.0.1:{wire.port}",), address.root)
+        through = RegistryAddress((f"127.0.0.1:{wire.port}",), address.root)
         client = closes.enter_context(closing(open_zookeeper(through, login=LOGIN, session_s=30, wait_s=DEADLINE_S)))
         session = client.session().id
         silent: list[socket.socket] = []
@@ -153,20 +159,20 @@ def test_a_server_that_takes_a_connection_and_never_answers_does_not_cost_the_se
         until(lambda: silent, "it tries again")
         wire.silent = None
         wire.mend()
-        until(lambda: client.session().link is Link.CONNECTED, "connected")
+        until(lambda: client.session().link is SessionState.CONNECTED, "connected")
         assert client.session().id == session
         for one in silent:
             one.close()
 
 
-def test_the_session_lives_as_long_as_the_server_grants(zookeeper: ZooKeeper, address: Address) -> None:
+def test_the_session_lives_as_long_as_the_server_grants(zookeeper: ZooKeeper, address: RegistryAddress) -> None:
     for asked_s, granted_s in ((300.0, 60.0), (0.2, 1.0), (7.0, 7.0)):
         with closing(open_zookeeper(address, login=LOGIN, session_s=asked_s, wait_s=DEADLINE_S)) as client:
             assert client._zookeeper._granted_s == pytest.approx(granted_s, abs=0.01)
             assert client.session().left_s <= granted_s
 
 
-def test_a_session_that_does_nothing_is_kept_alive(address: Address, client: ZooKeeperRegistry) -> None:
+def test_a_session_that_does_nothing_is_kept_alive(address: RegistryAddress, client: ZooKeeperRegistry) -> None:
     kept = False
     for number in range(5):  # where the machine leaves a thread no processor for a session's time, it is over: another try
         with closing(open_zookeeper(address, login=LOGIN, session_s=SHORT_S, wait_s=DEADLINE_S)) as idle:
@@ -179,7 +185,7 @@ def test_a_session_that_does_nothing_is_kept_alive(address: Address, client: Zoo
     assert kept
 
 
-def test_who_knows_no_password_cannot_enter_what_is_not_readable_to_all(address: Address) -> None:
+def test_who_knows_no_password_cannot_enter_what_is_not_readable_to_all(address: RegistryAddress) -> None:
     with closing(open_zookeeper(address, login=LOGIN, wait_s=DEADLINE_S)) as client:
         client.commit(Create("a", {}))
         for login in (STRANGER, None):
@@ -191,7 +197,7 @@ def test_who_knows_no_password_cannot_enter_what_is_not_readable_to_all(address:
 
 
 def test_a_root_that_everybody_can_write_to_is_refused_unless_that_is_meant(zookeeper: ZooKeeper) -> None:
-    address = Address((zookeeper.address,), "/open/to/all")
+    address = RegistryAddress((zookeeper.address,), "/open/to/all")
     with pytest.raises(Refused, match="without a login whoever reaches it could change it"):
         open_zookeeper(address, wait_s=DEADLINE_S)
     with closing(open_zookeeper(address, insecure=True, wait_s=DEADLINE_S)) as client:
@@ -204,13 +210,13 @@ def test_a_root_that_everybody_can_write_to_is_refused_unless_that_is_meant(zook
 
 
 @pytest.mark.parametrize("right", [May.WRITE, May.CREATE, May.DELETE, May.ADMIN])
-def test_each_right_of_everybody_but_reading_makes_a_root_open(address: Address, right: May) -> None:
+def test_each_right_of_everybody_but_reading_makes_a_root_open(address: RegistryAddress, right: May) -> None:
     with pytest.raises(Refused, match="at its root"):
         open_zookeeper(address, login=LOGIN, grants=(Grant(ANYONE, right | May.READ),), wait_s=DEADLINE_S)
 
 
 def test_where_nobody_answers_that_is_said_in_time() -> None:
-    nobody = Address(("127.0.0.1:1",), "/x")
+    nobody = RegistryAddress(("127.0.0.1:1",), "/x")
     begun = time.monotonic()
     with pytest.raises(Unreachable, match=f"{nobody} does not answer"):
         open_zookeeper(nobody, login=LOGIN, wait_s=1)
@@ -218,21 +224,21 @@ def test_where_nobody_answers_that_is_said_in_time() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_client_whose_connection_has_met_a_bug_says_so_and_does_not_wait(zookeeper: ZooKeeper, address: Address) -> None:
+def test_a_client_whose_connection_has_met_a_bug_says_so_and_does_not_wait(zookeeper: ZooKeeper, address: RegistryAddress) -> None:
     wire = Wire(int(zookeeper.address.rpartition(":")[2]))
     with ExitStack() as closes:
         closes.callback(wire.close)
-        through = Address((f"127.0.0.1:{wire.port}",), address.root)
+        through = RegistryAddress((f"127.0.0.1:{wire.port}",), address.root)
         client = closes.enter_context(closing(open_zookeeper(through, login=LOGIN, session_s=60, wait_s=DEADLINE_S)))
         client._zookeeper._client.handler.create_connection = lambda **_: {}["a bug"]
         wire.cut()
-        until(lambda: client.session().link is Link.LOST, "its thread ends")
+        until(lambda: client.session().link is SessionState.LOST, "its thread ends")
         with pytest.raises(Unreachable, match="not connected to any more: 'a bug'") as caught:
             client.read("a")
         assert caught.value.code == "registry-client-ended"
 
 
-def test_no_thread_and_no_open_socket_is_left_of_a_closed_client(address: Address, client: ZooKeeperRegistry) -> None:
+def test_no_thread_and_no_open_socket_is_left_of_a_closed_client(address: RegistryAddress, client: ZooKeeperRegistry) -> None:
     import threading
 
     import psutil
@@ -247,7 +253,7 @@ def test_no_thread_and_no_open_socket_is_left_of_a_closed_client(address: Addres
     until(lambda: now() <= before, "all gone")
 
 
-def test_passwords_are_not_logged(address: Address, caplog: pytest.LogCaptureFixture) -> None:
+def test_passwords_are_not_logged(address: RegistryAddress, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("DEBUG"), closing(open_zookeeper(address, login=LOGIN, wait_s=DEADLINE_S)) as client:
         client.commit(Create("a", {}))
     assert LOGIN.secret.reveal().partition(":")[2] not in caplog.text
@@ -256,12 +262,12 @@ def test_passwords_are_not_logged(address: Address, caplog: pytest.LogCaptureFix
 # --- its own shell
 
 
-def shell(address: Address, *words: str, commands: tuple[str, ...] = ()) -> str:
+def shell(address: RegistryAddress, *words: str, commands: tuple[str, ...] = ()) -> str:
     """What ZooKeeper's own shell says to one command of words, or to commands given as the masters."""
     return run_shell(address, commands, login=LOGIN, word=words)
 
 
-def test_changes_made_with_zookeepers_own_shell_are_read_like_any_other(address: Address, client: ZooKeeperRegistry) -> None:
+def test_changes_made_with_zookeepers_own_shell_are_read_like_any_other(address: RegistryAddress, client: ZooKeeperRegistry) -> None:
     client.commit(
         DESIRED("tweets").create(Desired(state="running", version=1)),
         DESIRED("orders").create(Desired(state="running", version=1)),
@@ -282,7 +288,7 @@ def test_changes_made_with_zookeepers_own_shell_are_read_like_any_other(address:
     assert valid.record == Desired(state="paused", version=1)
     client.commit(valid.replace(Desired(state="running", version=1)))
     there = client.read(DESIRED("tweets").path)
-    assert isinstance(there, Entry)
+    assert isinstance(there, RegistryEntry)
     assert there.value["why"] == "by hand"
     assert client.children("flows/tweets") == ("desired", "note")
 
@@ -297,7 +303,7 @@ def test_changes_made_with_zookeepers_own_shell_are_read_like_any_other(address:
     assert read_record(client, DESIRED("orders")) is None
 
 
-def test_what_another_login_writes_with_the_shell_is_refused_by_zookeeper(address: Address, client: ZooKeeperRegistry) -> None:
+def test_what_another_login_writes_with_the_shell_is_refused_by_zookeeper(address: RegistryAddress, client: ZooKeeperRegistry) -> None:
     client.commit(LIMIT("tweets").create(Limit(rows_per_s=5)))
     assert "Insufficient permission" in shell(address, "set", f"{address.root}/limits/tweets", "{}")
     unchanged = read_record(client, LIMIT("tweets"))

@@ -10,7 +10,7 @@ import pytest
 from scribengin.core.types import parse_schema
 from scribengin.spark.chunk import Chunk, UnknownOrigin
 from scribengin.spark.hangs import Watchpoint
-from scribengin.spark.letters import LetterRules, Letters
+from scribengin.spark.letters import DeadLetterWriter, LetterRules
 from scribengin.spark.program import PythonNode
 from scribengin.spark.python_step import RecordStep
 from scribengin.spark.step_nodes import vector_node
@@ -39,7 +39,7 @@ def key_more(row: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize(("function", "left"), [(wrong_type, [2, 3, 4]), (key_more, [2, 3])])
 def test_a_row_that_no_longer_fits_is_dead_before_a_vector_step(tmp_path: Path, function: Callable[..., Any], left: list[int]) -> None:
-    letters = Letters(LetterRules(tmp_path, "q", {}), 0, "attempt")
+    letters = DeadLetterWriter(LetterRules(tmp_path, "q", {}), 0, "attempt")
     node = PythonNode("py", (), "x:f", "record", SCHEMA, SCHEMA, (), 30.0)
     counts, filtered = Counts(), Counts()
     step = RecordStep(node, function, None, counts=counts, letters=letters, hangs=Watchpoint("w", 30.0), settle=True)
@@ -55,7 +55,7 @@ def test_a_row_that_no_longer_fits_is_dead_before_a_vector_step(tmp_path: Path, 
 
 
 def test_rows_of_one_record_that_die_at_two_steps_are_told_apart_in_the_order_of_the_rows(tmp_path: Path) -> None:
-    letters = Letters(LetterRules(tmp_path, "q", {}), 0, "attempt")
+    letters = DeadLetterWriter(LetterRules(tmp_path, "q", {}), 0, "attempt")
     first = Step("a", ("rows",), Filter("id > 0"), require=(("odd", "id <> 1 AND id <> 3"),))
     second = Step("b", ("a",), Filter("id > 0"), require=(("two", "id <> 2"),))
     run = vector_node([first, second], lambda _: SCHEMA)

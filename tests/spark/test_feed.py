@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scribengin.connectors.contract import Limits, Place
+from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.core.types import parse_schema
 from scribengin.spark.feed import Feed
 from scribengin.spark.program import SourceRef
@@ -22,10 +22,10 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def feed(data: Path, limits: Limits | None = None, **options: Any) -> Feed:
+def feed(data: Path, limits: BatchLimits | None = None, **options: Any) -> Feed:
     said = {"path": str(data), "format": "json", "settle": 0.0, **options}
-    ref = SourceRef("s", "files", Place("s", data.parent, said, parse_schema("id BIGINT"), data.parent), 0)
-    return Feed(ref, data.parent / "sources", limits or Limits())
+    ref = SourceRef("s", "files", ConnectorContext("s", data.parent, said, parse_schema("id BIGINT"), data.parent), 0)
+    return Feed(ref, data.parent / "sources", limits or BatchLimits())
 
 
 def test_all_that_was_there_before_a_look_began_is_in_the_log_where_nothing_waits(data: Path) -> None:
@@ -43,7 +43,7 @@ def test_all_that_was_there_before_a_look_began_is_in_the_log_where_nothing_wait
 
 
 def test_nothing_is_said_while_a_file_waits(data: Path) -> None:
-    files = feed(data, Limits(max_files=1))
+    files = feed(data, BatchLimits(max_files=1))
     for name in "ab":
         (data / f"{name}.jsonl").write_text('{"id": 1}\n')
     assert files.next(0) == 1

@@ -17,9 +17,9 @@ from scribengin.formats.contract import RecordPlace
 from scribengin.plan.cut import build_plan
 from scribengin.plan.resolve import Inherited
 from scribengin.spark.chunk import Chunk, Origin
-from scribengin.spark.gate import Gate, GateNode, LateRule, WindowGrid, late_rule
-from scribengin.spark.layout import Layout
-from scribengin.spark.letters import LetterRules, Letters
+from scribengin.spark.gate import GateNode, LateRowCounter, LateRule, WindowGrid, late_rule
+from scribengin.spark.layout import NodeLayout
+from scribengin.spark.letters import DeadLetterWriter, LetterRules
 from scribengin.spec.model import Aggregate, Dedupe, Join, Merge, Sql, Step, WindowSpec
 from scribengin.spec.parse import parse_flow
 from scribengin.state.contract import Counts
@@ -64,11 +64,11 @@ class Trial:
             (offsets / str(batch)).write_text(f"v1\n{json.dumps(said)}\n-\n")
         self._dead = folder / "dead"
         rules = LetterRules(self._dead, "q", {"hours": on_error} if on_error else {})  # type: ignore[dict-item]
-        self.letters = Letters(rules, 7, "attempt")
+        self.letters = DeadLetterWriter(rules, 7, "attempt")
         self.counts = Counts()
         mark = Inherited("ts", 600.0, "rows", ahead_s)
         node = GateNode("rows~hours", "hours", ("rows",), SCHEMA, mark, rule, late, 0, 0, offsets)
-        self.gate = Gate(node, 7, self.counts, self.letters)
+        self.gate = LateRowCounter(node, 7, self.counts, self.letters)
 
     def passed(self, *times: datetime | None) -> list[int]:
         return [int(row["id"]) for row in self.gate(chunk(*times)).rows]
@@ -210,7 +210,7 @@ def test_how_far_a_step_trails_is_known_but_behind_a_join_in_sql(both: str, know
     parsed = parse_flow(text, "f.yaml", folder=Path(), environment={}, source_types=source_types(), sink_types=sink_types())
     assert parsed.flow is not None, parsed.problems
     plan = build_plan(parsed.flow)
-    layout = Layout(plan, plan.queries[0])
+    layout = NodeLayout(plan, plan.queries[0])
     assert layout.lag_known("hours") is known
     assert layout.lag_known("both") is True
     assert layout.lag_us("hours") == (5 * _MIN + 1_000 if known else 0)

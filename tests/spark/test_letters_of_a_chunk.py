@@ -11,7 +11,7 @@ from scribengin.core.types import parse_schema
 from scribengin.formats.blocks import LineBlock
 from scribengin.formats.catalog import decoder_for
 from scribengin.spark.chunk import BlockOrigin, Chunk
-from scribengin.spark.letters import LetterRules, Letters
+from scribengin.spark.letters import DeadLetterWriter, LetterRules
 from scribengin.state.dead import read_segment
 from scribengin.state.folder import QueryFolder
 
@@ -42,18 +42,18 @@ def chunk(kind: str, block: LineBlock) -> Chunk:
 
 
 @pytest.fixture
-def letters(tmp_path: Path) -> Letters:
-    return Letters(LetterRules(QueryFolder(tmp_path).dead, "q", {"careless": "drop"}), 0, "a")
+def letters(tmp_path: Path) -> DeadLetterWriter:
+    return DeadLetterWriter(LetterRules(QueryFolder(tmp_path).dead, "q", {"careless": "drop"}), 0, "a")
 
 
-def read(letters: Letters, folder: Path) -> list[DeadLetter]:
+def read(letters: DeadLetterWriter, folder: Path) -> list[DeadLetter]:
     segment = letters.close()
     assert segment is not None
     return list(read_segment(QueryFolder(folder), segment))
 
 
 @pytest.mark.parametrize("kind", ["structs", "arrow", "dicts"])
-def test_each_row_is_that_which_came_in_the_order_in_which_they_died(letters: Letters, tmp_path: Path, kind: str) -> None:
+def test_each_row_is_that_which_came_in_the_order_in_which_they_died(letters: DeadLetterWriter, tmp_path: Path, kind: str) -> None:
     died: list[tuple[str, int]] = []
     for file in ("a", "b"):
         rows = chunk(kind, lines(file, 1000 if file == "b" else 0))
@@ -75,7 +75,7 @@ def test_each_row_is_that_which_came_in_the_order_in_which_they_died(letters: Le
             assert json.loads(letter.came) == record | {"at": "2026-01-01T00:00:00.000000Z"}
 
 
-def test_a_long_row_is_left_out_and_costs_the_others_nothing(letters: Letters, tmp_path: Path) -> None:
+def test_a_long_row_is_left_out_and_costs_the_others_nothing(letters: DeadLetterWriter, tmp_path: Path) -> None:
     for kind in ("structs", "arrow"):
         rows = chunk(kind, lines(kind))
         for index in range(4, 7):
@@ -83,7 +83,7 @@ def test_a_long_row_is_left_out_and_costs_the_others_nothing(letters: Letters, t
     assert [bool(letter.came) for letter in read(letters, tmp_path)] == [True, False, True] * 2
 
 
-def test_of_rows_that_no_column_can_hold_the_others_are_kept(letters: Letters, tmp_path: Path) -> None:
+def test_of_rows_that_no_column_can_hold_the_others_are_kept(letters: DeadLetterWriter, tmp_path: Path) -> None:
     block = lines("a")
     rows = Chunk(BlockOrigin("rows", block, 0, "s"), range(3), rows=[{"id": 1}, {"id": object()}, {"id": 3}])
     for index in range(3):
@@ -91,7 +91,7 @@ def test_of_rows_that_no_column_can_hold_the_others_are_kept(letters: Letters, t
     assert [letter.came for letter in read(letters, tmp_path)] == ['{"id":1}', "", '{"id":3}']
 
 
-def test_where_a_line_begins_is_said_of_each(letters: Letters, tmp_path: Path) -> None:
+def test_where_a_line_begins_is_said_of_each(letters: DeadLetterWriter, tmp_path: Path) -> None:
     block = LineBlock("a", '{"id": 1}\r\n\n{"id": 2}\n{"id": "é"}'.encode(), 100)
     rows = Chunk(BlockOrigin("rows", block, 0, "s"), [0, 2, 3], rows=[{}, {}, {}])
     for index in (2, 0, 1):
@@ -99,7 +99,7 @@ def test_where_a_line_begins_is_said_of_each(letters: Letters, tmp_path: Path) -
     assert [letter.offset for letter in read(letters, tmp_path)] == [122, 100, 112]
 
 
-def test_of_rows_together_of_which_one_does_not_fit_the_others_are_kept(letters: Letters, tmp_path: Path) -> None:
+def test_of_rows_together_of_which_one_does_not_fit_the_others_are_kept(letters: DeadLetterWriter, tmp_path: Path) -> None:
     rows, came = chunk("structs", lines("a")), parse_schema("id BIGINT, at TIMESTAMP, x DOUBLE NOT NULL, text STRING")
     for index in range(6, 10):
         letters.bury("step", rows, index, "raised", "no", came=came)

@@ -10,7 +10,7 @@ import pytest
 
 from scribengin.core.types import Field, Schema, Type, in_backticks, parse_schema
 from scribengin.spark import native, spark_parse
-from scribengin.spark.native import Frame
+from scribengin.spark.native import NativeFrame
 from scribengin.spark.without_pandas import map_in_arrow
 from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Route, Select, Source, Sql, Step, WindowSpec
 from tests.spark.test_stateless_steps import ran
@@ -53,7 +53,7 @@ def gives(spark: SparkSession, action: Action, *frames: Any, require: tuple[tupl
 
 
 def made(spark: SparkSession, action: Action, *frames: Any, require: tuple[tuple[str, str], ...] = ()) -> dict[str, Any]:
-    inputs = [(f"in{number}", Frame(df)) for number, df in enumerate(frames)]
+    inputs = [(f"in{number}", NativeFrame(df)) for number, df in enumerate(frames)]
     step = Step("step", tuple(name for name, _ in inputs), action, require)
     return {branch: frame.df for branch, frame in native.apply(spark, step, inputs, stateful=False).items()}
 
@@ -94,7 +94,7 @@ def test_arrow_stages_take_and_give_columns_of_any_name(spark: SparkSession) -> 
 
 def test_sparks_own_parser_takes_columns_of_any_name(spark: SparkSession) -> None:
     source = Source("rows", "files", {"format": "json", "parse": "spark"})
-    lines = Frame(spark.createDataFrame([(json.dumps({name: name for name in NAMES}), 0)], "value STRING, _sg_at BIGINT"), at=True)
+    lines = NativeFrame(spark.createDataFrame([(json.dumps({name: name for name in NAMES}), 0)], "value STRING, _sg_at BIGINT"), at=True)
     frame = spark_parse.parsed(lines, source, Schema(tuple(Field(name, Type("STRING")) for name in NAMES)))
     (row,) = frame.df.collect()
     assert [row[name] for name in NAMES] == list(NAMES)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from pyspark import cloudpickle
 
-from scribengin.connectors.contract import Limits, Place
+from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.spark.offsets import OffsetConfig, OffsetReader, _Descriptor
 from scribengin.spark.program import SourceRef
 
@@ -26,6 +26,8 @@ class Connected:
 def test_what_spark_sends_to_tasks_has_no_connection_of_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An HDFS source has one, and each Query with state over it ended before its first Batch."""
     monkeypatch.setattr("scribengin.spark.feed.open_source", lambda *_: Connected())
-    reader = OffsetReader(OffsetConfig(SourceRef("n", "sequence", Place("n", tmp_path), 0), tmp_path, Limits(None, None, None)))
+    reader = OffsetReader(
+        OffsetConfig(SourceRef("n", "sequence", ConnectorContext("n", tmp_path), 0), tmp_path, BatchLimits(None, None, None))
+    )
     sent = cloudpickle.loads(cloudpickle.dumps(reader))
     assert list(sent.read(_Descriptor(("n", 0, "{}")))) == [("n", 0, "{}")]

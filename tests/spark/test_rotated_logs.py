@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scribengin.connectors.catalog import open_source
-from scribengin.connectors.contract import Limits, Place
+from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.core.types import parse_schema
 from scribengin.state.source_log import SourceLog
 from tests.spark.test_stateless_steps import ran
@@ -73,9 +73,9 @@ def test_a_log_that_is_rotated_after_a_kill_is_read_where_it_is_then(folder: Flo
     (logged,) = folder.path.glob(".scribengin/**/sources/lines")
     entries = SourceLog(logged.parent, "lines")
     given = {"path": "log/app.log", "format": "text", "growing": True}
-    reader = open_source("files", Place("lines", folder.path, given, parse_schema("value STRING"))).reader()
+    reader = open_source("files", ConnectorContext("lines", folder.path, given, parse_schema("value STRING"))).reader()
     reader.restore(entries.entries())
-    assert entries.append(entries.length(), reader.split(Limits(), final=True))
+    assert entries.append(entries.length(), reader.split(BatchLimits(), final=True))
 
     (log / "app.log.1.gz").write_bytes(gzip.compress(live.read_bytes()))
     live.write_text("c\n")

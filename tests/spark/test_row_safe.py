@@ -8,7 +8,7 @@ import pytest
 
 from scribengin.spark import native
 from scribengin.spark.failures import is_data_error
-from scribengin.spark.native import Frame
+from scribengin.spark.native import NativeFrame
 from scribengin.spark.row_safe import Unsupported, failing_rows
 from scribengin.spec.model import Filter, Select, Sql, Step
 from tests.spark.test_stateless_steps import letters, ran
@@ -58,7 +58,7 @@ def kept(spark: SparkSession) -> Iterator[DataFrame]:
 
 
 def through(spark: SparkSession, actions: tuple[Action, ...], df: DataFrame) -> DataFrame:
-    frame = Frame(df, at=True)
+    frame = NativeFrame(df, at=True)
     for action in actions:
         frame = native.apply(spark, Step("step", ("step",), action), [("step", frame)], stateful=False)[""]
     return frame.df

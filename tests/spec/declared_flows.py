@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scribengin.core.types import Field, Schema, Type
 from scribengin.spec.alert_model import Alert, Condition, Measure
-from scribengin.spec.edge_model import Edge
+from scribengin.spec.edge_model import EdgeProperties
 from scribengin.spec.model import (
     Aggregate,
     Dedupe,
@@ -210,7 +210,7 @@ def flows(draw: st.DrawFn) -> Flow:
     cut = draw(st.integers(1, len(names_) - 2))
     source_ids, step_ids, sink_ids = names_[:cut], names_[cut:-1], names_[-1:]
     known = [*source_ids, *step_ids, "some.branch"]
-    default = draw(st.just(Edge()) | edges())
+    default = draw(st.just(EdgeProperties()) | edges())
     return Flow(
         draw(ids),
         {id_: draw(sources(id_)) for id_ in source_ids},

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from scribengin.spec.edge_model import Channel, Depth, Edge, Encryption, Pack, Rate
+from scribengin.spec.edge_model import Channel, Depth, EdgeProperties, Encryption, Pack, Rate
 from scribengin.spec.model import Group, Member, Resources, Tier
 
 if TYPE_CHECKING:
@@ -58,14 +58,14 @@ def depths(low: int, high: int) -> st.SearchStrategy[Depth]:
 
 
 @st.composite
-def edges(draw: st.DrawFn, default: Edge | None = None) -> Edge:
+def edges(draw: st.DrawFn, default: EdgeProperties | None = None) -> EdgeProperties:
     """An edge for a flow with that default, or a default."""
     ordering, key = draw(st.sampled_from([(None, ()), ("none", ()), ("key", draw(names))]))
     if default and default.ordering == "key" and ordering is None:
         key = draw(st.just(()) | names)
     durability = draw(st.sampled_from([None, "end_to_end", "store_on_failure", "best_effort"]))
     holds = durability or (default.durability if default else None)
-    edge = Edge(
+    edge = EdgeProperties(
         draw(st.none() | channels(default=default is None)),
         draw(st.sampled_from([None, "none", "gzip", "lz4", "snappy", "zstd"])),
         draw(st.none() | encryptions()),
@@ -81,7 +81,7 @@ def edges(draw: st.DrawFn, default: Edge | None = None) -> Edge:
         draw(st.none() | counts) if holds == "store_on_failure" else None,
         draw(st.none() | targets) if default else None,
     )
-    return edge if says(edge) else Edge(compression="zstd")
+    return edge if says(edge) else EdgeProperties(compression="zstd")
 
 
 @st.composite
@@ -121,7 +121,7 @@ def groups(draw: st.DrawFn, id_: str) -> Group:
 
 
 @st.composite
-def parts(draw: st.DrawFn, nodes: list[str], default: Edge) -> Mapping[str, Any]:
+def parts(draw: st.DrawFn, nodes: list[str], default: EdgeProperties) -> Mapping[str, Any]:
     """`tiers`, `edges` and `groups` of a Flow."""
     some = st.lists(ids, max_size=2, unique=True)
     arrow = st.tuples(st.sampled_from([*nodes, "some.branch"]), st.sampled_from(nodes)).map(" -> ".join)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.spec import flow_test_keys
 from scribengin.spec.dump import dump_flow
-from scribengin.spec.flow_tests import ALL, Change, Crash, Expected, FlowTest, Rows
+from scribengin.spec.flow_tests import ALL, Crash, Expected, FlowTest, GivenRows, VersionChange
 from scribengin.spec.model import Flow, Sink, Source
 from scribengin.spec.parse import Parsed, parse_flow
 from scribengin.spec.read_tests import parse_tests
@@ -50,13 +50,13 @@ def test_a_test_is_read_in_every_form() -> None:
     changed: {before: batch 3, patch: {steps: null}}
 """
     )
-    first = Rows(({"id": 1, "ts": "2026-01-01T00:00:00Z"}, '{"id": '))
-    assert test.given == {"n": (first, Rows(files=("more.jsonl",)), Rows())}
+    first = GivenRows(({"id": 1, "ts": "2026-01-01T00:00:00Z"}, '{"id": '))
+    assert test.given == {"n": (first, GivenRows(files=("more.jsonl",)), GivenRows())}
     assert test.expect == {"k": Expected(contains=({"id": 1},))}
     assert test.dead == {"n": Expected(({"reason": "malformed"},))}
     assert test.clock == (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
     assert test.crash == Crash(2, "published")
-    assert test.changes == (Change(3, patch={"steps": None}),)
+    assert test.changes == (VersionChange(3, patch={"steps": None}),)
     assert test.batches == 3
 
 
@@ -133,7 +133,7 @@ values = st.recursive(
 )
 rows = st.dictionaries(texts.filter(lambda name: not name.startswith("x-") and name.strip()), values, max_size=3)
 lists = st.lists(rows, max_size=2).map(tuple)
-given_rows = st.builds(Rows, st.lists(rows | texts, max_size=2).map(tuple)) | st.just(Rows(files=("a.jsonl",)))
+given_rows = st.builds(GivenRows, st.lists(rows | texts, max_size=2).map(tuple)) | st.just(GivenRows(files=("a.jsonl",)))
 expected = st.one_of(
     st.builds(Expected, lists),
     st.builds(lambda found: Expected(contains=found), st.lists(rows, min_size=1, max_size=2).map(tuple)),
@@ -152,7 +152,7 @@ tests = st.builds(
     st.none() | st.dictionaries(st.sampled_from(["n", "step"]), letters, max_size=2) | letters.map(lambda one: {ALL: one}),
     st.lists(times, max_size=3).map(lambda found: tuple(sorted(found))),
     st.none() | st.builds(Crash, st.integers(1, 9), st.sampled_from(["staged", "decided", "published"])),
-    st.lists(st.builds(Change, st.integers(2, 9), st.just("next.yaml")), max_size=2).map(tuple),
+    st.lists(st.builds(VersionChange, st.integers(2, 9), st.just("next.yaml")), max_size=2).map(tuple),
 )
 
 

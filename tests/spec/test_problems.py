@@ -8,12 +8,12 @@ import pytest
 
 import scribengin.spec
 from scribengin.spec.old_words import WORDS, old_word, translate
-from scribengin.spec.problem_entry import Entry, example_flow
+from scribengin.spec.problem_entry import ProblemEntry, example_flow
 from scribengin.spec.problems import CATALOG, CODES
 
 
 @pytest.mark.parametrize("entry", [entry for entry in CATALOG if entry.example], ids=lambda entry: entry.code)
-def test_each_example_makes_its_problem_and_no_other(entry: Entry, parse: Any) -> None:
+def test_each_example_makes_its_problem_and_no_other(entry: ProblemEntry, parse: Any) -> None:
     parsed = parse(example_flow(entry), environment={"HOME": "/home"})
     assert [(problem.code, problem.severity) for problem in parsed.problems] == [(entry.code, entry.severity)]
     (problem,) = parsed.problems
@@ -22,7 +22,7 @@ def test_each_example_makes_its_problem_and_no_other(entry: Entry, parse: Any) -
 
 
 def test_the_flow_around_the_examples_is_right(parse: Any) -> None:
-    assert parse(example_flow(Entry("", "", "", "", "", slot="top"))).problems == ()
+    assert parse(example_flow(ProblemEntry("", "", "", "", "", slot="top"))).problems == ()
 
 
 def test_every_code_that_is_told_is_in_the_catalog_and_the_reverse() -> None:

@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.spec.dump import flow_data
-from scribengin.spec.problem_entry import Entry, example_flow
+from scribengin.spec.problem_entry import ProblemEntry, example_flow
 from scribengin.spec.problems import CATALOG
 from scribengin.spec.schema import flow_schema
 from tests.design_flow import TWEETS
@@ -60,7 +60,7 @@ def test_every_flow_that_the_parser_takes_is_valid(flow: Flow) -> None:
 
 
 @pytest.mark.parametrize("entry", [entry for entry in CATALOG if entry.code in TOLD], ids=lambda entry: entry.code)
-def test_what_keys_and_kinds_tell_an_editor_tells_too(entry: Entry) -> None:
+def test_what_keys_and_kinds_tell_an_editor_tells_too(entry: ProblemEntry) -> None:
     assert errors(example_flow(entry))
 
 

@@ -16,7 +16,7 @@ from scribengin.core.errors import InputError
 from scribengin.core.secret import Secret
 from scribengin.spec import tier_keys
 from scribengin.spec.dump import dump_flow
-from scribengin.spec.edge_model import Channel, Depth, Edge, Encryption, Pack, Rate
+from scribengin.spec.edge_model import Channel, Depth, EdgeProperties, Encryption, Pack, Rate
 from scribengin.spec.model import Group, Member, Merge, Resources, Tier
 from scribengin.spec.parse import parse_flow
 from scribengin.spec.schema import flow_schema
@@ -69,14 +69,14 @@ def test_every_form_is_read(parse: Any) -> None:
     parsed = parse(cut_flow(), environment={"K1": "c2VjcmV0"})
     assert parsed.problems == ()
     flow, secret = parsed.flow, Secret("c2VjcmV0", "${secret:env/K1}")
-    assert flow.defaults.edge == Edge(compression="zstd")
+    assert flow.defaults.edge == EdgeProperties(compression="zstd")
     assert flow.defaults.trace == 0.01
     assert flow.tiers == {
         "edge": Tier("edge", ("known", "hot"), "hosts_a", Resources(2, 2 * GIB), 1.0),
         "core": Tier("core", ("tagged", "by_hour"), acknowledge="state"),
     }
     assert flow.edges == {
-        "hot -> tagged": Edge(
+        "hot -> tagged": EdgeProperties(
             Channel("kafka"),
             "zstd",
             Encryption("secrets/channel.keys"),
@@ -92,12 +92,12 @@ def test_every_form_is_read(parse: Any) -> None:
             GIB,
             "wan",
         ),
-        "tagged -> by_hour": Edge(
+        "tagged -> by_hour": EdgeProperties(
             Channel("kafka", "hours", None, "b:9092", {"sasl.password": secret}, 4, 3),
             encryption=Encryption(None, {"k1": secret}, "k1"),
             to="wan.far",
         ),
-        "tagged -> kept": Edge(Channel("folder", path="out/hand"), encryption=Encryption(none=True)),
+        "tagged -> kept": EdgeProperties(Channel("folder", path="out/hand"), encryption=Encryption(none=True)),
     }
     assert flow.groups == {
         "hosts_a": Group("hosts_a", (Member("host1", "m1"), Member("host2", "second", 2.0))),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import BatchId, Receipt, SourceStream
 from scribengin.core.numbered_log import NumberedLog
-from scribengin.state.acks import Link, QueryKey, Reading, Topology
+from scribengin.state.acks import ChannelLink, QueryKey, QueryReading, QueryTopology
 from scribengin.state.contract import Counts, Decision, SourceRange
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder
@@ -149,16 +149,16 @@ class Chain:
     def __getitem__(self, letter: str) -> Stage:
         return self.stages[letter]
 
-    def topology(self) -> Topology:
+    def topology(self) -> QueryTopology:
         """As `local` makes it of a plan."""
         keys = {letter: QueryKey(letter, letter) for letter in self.letters}
         links = []
         for before, behind in zip(self.letters, self.letters[1:], strict=False):
             channel = f"{before}_{behind}"
-            reading = Reading(keys[behind], before)
-            links.append(Link(channel, keys[before], (reading,), self.kind, channel not in self.loose))  # type: ignore[arg-type]
+            reading = QueryReading(keys[behind], before)
+            links.append(ChannelLink(channel, keys[before], (reading,), self.kind, channel not in self.loose))  # type: ignore[arg-type]
         folders = {key: self.stages[letter].folder for letter, key in keys.items()}
-        return Topology(folders, tuple(links), frozenset(keys[letter] for letter in self.by_state))
+        return QueryTopology(folders, tuple(links), frozenset(keys[letter] for letter in self.by_state))
 
     def pass_on(self, letter: str, *numbers: int) -> int:
         """The stage takes what the one before it has put there in these Batches."""

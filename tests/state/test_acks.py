@@ -13,8 +13,8 @@ from flow_states import INPUT, Chain, Stage, acknowledged, at, file_entry
 from scribengin.connectors.contract import BatchId, Receipt, SourceStream
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.records import seal
-from scribengin.state.ack_intake import Intake, Piece
-from scribengin.state.acks import Acks, Link, QueryKey, Reading, Topology, Waiting
+from scribengin.state.ack_intake import ChannelIntake, ChannelPiece
+from scribengin.state.acks import Acks, ChannelBacklog, ChannelLink, QueryKey, QueryReading, QueryTopology
 from scribengin.state.contract import Decision, SourceRange
 from scribengin.state.decisions import Decisions, decision_as_json
 from scribengin.state.folder import QueryFolder
@@ -67,7 +67,7 @@ def test_a_batch_that_is_decided_and_not_published_is_not_acknowledged(tmp_path:
     assert acknowledged(acks.look()) == {"a": 0, "b": 0}
 
 
-def fork(root: Path, *, loose: bool) -> tuple[dict[str, Stage], Topology]:
+def fork(root: Path, *, loose: bool) -> tuple[dict[str, Stage], QueryTopology]:
     """`a` feeds `b`, and by a channel of its own `c`."""
     stages = {
         "a": Stage(QueryFolder(root / "a" / "a"), ("a_b",)),
@@ -76,8 +76,8 @@ def fork(root: Path, *, loose: bool) -> tuple[dict[str, Stage], Topology]:
         "c": Stage(QueryFolder(root / "c" / "c"), (), ("a",)),
     }
     a, a2, b, c = QueryKey("a", "a"), QueryKey("a", "a2"), QueryKey("b", "b"), QueryKey("c", "c")
-    links = (Link("a_b", a, (Reading(b, "a"),), "folder"), Link("a_c", a2, (Reading(c, "a"),), "folder", not loose))
-    return stages, Topology({key: stages[key.query].folder for key in (a, a2, b, c)}, links)
+    links = (ChannelLink("a_b", a, (QueryReading(b, "a"),), "folder"), ChannelLink("a_c", a2, (QueryReading(c, "a"),), "folder", not loose))
+    return stages, QueryTopology({key: stages[key.query].folder for key in (a, a2, b, c)}, links)
 
 
 def test_a_dead_branch_of_a_fork_holds_its_source_only_where_it_must(tmp_path: Path) -> None:
@@ -97,9 +97,9 @@ def test_two_queries_that_read_one_channel_must_both_have_it(tmp_path: Path) -> 
     chain = Chain(tmp_path, "ab")
     other = Stage(QueryFolder(tmp_path / "b" / "b2"), (), ("a",))
     topology = chain.topology()
-    reading = Reading(QueryKey("b", "b2"), "a")
-    link = Link("a_b", QueryKey("a", "a"), (*topology.links[0].readers, reading), "folder")
-    acks = Acks(Topology({**topology.queries, reading.query: other.folder}, (link,)))
+    reading = QueryReading(QueryKey("b", "b2"), "a")
+    link = ChannelLink("a_b", QueryKey("a", "a"), (*topology.links[0].readers, reading), "folder")
+    acks = Acks(QueryTopology({**topology.queries, reading.query: other.folder}, (link,)))
     chain["a"].batch({INPUT: file_entry("x")})
     chain.pass_on("b", 0)
     assert acknowledged(acks.look())["a"] == -1
@@ -193,9 +193,9 @@ def test_a_channel_that_is_added_counts_from_where_its_writer_stands(tmp_path: P
     acks.keep(QueryKey("a", "a"))
     late = Stage(QueryFolder(tmp_path / "b" / "late"), (), ("a",))
     topology = chain.topology()
-    reading = Reading(QueryKey("b", "late"), "a")
-    link = Link("a_b", QueryKey("a", "a"), (*topology.links[0].readers, reading), "folder")
-    acks = Acks(Topology({**topology.queries, reading.query: late.folder}, (link,)))
+    reading = QueryReading(QueryKey("b", "late"), "a")
+    link = ChannelLink("a_b", QueryKey("a", "a"), (*topology.links[0].readers, reading), "folder")
+    acks = Acks(QueryTopology({**topology.queries, reading.query: late.folder}, (link,)))
     assert acknowledged(acks.look())["a"] == 0
     chain["a"].batch({INPUT: file_entry("1")})
     chain.pass_on("b", 1)
@@ -271,11 +271,11 @@ def _decision(stage: Stage, number: int) -> Decision:
 def test_an_intake_does_not_care_in_which_order_files_are_taken_and_put(seed: int) -> None:
     """Files of several Batches come mixed, some before their Batch is known; each mark is enough to go on from."""
     chance = random.Random(seed)
-    pieces = {number: [Piece(f"part-{number:010d}-{unit:05d}-000x.packs", 0, 1, 10) for unit in range(3)] for number in range(12)}
+    pieces = {number: [ChannelPiece(f"part-{number:010d}-{unit:05d}-000x.packs", 0, 1, 10) for unit in range(3)] for number in range(12)}
     names = [piece.key for each in pieces.values() for piece in each]
     names.sort(key=lambda name: int(name[5:15]) + chance.random() * 3)
     entries = [names[index : index + 2] for index in range(0, len(names), 2)]
-    intake, put = Intake(), 0
+    intake, put = ChannelIntake(), 0
     for reached in range(len(entries) + 1):
         while put < 12 and chance.random() < 0.5:
             intake.put(put, f"{put}", pieces[put])
@@ -287,7 +287,7 @@ def test_an_intake_does_not_care_in_which_order_files_are_taken_and_put(seed: in
         assert intake.through == expected
         assert intake.rows == sum(piece.key not in taken for number in range(put) for piece in pieces[number])
         mark = intake.mark()
-        again = Intake(**mark)
+        again = ChannelIntake(**mark)
         for number in range(mark["batch"], put):
             again.put(number, f"{number}", pieces[number])
         for entry in entries[mark["entry"] : reached]:
@@ -295,7 +295,7 @@ def test_an_intake_does_not_care_in_which_order_files_are_taken_and_put(seed: in
         assert (again.through, again.rows, again.entry) == (intake.through, intake.rows, intake.entry)
 
 
-def take(intake: Intake, names: list[str]) -> None:
+def take(intake: ChannelIntake, names: list[str]) -> None:
     intake.take([SourceStream("f", {"root": "packs", "pieces": [[name, 1, 1, 1, 0, 1, 1] for name in names]})])
 
 
@@ -373,7 +373,7 @@ def test_what_is_decided_and_not_yet_in_a_topic_waits_too(tmp_path: Path) -> Non
     a.publish("a_b", 1)
     chain.pass_on("b", 1)
     (standing,) = acks.look().links.values()
-    assert standing.waiting == Waiting()
+    assert standing.waiting == ChannelBacklog()
 
 
 @KINDS
@@ -391,17 +391,17 @@ def test_what_an_earlier_lineage_has_left_in_a_channel_waits_until_the_reader_ha
     for number in range(1, 4):
         for looking in (acks, acks := Acks(chain.topology())):
             (standing,) = looking.look().links.values()
-            assert standing.waiting == Waiting((4 - number) * 10, (4 - number) * 100, 4 - number, at(number))
+            assert standing.waiting == ChannelBacklog((4 - number) * 10, (4 - number) * 100, 4 - number, at(number))
             assert standing.earlier_open == standing.earlier
         acks.keep(QueryKey("a", "a"))
         chain["b"].batch({"a": said[number]}, committed=number < 3)
     (standing,) = acks.look().links.values()
-    assert standing.waiting == Waiting()
+    assert standing.waiting == ChannelBacklog()
     assert standing.earlier_open is not None
     assert standing.earlier_open.batches == 1, "its reader's last Batch is not known to be through"
     chain["b"].commit(3)
     (standing,) = acks.look().links.values()
-    assert standing.earlier_open == Waiting()
+    assert standing.earlier_open == ChannelBacklog()
 
 
 def test_files_of_which_nobody_knows_any_more_whether_they_were_read_are_never_thought_to_be_through(tmp_path: Path) -> None:

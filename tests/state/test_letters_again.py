@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import BatchId, Limits, Place, SourceStream
+from scribengin.connectors.contract import BatchId, BatchLimits, ConnectorContext, SourceStream
 from scribengin.core import faults, numbered_log
 from scribengin.core.errors import EnvironmentFault, Refused
 from scribengin.core.moments import now_text
@@ -240,11 +240,11 @@ class Files:
     def __init__(self, query, data):
         data.mkdir(exist_ok=True)
         options = {"path": str(data), "format": "json", "settle": 0.0}
-        self._ref = SourceRef("s", "files", Place("s", data.parent, options, parse_schema("id BIGINT"), data.parent), 0)
+        self._ref = SourceRef("s", "files", ConnectorContext("s", data.parent, options, parse_schema("id BIGINT"), data.parent), 0)
         self._query = query
 
     def feed(self):
-        return Feed(self._ref, self._query.sources, Limits())
+        return Feed(self._ref, self._query.sources, BatchLimits())
 
 
 def test_a_request_is_one_entry_of_its_sources_log_whoever_writes_it_and_however_often_they_start(query, tmp_path, monkeypatch):

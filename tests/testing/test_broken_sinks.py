@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.testing.broken_sinks import BROKEN
+from harness.broken_sinks import BROKEN
 from scribengin.testing.protocol import Driver, Job
 from scribengin.testing.trials import Outcome, killed, overtaken
 

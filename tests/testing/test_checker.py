@@ -6,7 +6,7 @@ import pytest
 
 from scribengin.testing.checker import Findings, Found, check_output, check_records, compare_rows, read_output
 from scribengin.testing.protocol import SINKS, Driver, Job
-from scribengin.testing.records import Key, Records, make_record
+from scribengin.testing.records import RecordKey, Records, make_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 RECORDS = Records("r", parts=2, rows=10)
 
 
-def found(keys: list[Key] | None = None) -> list[Found]:
+def found(keys: list[RecordKey] | None = None) -> list[Found]:
     return [Found(".", make_record(key)) for key in (keys if keys is not None else list(RECORDS.keys()))]
 
 
@@ -39,8 +39,8 @@ def test_each_kind_of_fault_has_its_name() -> None:
     assert kinds([*rows, rows[-1]]) == {"doubled": 1}
     assert kinds([rows[1], rows[0], *rows[2:]]) == {"reordered": 1}
     assert kinds([rows[1], rows[0], *rows[2:]], ordered=False) == {}
-    assert kinds([*rows, *found([Key("r", 1, 10)])]) == {"invented": 1}
-    assert kinds([*rows, *found([Key("other run", 0, 0)])]) == {"invented": 1}
+    assert kinds([*rows, *found([RecordKey("r", 1, 10)])]) == {"invented": 1}
+    assert kinds([*rows, *found([RecordKey("other run", 0, 0)])]) == {"invented": 1}
     assert kinds(rows, ledger_rows=21) == {"imbalance": 1}
     for changed in ({"body": "x"}, {"crc": 0}, {"seq": 3}, {"bucket": "z"}):
         assert kinds([replace(rows[0], row={**rows[0].row, **changed}), *rows[1:]]) == {"lost": 1, "torn": 1}
@@ -67,7 +67,7 @@ def job(request: pytest.FixtureRequest, place: Path) -> Job:
 
 def test_the_checker_reads_every_format_and_finds_what_is_done_to_it(job: Job) -> None:
     folder = job.out / SINKS[0]
-    keys = [Key(each.row["run"], int(each.row["part"]), int(each.row["seq"])) for each in read_output(folder, job.format)]
+    keys = [RecordKey(each.row["run"], int(each.row["part"]), int(each.row["seq"])) for each in read_output(folder, job.format)]
     assert keys
     assert not check_output(folder, job.format, keys, ledger_rows=len(keys))
     first, *_, last = sorted(path for path in folder.rglob("part-*"))
@@ -87,4 +87,4 @@ def test_a_reader_sees_neither_staged_files_nor_records(job: Job) -> None:
 
 
 def test_findings_name_what_they_found() -> None:
-    assert str(Findings(lost=[Key("r", 0, 7)])) == "1 lost: [Key(run='r', part=0, seq=7)]"
+    assert str(Findings(lost=[RecordKey("r", 0, 7)])) == "1 lost: [RecordKey(run='r', part=0, seq=7)]"

@@ -4,29 +4,29 @@ from pathlib import Path
 
 import pytest
 
+from harness.broken_files import PurgesEarly
+from harness.broken_sinks import BROKEN, CopyingSink, NamesFromTheAttempt, NoStaging, SkippingSink, TrustingSink
 from scribengin.connectors.catalog import open_sink, open_source, source_types
-from scribengin.connectors.contract import Place, StagingSink
+from scribengin.connectors.contract import ConnectorContext, StagingSink
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.upkeep import roll_folder
 from scribengin.core.types import parse_schema
-from scribengin.testing.broken_files import PurgesEarly
-from scribengin.testing.broken_sinks import BROKEN, CopyingSink, NamesFromTheAttempt, NoStaging, SkippingSink, TrustingSink
 from scribengin.testing.checker import read_output
 from scribengin.testing.conformance import check_sink, check_source
 from scribengin.testing.records import SCHEMA, Records
 
-Kind = Callable[[Place], StagingSink]
+Kind = Callable[[ConnectorContext], StagingSink]
 
 RECORDS = Records("conformance", parts=3, rows=25)
 ROWS = [row for part in (0, 1) for row in RECORDS.of(part, 0, 2)]
 
 
-def files_source(folder: Path, **options: object) -> Place:
+def files_source(folder: Path, **options: object) -> ConnectorContext:
     RECORDS.write(folder / "in")
     (folder / "in" / "records-003.jsonl.gz").write_bytes(gzip.compress((folder / "in" / "records-000.jsonl").read_bytes()))
     (folder / "in" / "empty.jsonl").touch()
     given = source_types()["files"].filled({"path": "in", "format": "json"} | options)
-    return Place("records", folder, given, parse_schema(SCHEMA))
+    return ConnectorContext("records", folder, given, parse_schema(SCHEMA))
 
 
 def test_the_files_source_keeps_the_contract(tmp_path: Path) -> None:
@@ -35,11 +35,11 @@ def test_the_files_source_keeps_the_contract(tmp_path: Path) -> None:
 
 def test_the_sequence_source_keeps_the_contract(tmp_path: Path) -> None:
     options = source_types()["sequence"].filled({"rows": 40, "max_rows": 10})
-    assert check_source(open_source("sequence", Place("n", tmp_path, options))) == 40
+    assert check_source(open_source("sequence", ConnectorContext("n", tmp_path, options))) == 40
 
 
-def sink_place(folder: Path, format: str, partition_by: tuple[str, ...] = ()) -> Place:
-    return Place("out", folder, SINK.filled({"path": "out", "format": format, "partition_by": partition_by}))
+def sink_place(folder: Path, format: str, partition_by: tuple[str, ...] = ()) -> ConnectorContext:
+    return ConnectorContext("out", folder, SINK.filled({"path": "out", "format": format, "partition_by": partition_by}))
 
 
 def read_rows(folder: Path, format: str) -> list[dict[str, object]]:
@@ -66,7 +66,7 @@ def test_a_files_sink_that_rolls_keeps_the_contract_whenever_somebody_rolls(tmp_
         roll_folder(tmp_path / "out", lambda: None, flush=True)
         return read_rows(tmp_path / "out", "json")
 
-    check_sink(lambda: open_sink("files", Place("out", tmp_path, options)), read, schema=parse_schema(SCHEMA), rows=rows)
+    check_sink(lambda: open_sink("files", ConnectorContext("out", tmp_path, options)), read, schema=parse_schema(SCHEMA), rows=rows)
 
 
 TOLD: dict[str, tuple[Kind, str]] = {

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scribengin.connectors.contract import Place
+from harness import broken_files as broken
+from harness.broken_keyed import DropsWhenSent, MarkerFirst, QuietStore, SharedStaging
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.keyed.sink import KeyedSink
 from scribengin.core.errors import Unreachable
 from scribengin.core.types import parse_schema
-from scribengin.testing import broken_files as broken
-from scribengin.testing.broken_keyed import DropsWhenSent, MarkerFirst, QuietStore, SharedStaging
 from scribengin.testing.checker import read_output
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.deaths import own_code
-from scribengin.testing.records import SCHEMA, Key, make_record
+from scribengin.testing.records import SCHEMA, RecordKey, make_record
 from scribengin.testing.sqlite_store import SqliteStore
 
 if TYPE_CHECKING:
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import StagingSink
 
-    Kind = Callable[[Place], StagingSink]
+    Kind = Callable[[ConnectorContext], StagingSink]
 
-ROWS = [make_record(Key("conformance", 0, seq)) for seq in range(4)]
-POISON = [make_record(Key("conformance", 0, broken.POISON)) | {"body": body} for body in ("one", "two")]
+ROWS = [make_record(RecordKey("conformance", 0, seq)) for seq in range(4)]
+POISON = [make_record(RecordKey("conformance", 0, broken.POISON)) | {"body": body} for body in ("one", "two")]
 WIDER = (parse_schema(f"{SCHEMA}, colour STRING"), [row | {"colour": "red"} for row in ROWS[:2]])
 SECRET = "s3cr3t-t0k3n"
 
 
 def in_files(kind: Kind, folder: Path, **benches: Any) -> None:
-    place = Place("out", folder, SINK.filled({"path": "out", "format": "json"}) | {"token": SECRET})
+    place = ConnectorContext("out", folder, SINK.filled({"path": "out", "format": "json"}) | {"token": SECRET})
     check_sink(
         lambda: kind(place),
         lambda: [each.row for each in read_output(folder / "out", "json")],
@@ -47,7 +47,7 @@ def in_files(kind: Kind, folder: Path, **benches: Any) -> None:
 
 def in_a_store(kind: Any, folder: Path, store: type[SqliteStore] = SqliteStore, **benches: Any) -> None:
     held = store(folder / "store.db", b'"seq":666')
-    place = Place("out", folder, flow="flow", work=folder / "work")
+    place = ConnectorContext("out", folder, flow="flow", work=folder / "work")
     check_sink(lambda: kind(place, held, key=(), connections=2), held.documents, schema=parse_schema(SCHEMA), rows=ROWS, **benches)
 
 
@@ -87,7 +87,7 @@ def test_a_sink_that_does_not_outlive_it_is_told_what(kind: Kind, sentence: str,
 
 def test_at_each_line_of_its_code_a_driver_can_die(place: Path) -> None:
     said = told(lambda: in_files(broken.CleansUp, place, every_line=True))
-    assert re.search(r"a driver dies at testing/broken_files\.py:\d+ and comes again: each decided row stands there once; lost: 1 x ", said)
+    assert re.search(r"a driver dies at harness/broken_files\.py:\d+ and comes again: each decided row stands there once; lost: 1 x ", said)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_secret_is_shown_nowhere(kind: Kind, sentence: str, place: Path) -> No
 
 def test_a_secret_is_not_in_what_a_sink_says_of_a_place_that_does_not_answer(place: Path) -> None:
     def away() -> StagingSink:
-        return Away(Place("out", place, SINK.filled({"path": "out", "format": "json"}) | {"token": SECRET}))
+        return Away(ConnectorContext("out", place, SINK.filled({"path": "out", "format": "json"}) | {"token": SECRET}))
 
     said = told(lambda: in_files(broken.HasToken, place, secret=SECRET, away=away))
     assert "it is in a Unreachable, or in what that came of" in said
@@ -162,7 +162,7 @@ class Away(broken.HasToken):
 
 
 def test_the_code_of_a_sink_is_what_lies_beside_its_classes(place: Path) -> None:
-    where = Place("out", place, SINK.filled({"path": "out", "format": "json"}) | {"token": SECRET})
+    where = ConnectorContext("out", place, SINK.filled({"path": "out", "format": "json"}) | {"token": SECRET})
     files = {path.rpartition("/")[2] for path in own_code(broken.HasToken(where))}
     assert {"broken_files.py", "sink.py", "sink_stream.py"} <= files
     assert not {"conformance_deaths.py", "deaths.py", "abc.py"} & files

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.broken_sources import BROKEN, BROKEN_ONCE, DECLARED, ONCE, LinesPlace, LinesSource
 from scribengin.connectors.catalog import open_source, source_types
-from scribengin.connectors.contract import Place
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.core.options import NodeType, Option
 from scribengin.core.types import parse_schema
-from scribengin.testing.broken_sources import BROKEN, BROKEN_ONCE, DECLARED, ONCE, LinesPlace, LinesSource
 from scribengin.testing.conformance_sources import Bench, check_bounded_source, check_changing_source
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scribengin.connectors.contract import Source
+    from scribengin.connectors.contract import SourceConnector
 
 SAID = {
     "resumes_one_early": "from exactly where the last one stopped; 1 records were handed out before",
@@ -79,8 +79,8 @@ def test_the_files_source_keeps_the_contract(tmp_path: Path) -> None:
     options = {"path": "in", "format": "text", "growing": True, "settle": 0.0, "split": 16}
     given = source_types()["files"].filled(options)
 
-    def opened() -> Source:
-        return open_source("files", Place("in", tmp_path, given, parse_schema("value STRING")))
+    def opened() -> SourceConnector:
+        return open_source("files", ConnectorContext("in", tmp_path, given, parse_schema("value STRING")))
 
     check_changing_source(Bench(opened, place.add, source_types()["files"], options, place.add_part, place.remove_part))
 
@@ -92,8 +92,8 @@ def test_files_that_do_not_grow_keep_the_contract_and_tell_a_change(tmp_path: Pa
     options = {"path": "in", "format": "text", "settle": 0.0}
     given = source_types()["files"].filled(options)
 
-    def opened() -> Source:
-        return open_source("files", Place("in", tmp_path, given, parse_schema("value STRING")))
+    def opened() -> SourceConnector:
+        return open_source("files", ConnectorContext("in", tmp_path, given, parse_schema("value STRING")))
 
     def add(rows: int) -> None:
         number = next(names)
@@ -105,8 +105,8 @@ def test_files_that_do_not_grow_keep_the_contract_and_tell_a_change(tmp_path: Pa
 def test_the_sequence_source_keeps_the_contract(tmp_path: Path) -> None:
     options: dict[str, Any] = {"rows": 0, "max_rows": 3}
 
-    def opened() -> Source:
-        return open_source("sequence", Place("n", tmp_path, source_types()["sequence"].filled(options)))
+    def opened() -> SourceConnector:
+        return open_source("sequence", ConnectorContext("n", tmp_path, source_types()["sequence"].filled(options)))
 
     def add(rows: int) -> None:
         options["rows"] += rows

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.broken_sinks import UnsyncedSink
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
-from scribengin.testing.broken_sinks import UnsyncedSink
 from scribengin.testing.checker import read_output
 from scribengin.testing.own_sinks import check_trials
 

@@ -6,7 +6,7 @@ import pytest
 from watched_flow import Tier, a_tier
 
 from scribengin.spec.alerts import FORMS, parse_condition, show_condition
-from scribengin.watching.alerts import AlertState, Watched, next_state
+from scribengin.watching.alerts import AlertState, WatchedFlow, next_state
 from scribengin.watching.figures import figures_of
 
 
@@ -19,7 +19,7 @@ class Rule:
 
     def looks(self) -> str:
         tiers, now = self.tier.board.tiers("tweets"), self.tier.clock()
-        seen = Watched(figures_of("tweets", tiers, now), tiers, frozenset({"main"}), self.since)
+        seen = WatchedFlow(figures_of("tweets", tiers, now), tiers, frozenset({"main"}), self.since)
         self.state = next_state(self.state, self.when, seen, now)
         return self.state.standing
 

@@ -16,7 +16,7 @@ from watched_flow import Tier, a_tier
 from scribengin.core.units import parse_duration_s
 from scribengin.local.contract import EndView, GateView
 from scribengin.watching.board import STALE_S, Board
-from scribengin.watching.exposition import METRICS, FlowState, expose
+from scribengin.watching.exposition import METRICS, RegistryFlow, expose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ _TOKEN = re.compile(
 )
 
 
-def full() -> tuple[Tier, dict[str, FlowState]]:
+def full() -> tuple[Tier, dict[str, RegistryFlow]]:
     """A flow of which everything is known that can be."""
     tier = a_tier()
     tier.gates = (GateView("c", "hot -> core", "kept", "main", "core", 5, 50, 2.0, 3.0, 4.0, paused=True),)
@@ -53,10 +53,10 @@ def full() -> tuple[Tier, dict[str, FlowState]]:
         silent_s=8.0,
     )
     tier.tells()
-    return tier, {"tweets": FlowState("running", "slow", (("stuck", True), ("late", False)))}
+    return tier, {"tweets": RegistryFlow("running", "slow", (("stuck", True), ("late", False)))}
 
 
-def families(tier: Tier, states: dict[str, FlowState], *, leads: bool = True) -> dict[str, Any]:
+def families(tier: Tier, states: dict[str, RegistryFlow], *, leads: bool = True) -> dict[str, Any]:
     text = expose(tier.board, states, leads=leads).decode()
     return {family.name: family for family in text_string_to_metric_families(text)}
 

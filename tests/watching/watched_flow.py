@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from harness.manual_clock import ManualClock
 from scribengin.local.contract import EndView, GateView, QueryView, RunView
-from scribengin.testing.manual_clock import ManualClock
 from scribengin.watching.board import Board
 from scribengin.watching.progress import Teller
 

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 import structlog
 
+from harness.submit import submission
 from scribengin.control import admin, reading
 from scribengin.control.home import Home
 from scribengin.control.master import Master
-from scribengin.control.submit import submission
 from scribengin.core.errors import Unreachable
 from scribengin.embedded.zookeeper import ZooKeeper
-from scribengin.launch.contract import Order
+from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.marks import marked_processes
 from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import prepare
-from scribengin.registry.access import DEFAULT_ROOT, Address
-from scribengin.registry.contract import Entry
+from scribengin.registry.access import DEFAULT_ROOT, RegistryAddress
+from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import LEASE, REPORT, RUN
 from scribengin.registry.zookeeper import ZooKeeperRegistry, open_zookeeper
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from scribengin.control.world import RunId
     from scribengin.core.process import Process
-    from scribengin.launch.contract import Seen
+    from scribengin.launch.contract import ObservedWorker
     from scribengin.registry.kinds import Report, Run
 
 FLOW = """\
@@ -74,7 +74,7 @@ class Machine(LocalLauncher):
         self.folder = folder
         self.away = False
 
-    def start(self, order: Order) -> None:
+    def start(self, order: LaunchOrder) -> None:
         self._check()
         super().start(order)
 
@@ -82,7 +82,7 @@ class Machine(LocalLauncher):
         self._check()
         super().kill(worker)
 
-    def look(self) -> list[Seen]:
+    def look(self) -> list[ObservedWorker]:
         self._check()
         return super().look()
 
@@ -112,7 +112,7 @@ class Farm:
             self.zookeeper = ZooKeeper(self.home.zookeeper)
             stack.callback(self.zookeeper.kill)
             self.zookeeper.start()
-            self.address = Address((self.zookeeper.address,), DEFAULT_ROOT)
+            self.address = RegistryAddress((self.zookeeper.address,), DEFAULT_ROOT)
             self.registry = self.client(stack)
             self.launchers = {name: Machine(self.folder / name) for name in self.machines}
             stack.callback(self._clear)
@@ -133,7 +133,7 @@ class Farm:
         stack.callback(registry.close)
         return registry
 
-    def _order(self, id_: RunId) -> Order:
+    def _order(self, id_: RunId) -> LaunchOrder:
         environment = {
             "SCRIBENGIN_REGISTRY": str(self.address),
             "SCRIBENGIN_HOME": str(self.home.folder.absolute()),
@@ -141,7 +141,7 @@ class Farm:
             **self.environment,
         }
         secrets = {"SCRIBENGIN_REGISTRY_LOGIN": self.home.login().secret}
-        return Order(str(id_), (sys.executable, "-m", "scribengin.worker", str(id_)), environment, secrets)
+        return LaunchOrder(str(id_), (sys.executable, "-m", "scribengin.worker", str(id_)), environment, secrets)
 
     def _clear(self) -> None:
         """End what runs on all machines."""
@@ -206,7 +206,7 @@ class Farm:
     def holder(self, tier: str = "main") -> tuple[int, int] | None:
         """Who holds the tier's lease: (its number, its Term)."""
         there = self.registry.read(LEASE("numbers", tier).path)
-        return (there.value["run"], there.made) if isinstance(there, Entry) else None
+        return (there.value["run"], there.made) if isinstance(there, RegistryEntry) else None
 
     def processes(self, machine: str, worker: str) -> list[Process]:
         """All of a worker: its Python, its JVM, the JVM's Pythons; not its keeper."""

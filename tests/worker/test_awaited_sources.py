@@ -17,7 +17,7 @@ from scribengin.worker.glance import Glance
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from scribengin.worker.service import Standing
+    from scribengin.worker.service import AttemptStatus
 
 
 RAN: Any = object()
@@ -44,7 +44,7 @@ def waiting(feeders: Callable[[], Sequence[str]]) -> Waiting:
     return Waiting(none, id_, none, none, none, Glance(none, id_, none, 1), feeders=feeders)
 
 
-def run(flow: Waiting, stop: threading.Event, tell: Callable[[Standing], None]) -> Any:
+def run(flow: Waiting, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> Any:
     return flow._run_with(RunSettings(stop=stop), stop, tell)
 
 
@@ -65,7 +65,7 @@ def missing(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 def test_it_is_waited_for_while_spark_starts(missing: list[bool]) -> None:
     missing += [True, True]
-    told: list[Standing] = []
+    told: list[AttemptStatus] = []
     flow = waiting(lambda: ("a",))
     assert run(flow, threading.Event(), told.append) is RAN
     assert [(each.state, each.cause) for each in told] == [

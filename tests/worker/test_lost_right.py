@@ -11,7 +11,7 @@ from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError, StateError
 from scribengin.worker.attempt import TierAttempt
 from scribengin.worker.glance import Glance
-from scribengin.worker.service import Outcome
+from scribengin.worker.service import AttemptOutcome
 
 if TYPE_CHECKING:
     from scribengin.local.contract import RunResult
@@ -44,7 +44,7 @@ def attempt(right: Right) -> Committing:
     return Committing(none, RunId("f", "t", 1), none, right, none, Glance(none, RunId("f", "t", 1), none, 1))
 
 
-def outcome(attempt: Committing) -> Outcome:
+def outcome(attempt: Committing) -> AttemptOutcome:
     return attempt(once=False, stop=threading.Event(), tell=lambda _standing: pytest.fail("nothing is to be told"))
 
 
@@ -52,7 +52,7 @@ def test_an_attempt_whose_right_was_gone_is_stopped_not_failed_and_the_next_one_
     right = Right()
     attempted = attempt(right)
     right.held = False
-    assert outcome(attempted) == Outcome("stopped")
+    assert outcome(attempted) == AttemptOutcome("stopped")
     right.held = True  # the session has lived on
     attempted.then = StateError("something else")
     failed = outcome(attempted)

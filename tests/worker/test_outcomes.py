@@ -10,7 +10,7 @@ from scribengin.core.problems import Place, Problem
 from scribengin.local.contract import QueryResult, QueryView, RunResult, RunView
 from scribengin.state.contract import Counts
 from scribengin.worker.attempt import _outcome, standing_of
-from scribengin.worker.service import Standing
+from scribengin.worker.service import AttemptStatus
 
 
 @pytest.mark.parametrize(("code", "permanent"), [("fenced", False), ("channel-columns", False), ("python-error", True)])
@@ -38,8 +38,8 @@ def test_a_tier_is_ready_once_each_of_its_queries_is() -> None:
 
 
 def test_too_many_dead_letters_are_reported_and_degrade_where_the_flow_says_so() -> None:
-    assert standing_of(view(KEPT, DEAD)) == Standing("running", 2, f"query counts: {DEAD.dead_cause}", ready=True)
+    assert standing_of(view(KEPT, DEAD)) == AttemptStatus("running", 2, f"query counts: {DEAD.dead_cause}", ready=True)
     degraded = replace(DEAD, name="late", degraded=True, dead_cause="more than max_dead allows")
-    assert standing_of(view(DEAD, degraded)) == Standing("degraded", 2, "query late: more than max_dead allows", ready=True)
+    assert standing_of(view(DEAD, degraded)) == AttemptStatus("degraded", 2, "query late: more than max_dead allows", ready=True)
     failed = replace(KEPT, state="failed", message="no such id")
-    assert standing_of(view(degraded, failed)) == Standing("degraded", 2, "query kept: no such id", ready=True)
+    assert standing_of(view(degraded, failed)) == AttemptStatus("degraded", 2, "query kept: no such id", ready=True)

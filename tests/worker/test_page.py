@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from scribengin.control.html_page import page
 from scribengin.control.world import RunId
-from scribengin.registry.lease import Election, Lease
+from scribengin.registry.lease import Election, RegistryLease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.tree import LEASE
 from scribengin.worker.glance import Glance
@@ -51,7 +51,7 @@ def test_a_glance_says_who_leads_and_whether_the_lease_is_held() -> None:
     store = MemoryStore()
     registry, other = store.client(), store.client()
     id_ = RunId("tweets", "core", 3)
-    with Lease(registry, LEASE("tweets", "core").path, {"run": 3}) as lease:
+    with RegistryLease(registry, LEASE("tweets", "core").path, {"run": 3}) as lease:
         glance = Glance(registry, id_, lease, 7)
         before = glance.look()
         assert (before["worker"], before["version"], before["lease"], before["master"]) == (

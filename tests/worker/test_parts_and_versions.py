@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused, Unreachable
 from scribengin.registry.kinds import Report, Run, TierWish
-from scribengin.registry.lease import Lease
+from scribengin.registry.lease import RegistryLease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, put, read_record
 from scribengin.registry.tree import LEASE, REPORT, RUN, WANTED
-from scribengin.worker.service import Outcome, Service, Standing
-from scribengin.worker.wanted import Wanted
+from scribengin.worker.service import AttemptOutcome, AttemptStatus, WorkerService
+from scribengin.worker.wanted import DesiredState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,18 +33,18 @@ class Tier:
         self.generation = 0
         self.person.commit(RUN("f", "main").create(Run(number=1, node="a", asked_at=0.0, generation=1)))
         self.wants(**wish)
-        self.lease = Lease(self.registry, LEASE("f", "main").path, {"run": 1})
-        wanted = Wanted(self.registry, ID)
-        self.service = Service(self.registry, ID, self.lease, wanted, 1, self.attempt, task=part, reload=reload)
+        self.lease = RegistryLease(self.registry, LEASE("f", "main").path, {"run": 1})
+        wanted = DesiredState(self.registry, ID)
+        self.service = WorkerService(self.registry, ID, self.lease, wanted, 1, self.attempt, task=part, reload=reload)
         self.exit: list[Exit] = []
         self.thread = threading.Thread(target=lambda: self.exit.append(self.service.serve()), daemon=True)
         self.thread.start()
 
-    def attempt(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
+    def attempt(self, *, once: bool, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> AttemptOutcome:
         self.attempts.append(threading.get_ident())
-        tell(Standing("running", 1))
+        tell(AttemptStatus("running", 1))
         stop.wait(120)
-        return Outcome("stopped")
+        return AttemptOutcome("stopped")
 
     def wants(self, **said: object) -> None:
         self.generation += 1

@@ -15,15 +15,15 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 
+from harness.manual_clock import ManualClock
 from scribengin.api.progress import router
 from scribengin.control.bell import Bell
-from scribengin.control.watch import Watch
+from scribengin.control.watch import WorkerWatch
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.local.contract import QueryView, RunView
-from scribengin.registry.lease import Lease
+from scribengin.registry.lease import RegistryLease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.tree import LEASE
-from scribengin.testing.manual_clock import ManualClock
 from scribengin.watching.board import Board
 from scribengin.watching.progress import Teller
 from scribengin.worker import progress
@@ -43,7 +43,7 @@ class Master:
     def __init__(self, registry: Registry) -> None:
         self.board = Board()
         self.leads = True
-        self.watch = Watch(registry, self.board, Bell(registry, self.board, LOG), lambda: self.leads)
+        self.watch = WorkerWatch(registry, self.board, Bell(registry, self.board, LOG), lambda: self.leads)
         app = FastAPI()
         app.include_router(router(self.watch))
         app.add_exception_handler(ScribenginError, lambda _request, error: JSONResponse({"code": error.code}, status_code=409))  # type: ignore[attr-defined]
@@ -75,10 +75,10 @@ def view(batches: int) -> RunView:
 
 
 @contextmanager
-def plane() -> Iterator[tuple[ExitStack, Registry, Lease]]:
+def plane() -> Iterator[tuple[ExitStack, Registry, RegistryLease]]:
     registry = MemoryStore().client()
     with ExitStack() as stack:
-        lease = Lease(registry, LEASE("tweets", "main").path, {"run": 1})
+        lease = RegistryLease(registry, LEASE("tweets", "main").path, {"run": 1})
         stack.callback(lease.close)
         assert lease.acquire()
         yield stack, registry, lease

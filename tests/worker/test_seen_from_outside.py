@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from farm import FLOW, STEPS, until
 
+from harness.submit import submission
 from scribengin.cli.main import main
 from scribengin.control import admin, reading
 from scribengin.control.home import Home
-from scribengin.control.submit import submission
 from scribengin.hosts.up import House
 from scribengin.launch.marks import marked_processes
-from scribengin.registry.access import Address
-from scribengin.registry.entrance import Entrance
+from scribengin.registry.access import RegistryAddress
+from scribengin.registry.entrance import ConnectionSettings
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import NODE_HTTP, NODE_JSON
 
@@ -71,7 +71,7 @@ def test_a_worker_is_shown_by_its_own_page_and_when_it_is_gone_by_the_registry(h
 @pytest.mark.timeout(600)
 def test_nothing_secret_is_on_a_command_line_or_in_a_log_and_nothing_of_the_masters_is_inherited(home: Home) -> None:
     masters = home.login()
-    own = Entrance(Address(("127.0.0.1:1",), "/x"), masters).worker_login("numbers", "main")
+    own = ConnectionSettings(RegistryAddress(("127.0.0.1:1",), "/x"), masters).worker_login("numbers", "main")
     assert own is not None
     hidden, password = (login.secret.reveal().partition(":")[2].encode() for login in (masters, own))
     (processes,) = marked_processes(home.workers.resolve()).values()

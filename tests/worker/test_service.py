@@ -12,12 +12,12 @@ from farm import until
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit
 from scribengin.registry.kinds import Report, Run, TierWish
-from scribengin.registry.lease import Lease
+from scribengin.registry.lease import RegistryLease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, put, read_record
 from scribengin.registry.tree import LEASE, REPORT, RUN, WANTED
-from scribengin.worker.service import Outcome, Service
-from scribengin.worker.wanted import Orders, Wanted
+from scribengin.worker.service import AttemptOutcome, WorkerService
+from scribengin.worker.wanted import DesiredState, Orders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ ID = RunId("tweets", "main", 1)
 WISH = TierWish(version=1, goal="running", generation=1)
 
 
-class Remembering(Wanted):
+class Remembering(DesiredState):
     """What was wanted when it last heard of it, for so many looks."""
 
     def __init__(self, registry: Registry, looks: int) -> None:
@@ -40,7 +40,7 @@ class Remembering(Wanted):
         return Orders(WISH if self.looks >= 0 else None)
 
 
-def _never(**_: object) -> Outcome:
+def _never(**_: object) -> AttemptOutcome:
     raise AssertionError("it has no lease")
 
 
@@ -50,10 +50,13 @@ def test_a_worker_that_has_not_heard_yet_that_another_serves_its_tier_does_not_s
     report = Report(run=2, generation=1, version=1, state="running", commits=7)
     other.commit(put(other, RUN(ID.flow, ID.tier), Run(number=2, node="a", asked_at=0.0, generation=1)))
     other.commit(put(other, WANTED(ID.flow, ID.tier), WISH))
-    with Lease(other, LEASE(ID.flow, ID.tier).path, {"run": 2}) as theirs, Lease(mine, LEASE(ID.flow, ID.tier).path, {"run": 1}) as lease:
+    with (
+        RegistryLease(other, LEASE(ID.flow, ID.tier).path, {"run": 2}) as theirs,
+        RegistryLease(mine, LEASE(ID.flow, ID.tier).path, {"run": 1}) as lease,
+    ):
         assert theirs.acquire()
         other.commit(put(other, REPORT(ID.flow, ID.tier), report), term=theirs.term)
-        service = Service(mine, ID, lease, Remembering(mine, looks=2), 1, _never)  # type: ignore[arg-type]
+        service = WorkerService(mine, ID, lease, Remembering(mine, looks=2), 1, _never)  # type: ignore[arg-type]
         assert service.serve() is Exit.DONE
         there = read_record(other, REPORT(ID.flow, ID.tier))
     assert isinstance(there, Stored)
@@ -65,9 +68,12 @@ def test_a_worker_that_waits_for_its_lease_says_that_it_is_there() -> None:
     mine, other = store.client(), store.client()
     other.commit(put(other, RUN(ID.flow, ID.tier), Run(number=1, node="a", asked_at=0.0, generation=1)))
     other.commit(put(other, WANTED(ID.flow, ID.tier), WISH))
-    with Lease(other, LEASE(ID.flow, ID.tier).path, {"run": 0}) as theirs, Lease(mine, LEASE(ID.flow, ID.tier).path, {"run": 1}) as lease:
+    with (
+        RegistryLease(other, LEASE(ID.flow, ID.tier).path, {"run": 0}) as theirs,
+        RegistryLease(mine, LEASE(ID.flow, ID.tier).path, {"run": 1}) as lease,
+    ):
         assert theirs.acquire()
-        service = Service(mine, ID, lease, Wanted(mine, ID), 1, _never)  # type: ignore[arg-type]
+        service = WorkerService(mine, ID, lease, DesiredState(mine, ID), 1, _never)  # type: ignore[arg-type]
         thread = threading.Thread(target=service.serve)
         thread.start()
         try:
@@ -81,14 +87,14 @@ def test_a_worker_that_waits_for_its_lease_says_that_it_is_there() -> None:
 
 
 @contextmanager
-def serving(attempt: Any, wish: TierWish = WISH, run: int = 1) -> Iterator[tuple[Registry, Service, list[str]]]:
+def serving(attempt: Any, wish: TierWish = WISH, run: int = 1) -> Iterator[tuple[Registry, WorkerService, list[str]]]:
     """Worker 1 of a tier that is wanted so, whose worker is `run`; and why it has ended."""
     store, ends = MemoryStore(), list[str]()
     mine, other = store.client(), store.client()
     other.commit(put(other, RUN(ID.flow, ID.tier), Run(number=run, node="a", asked_at=0.0, generation=1)))
     other.commit(put(other, WANTED(ID.flow, ID.tier), wish))
-    with Lease(mine, LEASE(ID.flow, ID.tier).path, {"run": 1}) as lease:
-        yield other, Service(mine, ID, lease, Wanted(mine, ID), 1, attempt, on_end=ends.append), ends
+    with RegistryLease(mine, LEASE(ID.flow, ID.tier).path, {"run": 1}) as lease:
+        yield other, WorkerService(mine, ID, lease, DesiredState(mine, ID), 1, attempt, on_end=ends.append), ends
 
 
 @pytest.mark.parametrize(
@@ -116,8 +122,8 @@ def test_a_worker_that_was_asked_to_end_by_a_signal_leaves_that_where_masters_re
 
 
 def test_an_attempt_that_fails_is_told_beside_the_registry_too() -> None:
-    def fails(**_: object) -> Outcome:
-        return Outcome("failed", "the broker does not answer", "start it")
+    def fails(**_: object) -> AttemptOutcome:
+        return AttemptOutcome("failed", "the broker does not answer", "start it")
 
     with serving(fails) as (_, service, ends):
         assert service.serve() is Exit.FAILED

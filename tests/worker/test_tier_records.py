@@ -15,9 +15,9 @@ from scribengin.control.happened import read_happened
 from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError
 from scribengin.local.contract import EndView, QueryView, RunView
-from scribengin.registry.column_records import Columns
+from scribengin.registry.column_records import ColumnsRecord
 from scribengin.registry.kinds import Desired, Ends, QueryAck, Spec, TierSpec
-from scribengin.registry.lease import Lease
+from scribengin.registry.lease import RegistryLease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, put, read_record
 from scribengin.registry.tree import ACK, COLUMNS, DESIRED, LEASE, NODE_SINK, NODE_SOURCE, NODE_STATE, SPEC, TASK
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.registry.kinds import Task
-    from scribengin.state.acks import Topology
+    from scribengin.state.acks import QueryTopology
 
 ID = RunId("tweets", "core", 4)
 
@@ -41,10 +41,10 @@ class Bench:
     def __init__(self, path: Path) -> None:
         self.store = MemoryStore()
         self.registry = self.store.client()
-        self.lease = Lease(self.registry, LEASE("tweets", "core").path, {"run": 4})
+        self.lease = RegistryLease(self.registry, LEASE("tweets", "core").path, {"run": 4})
         assert self.lease.acquire()
         self.folder = StateFolder(path, "tweets", "core")
-        self.topology: Topology | None = None
+        self.topology: QueryTopology | None = None
         self.records = TierRecords(self.registry, ID, self.lease, self.folder, "h1", topology=lambda: self.topology)
 
     def decide(self, query: str, number: int, streams: int, units: int) -> None:
@@ -75,7 +75,7 @@ def bench(tmp_path: Path) -> Bench:
 
 def test_what_is_acknowledged_to_the_end_of_the_flow_is_written_where_it_has_changed(bench: Bench, tmp_path: Path) -> None:
     chain = Chain(tmp_path / "chain", "abc")
-    lease = Lease(bench.registry, LEASE("tweets", "a").path, {"run": 1})
+    lease = RegistryLease(bench.registry, LEASE("tweets", "a").path, {"run": 1})
     assert lease.acquire()
     records = TierRecords(bench.registry, RunId("tweets", "a", 1), lease, bench.folder, "h1", topology=lambda: bench.topology)
 
@@ -136,7 +136,7 @@ def test_moments_of_a_source_are_through_when_the_entries_that_were_there_then_a
 
 def test_that_nothing_has_come_since_is_written_more_seldom(bench: Bench, tmp_path: Path) -> None:
     chain = Chain(tmp_path, "ab")
-    lease = Lease(bench.registry, LEASE("tweets", "a").path, {"run": 1})
+    lease = RegistryLease(bench.registry, LEASE("tweets", "a").path, {"run": 1})
     assert lease.acquire()
     topology = chain.topology()
     folder: Any = SimpleNamespace(query=lambda name: chain[name].folder)
@@ -232,7 +232,7 @@ def test_the_state_goes_with_its_worker_and_is_taken_over_by_the_next(bench: Ben
     bench.records.write()
     assert bench.record(NODE_STATE("tweets.core")).host == "h1"
     stranger = bench.store.client()
-    other = Lease(stranger, LEASE("tweets", "core").path, {"run": 5})
+    other = RegistryLease(stranger, LEASE("tweets", "core").path, {"run": 5})
     bench.lease.release()
     assert other.acquire()
     successor = TierRecords(stranger, RunId("tweets", "core", 5), other, bench.folder, "h2")
@@ -291,7 +291,7 @@ def test_columns_without_end_and_what_a_hand_wrote_do_no_harm(bench: Bench) -> N
     bench.records.write_columns()
     found = reading.read_noticed(person, "tweets")
     assert (len(found), found[-1]["column"], len(found[0]["type"])) == (100, "c299", 501)
-    person.commit(put(person, COLUMNS("tweets", "core"), Columns(noticed=({"source": 7}, {}))))
+    person.commit(put(person, COLUMNS("tweets", "core"), ColumnsRecord(noticed=({"source": 7}, {}))))
     assert read_happened(person, "tweets") == ()
     assert reading.read_noticed(person, "tweets") == []
 
@@ -305,7 +305,7 @@ def test_columns_of_a_tier_that_the_flow_has_no_more_are_told_by_the_one_that_ha
         DESIRED("tweets").create(Desired(state="running", version=1)),
     )
     accepted = {"sink": "kept", "columns": "id BIGINT", "instead": (), "readers": "", "at": "2026-01-01T00:00:00Z", "by": "ann"}
-    record = Columns(noticed=(noticed("note", "2026-01-01T00:00:00Z"),), accepted=(accepted,))
+    record = ColumnsRecord(noticed=(noticed("note", "2026-01-01T00:00:00Z"),), accepted=(accepted,))
     person.commit(COLUMNS("tweets", "core").create(record), COLUMNS("tweets", "edge").create(record))
 
     def told() -> list[list[str]]:

@@ -1,7 +1,7 @@
 """The process that looks at the state of a flow for one request: dead letters, the way of records, the audit, the graph. It may read much,
 and executes a person's modules, so it is none of a master's threads.
 
-stdin: a `Question` as JSON. stdout: a `Seen` as JSON. It has copies of the records that it needs, and no way into the registry.
+stdin: a `StateQuestion` as JSON. stdout: a `ChildAnswer` as JSON. It has copies of the records that it needs, and no way into the registry.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.api.child import Seen, look_with, serve_one, unknown
+from scribengin.api.child import ChildAnswer, look_with, serve_one, unknown
 from scribengin.core.errors import Refused
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class StateQuestion:
     """What to look at. `records`: path → value, of the flow that it is about."""
 
     what: str
@@ -33,7 +33,7 @@ class Question:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
-def answer(question: Question) -> Seen:
+def answer(question: StateQuestion) -> ChildAnswer:
     """Look."""
     from scribengin.control.offsets import prepared_flow
     from scribengin.packages.store import PackageStore
@@ -172,4 +172,4 @@ def _queries(prepared: PreparedFlow, name: str) -> list[QueryFolder]:
 
 
 if __name__ == "__main__":
-    serve_one(Question, answer)
+    serve_one(StateQuestion, answer)

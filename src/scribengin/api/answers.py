@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from scribengin.api.access import Role
 from scribengin.api.elsewhere import find_state, node_with_state
-from scribengin.api.node_pages import Looking
-from scribengin.api.plane import Asked, Plane
+from scribengin.api.node_pages import NodeQuestion
+from scribengin.api.plane import ApiRequest, Plane
 from scribengin.api.sent_on import sent_to, sent_to_leader
 from scribengin.client.answer_models import (
     Audit,
@@ -39,7 +39,7 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.get("/trace", response_model=Way)
     def trace(
-        flow: str, record: Annotated[str, Query(min_length=1, max_length=_LONGEST)], asked: Annotated[Asked, may(Role.VIEWER)]
+        flow: str, record: Annotated[str, Query(min_length=1, max_length=_LONGEST)], asked: Annotated[ApiRequest, may(Role.VIEWER)]
     ) -> Response:
         """The sinks and dead letters that a record reached, hop by hop; `record` is its id, or how that begins. At most 1,000
         are told; a note says where there are more. What it was made of in a flow that feeds this one (`came`), and where flows that read
@@ -56,22 +56,22 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
         return from_state(asked, "trace", flow, {"record": record}, Way, read_by)
 
     @routes.get("/audit", response_model=Audit)
-    def audit(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def audit(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """Outputs, dead letters and ledger, read again: whether everything balances. Takes as long as that, 100 seconds at most."""
         return from_state(asked, "audit", flow, {}, Audit)
 
     @routes.get("/summary", response_model=Summaries)
-    def summary(flow: str, asked: Annotated[Asked, may(Role.VIEWER)], sink: Text = "") -> Response:
+    def summary(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)], sink: Text = "") -> Response:
         """The tables of the flow's summary sinks, or of one, as of the last decided Batch; also while it runs, and after a take-over."""
         return from_state(asked, "summary", flow, {"sink": sink}, Summaries)
 
     @routes.get("/graph/counts", response_model=GraphCounts)
-    def graph_counts(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def graph_counts(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """How many rows passed along each arrow of the graph in the last run, and what became of them at each node: out of the ledger."""
         return from_state(asked, "graph-counts", flow, {}, GraphCounts)
 
     @routes.get("/graph", response_model=FlowGraph)
-    def flow_graph(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def flow_graph(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """Sources, steps, sinks, the arrows between them, the tiers where they run and the channels between those; each with how it goes,
         where the master that answers was told: the one that leads."""
         asked.check_flow(flow)
@@ -91,7 +91,7 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
 
 
 def from_state(
-    asked: Asked,
+    asked: ApiRequest,
     what: str,
     flow: str,
     said: Mapping[str, Any],
@@ -133,7 +133,7 @@ def measured_backlogs(plane: Plane, flow: str) -> tuple[dict[str, Backlog], str]
 def _found_at(plane: Plane, node: str, what: str, flow: str, said: Mapping[str, Any]) -> Any:
     """What `answer_process` finds in the flow's state, on a node or, where that is empty, on this host."""
     if node:
-        return plane.nodes.look_into(node, Looking(what, flow, (flow,), plane.revision(), plane.state, arguments=said, answer=True))
+        return plane.nodes.look_into(node, NodeQuestion(what, flow, (flow,), plane.revision(), plane.state, arguments=said, answer=True))
     return plane.planner.answer(what, _records(plane.registry, flow), flow, said)
 
 

@@ -23,7 +23,7 @@ from scribengin.api.master_page import master_routes
 from scribengin.api.nodes import node_routes
 from scribengin.api.packages import package_routes
 from scribengin.api.peers import peer_routes
-from scribengin.api.plane import Asked, Plane
+from scribengin.api.plane import ApiRequest, Plane
 from scribengin.api.progress import router
 from scribengin.api.quotas import quota_routes
 from scribengin.api.records import record_routes
@@ -77,11 +77,11 @@ def make_app(plane: Plane) -> FastAPI:
 
 
 def _gate(plane: Plane) -> Callable[..., Any]:
-    """role → the dependency that lets in who has it, and gives the handler an `Asked`. `by_labels`: the handler does not look
+    """role → the dependency that lets in who has it, and gives the handler an `ApiRequest`. `by_labels`: the handler does not look
     itself whether this person may see the flow, or all of them."""
 
     def may(role: Role, *, by_labels: bool = False) -> Any:
-        def asked(request: Request) -> Asked:
+        def asked(request: Request) -> ApiRequest:
             name, address = "", request.client.host if request.client is not None else ""
             try:
                 if "Authorization" in request.headers:
@@ -96,7 +96,7 @@ def _gate(plane: Plane) -> Callable[..., Any]:
             plane.registry.sync()  # what anybody was told is written is seen, whoever told him
             if _NUMBER.fullmatch(seen):
                 plane.registry.sync(at_least=int(seen))
-            this = Asked(plane, who, request)
+            this = ApiRequest(plane, who, request)
             if by_labels and who.labels:
                 flow = request.path_params.get("flow")
                 this.check_all() if flow is None else this.check_flow(flow)

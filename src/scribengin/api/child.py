@@ -25,14 +25,14 @@ MOST_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ChildAnswer:
     """What was found, as JSON; `problem` where it was refused."""
 
     found: Any = None
     problem: ProblemDetails | None = None
 
 
-class Limited(Protocol):
+class TimeLimited(Protocol):
     """A task with a time limit."""
 
     @property
@@ -40,7 +40,7 @@ class Limited(Protocol):
         """Whole seconds, from 1."""
 
 
-L = TypeVar("L", bound=Limited)
+L = TypeVar("L", bound=TimeLimited)
 
 
 def serve_one(kind: type[L], perform: Callable[[L], Any]) -> None:
@@ -59,7 +59,7 @@ def serve_one(kind: type[L], perform: Callable[[L], Any]) -> None:
         data = data[os.write(answer, data) :]
 
 
-def look_with(records: Mapping[str, Mapping[str, Any]], find: Callable[[Registry], Any]) -> Seen:
+def look_with(records: Mapping[str, Mapping[str, Any]], find: Callable[[Registry], Any]) -> ChildAnswer:
     """What `find` finds in a registry in memory that has copies of these records, path → value."""
     from scribengin.registry.contract import Create
     from scribengin.registry.memory import MemoryStore
@@ -67,9 +67,9 @@ def look_with(records: Mapping[str, Mapping[str, Any]], find: Callable[[Registry
     registry = MemoryStore().client()
     registry.commit(*(Create(path, dict(value)) for path, value in records.items()))
     try:
-        return Seen(find(registry))
+        return ChildAnswer(find(registry))
     except ScribenginError as error:
-        return Seen(problem=to_problem(error))
+        return ChildAnswer(problem=to_problem(error))
 
 
 def unknown(what: str) -> Refused:
@@ -82,7 +82,7 @@ def unknown(what: str) -> Refused:
 
 
 def within(answer: bytes) -> bytes:
-    """The answer, or a `Seen` that says that it is too large."""
+    """The answer, or a `ChildAnswer` that says that it is too large."""
     if len(answer) <= MOST_BYTES:
         return answer
     error = Refused(
@@ -90,4 +90,4 @@ def within(answer: bytes) -> bytes:
         remedy="ask for less: fewer letters (limit=), a longer beginning of an id, one Query, fewer flows at once",
         code="answer-large",
     )
-    return msgspec.json.encode(Seen(problem=to_problem(error)))
+    return msgspec.json.encode(ChildAnswer(problem=to_problem(error)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from scribengin.control import reading
 from scribengin.control.masters import masters_by_host
 from scribengin.core.errors import Refused, ScribenginError
-from scribengin.registry.contract import Entry
+from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.records import Stored, names, read_record
 from scribengin.registry.tree import HOST, HOSTS, LEASE, RUN
 from scribengin.state.places import is_elsewhere
@@ -62,7 +62,7 @@ def node_with_state(registry: Registry, flow: str, has: Callable[[str, str], boo
     runs = [run.record for tier in tiers if isinstance(run := read_record(registry, RUN(flow, tier)), Stored)]
     if not runs:
         return ""
-    known = [node for node in names(registry, HOSTS) if HOST.fits(node) and isinstance(registry.read(HOST(node).path), Entry)]
+    known = [node for node in names(registry, HOSTS) if HOST.fits(node) and isinstance(registry.read(HOST(node).path), RegistryEntry)]
     silent = []
     deadline = time.monotonic() + within_s
     for node in dict.fromkeys([*(run.node for run in runs), *known]):
@@ -89,7 +89,7 @@ def _host_of(registry: Registry, flow: str, tier: str) -> str:
     if not RUN.fits(flow, tier):
         return ""
     lease = registry.read(LEASE(flow, tier).path)
-    if isinstance(lease, Entry) and isinstance(lease.value.get("host"), str):
+    if isinstance(lease, RegistryEntry) and isinstance(lease.value.get("host"), str):
         return str(lease.value["host"])
     run = read_record(registry, RUN(flow, tier))
     node = run.record.node if isinstance(run, Stored) else ""

@@ -20,14 +20,14 @@ from fastapi import APIRouter, Header
 from starlette.responses import Response, StreamingResponse
 
 from scribengin.api.access import Role
-from scribengin.api.plane import Asked
+from scribengin.api.plane import ApiRequest
 from scribengin.api.views import labels_of, row_of
 from scribengin.client.models import FlowEvent, FlowRow
 from scribengin.client.problems import Fault, PointedError
 from scribengin.control import reading
 from scribengin.control.mirror import Mirror
 from scribengin.core.errors import Refused, ScribenginError
-from scribengin.registry.contract import Entry, Registry
+from scribengin.registry.contract import Registry, RegistryEntry
 from scribengin.registry.records import Stored, stored_as
 from scribengin.registry.tree import DESIRED, STATUS
 
@@ -38,7 +38,7 @@ _BEAT_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FlowRevision:
     """A flow, and the revision of its newest change."""
 
     row: FlowRow
@@ -47,12 +47,12 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class FlowsSnapshot:
     """All flows at one look, the `number`-th. All changes up to the revision `settled` are in it, and perhaps later ones."""
 
     number: int
     settled: int
-    flows: Mapping[str, Seen] = field(default_factory=dict)
+    flows: Mapping[str, FlowRevision] = field(default_factory=dict)
 
 
 class Watcher:
@@ -64,7 +64,7 @@ class Watcher:
         self._streams = 0
         self._thread: threading.Thread | None = None
         self._ended = threading.Event()
-        self.picture: Picture | None = None
+        self.picture: FlowsSnapshot | None = None
 
     def check(self) -> None:
         """Raise Refused where there are too many streams."""
@@ -101,7 +101,7 @@ class Watcher:
                         number += 1
                         with self._lock:
                             if not ended.is_set():
-                                self.picture = Picture(number, before, flows)
+                                self.picture = FlowsSnapshot(number, before, flows)
                         settled, before, newest = before, reached, max((seen.revision for seen in flows.values()), default=0)
                 ended.wait(_LOOK_S)  # also where there is news: so much time a watch has to tell of what `before` counts in
         finally:
@@ -114,7 +114,7 @@ def event_routes(may: Callable[[Role], Any], registry: Registry) -> APIRouter:
     watcher = Watcher(registry)
 
     @routes.get("/events", response_class=StreamingResponse, responses={200: _STREAM})
-    async def stream_events(asked: Annotated[Asked, may(Role.VIEWER)], last_event_id: Annotated[str, Header()] = "0") -> Response:
+    async def stream_events(asked: Annotated[ApiRequest, may(Role.VIEWER)], last_event_id: Annotated[str, Header()] = "0") -> Response:
         """What becomes of flows, as it becomes; after `Last-Event-ID` where one is sent, of all flows otherwise."""
         if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) <= 18):
             raise PointedError((Fault("parameter", "Last-Event-ID is not a number", "send the id of the last event, or none"),))
@@ -128,11 +128,11 @@ def event_routes(may: Callable[[Role], Any], registry: Registry) -> APIRouter:
 _STREAM: dict[str, Any] = {"description": "A stream", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
 
 
-async def _lines(watcher: Watcher, asked: Asked, after: int) -> AsyncIterator[bytes]:
+async def _lines(watcher: Watcher, asked: ApiRequest, after: int) -> AsyncIterator[bytes]:
     """The stream to one client; `after`: the revision that it has come to."""
     watcher.join()
     try:
-        told: dict[str, Seen] = {}
+        told: dict[str, FlowRevision] = {}
         number, silent_s, first = 0, 0.0, True
         while True:
             picture = watcher.picture
@@ -164,13 +164,13 @@ def _event(kind: str, id_: int, data: object) -> bytes:
     return b"event: %s\nid: %d\ndata: %s\n\n" % (kind.encode(), id_, msgspec.json.encode(data))
 
 
-def _seen(mirror: Mirror, flow: str) -> Seen | None:
+def _seen(mirror: Mirror, flow: str) -> FlowRevision | None:
     desired, status = mirror.read(DESIRED(flow).path), mirror.read(STATUS(flow).path)
-    wanted = stored_as(desired, DESIRED(flow)) if isinstance(desired, Entry) else None
+    wanted = stored_as(desired, DESIRED(flow)) if isinstance(desired, RegistryEntry) else None
     if not isinstance(wanted, Stored):
         return None
-    stands = stored_as(status, STATUS(flow)) if isinstance(status, Entry) else None
+    stands = stored_as(status, STATUS(flow)) if isinstance(status, RegistryEntry) else None
     known = stands if isinstance(stands, Stored) else None
-    row = row_of(reading.FlowRow(flow, wanted.record, None if known is None else known.record))
+    row = row_of(reading.ObservedFlow(flow, wanted.record, None if known is None else known.record))
     revision = max(wanted.entry.changed, 0 if known is None else known.entry.changed)
-    return Seen(row, revision, labels_of(mirror, flow))
+    return FlowRevision(row, revision, labels_of(mirror, flow))

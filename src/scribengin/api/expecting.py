@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import Refused
-from scribengin.registry.contract import Entry
+from scribengin.registry.contract import RegistryEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from scribengin.registry.contract import Committed, Damaged, Registry, Session, Term, Watch, Write
+    from scribengin.registry.contract import CommittedWrite, Damaged, Registry, RegistrySession, RegistryWatch, Term, Write
 
 
 class ExpectingRegistry:
@@ -23,13 +23,13 @@ class ExpectingRegistry:
         self._path = path
         self._revision = revision
 
-    def read(self, path: str) -> Entry | Damaged | None:
+    def read(self, path: str) -> RegistryEntry | Damaged | None:
         """See the contract."""
         return self._checked(path, self._registry.read(path))
 
-    def _checked(self, path: str, found: Entry | Damaged | None) -> Entry | Damaged | None:
+    def _checked(self, path: str, found: RegistryEntry | Damaged | None) -> RegistryEntry | Damaged | None:
         if path == self._path:
-            there = 0 if found is None or (isinstance(found, Entry) and not found.value) else found.changed
+            there = 0 if found is None or (isinstance(found, RegistryEntry) and not found.value) else found.changed
             if there != self._revision:
                 now = f"by revision {there}" if there else "by nobody"
                 raise Refused(
@@ -39,7 +39,7 @@ class ExpectingRegistry:
                 )
         return found
 
-    def read_many(self, paths: Sequence[str]) -> list[Entry | Damaged | None]:
+    def read_many(self, paths: Sequence[str]) -> list[RegistryEntry | Damaged | None]:
         """See the contract."""
         return [self._checked(path, found) for path, found in zip(paths, self._registry.read_many(paths), strict=True)]
 
@@ -51,7 +51,7 @@ class ExpectingRegistry:
         """See the contract."""
         return self._registry.children_many(paths)
 
-    def commit(self, *writes: Write, term: Term | None = None) -> Committed:
+    def commit(self, *writes: Write, term: Term | None = None) -> CommittedWrite:
         """See the contract."""
         return self._registry.commit(*writes, term=term)
 
@@ -59,15 +59,15 @@ class ExpectingRegistry:
         """See the contract."""
         return self._registry.sync(at_least=at_least)
 
-    def watch(self, path: str, wake: Callable[[], None]) -> Watch:
+    def watch(self, path: str, wake: Callable[[], None]) -> RegistryWatch:
         """See the contract."""
         return self._registry.watch(path, wake)
 
-    def watch_below(self, path: str, wake: Callable[[str | None], None]) -> Watch:
+    def watch_below(self, path: str, wake: Callable[[str | None], None]) -> RegistryWatch:
         """See the contract."""
         return self._registry.watch_below(path, wake)
 
-    def session(self) -> Session:
+    def session(self) -> RegistrySession:
         """See the contract."""
         return self._registry.session()
 

@@ -12,7 +12,7 @@ from scribengin.client.models import Submit
 from scribengin.client.problems import PointedError
 from scribengin.control import reading
 from scribengin.control.submission import Submission
-from scribengin.control.topology import TopologyPlan
+from scribengin.control.topology import PlannedTopology
 from scribengin.core.errors import InputError, Refused
 from scribengin.registry.tree import FILE
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scribengin.registry.kinds import FlowFile
 
 
-def plan_file(plane: Plane, flow: str, file: FlowFile) -> tuple[TopologyPlan, list[Submission]]:
+def plan_file(plane: Plane, flow: str, file: FlowFile) -> tuple[PlannedTopology, list[Submission]]:
     """Make a package of a text, and find what submitting it would change; two processes of the planner do it.
 
     Args:
@@ -47,7 +47,7 @@ def plan_file(plane: Plane, flow: str, file: FlowFile) -> tuple[TopologyPlan, li
         raise PointedError(tuple(replace(fault, file=FILE(flow).path) for fault in error.faults)) from None
     except InputError as error:
         raise InputError([replace(each, place=replace(each.place, file=FILE(flow).path)) for each in error.problems]) from None
-    return msgspec.convert(found["plan"], TopologyPlan), msgspec.convert(found["submissions"], list[Submission])
+    return msgspec.convert(found["plan"], PlannedTopology), msgspec.convert(found["submissions"], list[Submission])
 
 
 def _base_before(plane: Plane, flow: str) -> str:

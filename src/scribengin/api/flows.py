@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from scribengin.api.access import Role
 from scribengin.api.logs import MOST_LINES, read_logs
-from scribengin.api.plane import Asked
+from scribengin.api.plane import ApiRequest
 from scribengin.api.planned import check_submit, planned
 from scribengin.client.models import (
     FLOW_NAME,
@@ -35,7 +35,7 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
     routes = APIRouter(prefix="/v1/flows", tags=["flows"])
 
     @routes.get("", response_model=list[FlowRow])
-    def list_flows(asked: Annotated[Asked, may(Role.VIEWER)], label: Annotated[list[str] | None, Query()] = None) -> Response:
+    def list_flows(asked: Annotated[ApiRequest, may(Role.VIEWER)], label: Annotated[list[str] | None, Query()] = None) -> Response:
         """All flows, or those with all these labels (`label=team=shop`), by name: what is wanted of each, how it stands, and why."""
         wanted = dict(_label(text) for text in label or ())
         if any(asked.who.labels.get(name, value) != value for name, value in wanted.items()):
@@ -43,14 +43,14 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.answer(asked.view.flows(wanted))
 
     @routes.get("/{flow}", response_model=FlowView)
-    def show_flow(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def show_flow(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """What is wanted of a flow, how it stands, and who serves its tiers. `ETag` is the revision of what is wanted."""
         asked.check_flow(flow)
         view = asked.view.flow(flow)
         return asked.answer(view, headers={"ETag": f'"{view.wanted.revision}"'})
 
     @routes.put("/{flow}", response_model=AppliedFlow)
-    def submit_flow(flow: str, wanted: SubmitFlow, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
+    def submit_flow(flow: str, wanted: SubmitFlow, asked: Annotated[ApiRequest, may(Role.EDITOR)]) -> Response:
         """Make a flow of a package the next version of this flow, and want it to run; the same again changes nothing.
 
         Of a flow that is there it takes a word that what is replaced is known: `plan`, the hash of the plan that was looked at, or
@@ -92,19 +92,19 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.write("apply", flow, act, wanted, slow=True)
 
     @routes.get("/{flow}/tasks", response_model=list[TaskRow])
-    def show_tasks(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def show_tasks(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """What each task of the flow's tiers reads and writes, and how far it is, as its worker wrote it last."""
         asked.check_flow(flow)
         return asked.answer(asked.view.tasks(flow))
 
     @routes.get("/{flow}/versions", response_model=list[VersionRow])
-    def show_versions(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def show_versions(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """The versions of a flow, the newest first."""
         asked.check_flow(flow)
         return asked.answer(asked.view.versions(flow))
 
     @routes.put("/{flow}/wanted", response_model=Written)
-    def want_flow(flow: str, want: Want, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+    def want_flow(flow: str, want: Want, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
         """Say what is wanted of a flow now; asked again what failed is tried again."""
 
         def act(registry: Registry) -> Written:
@@ -114,7 +114,7 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.write(want.state, flow, act, want)
 
     @routes.delete("/{flow}", response_model=Written)
-    def delete_flow(flow: str, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
+    def delete_flow(flow: str, asked: Annotated[ApiRequest, may(Role.EDITOR)]) -> Response:
         """Forget a flow that is stopped. Its outputs, its state and its packages stay."""
 
         def act(registry: Registry) -> Written:
@@ -127,7 +127,7 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
     @routes.get("/{flow}/logs", response_model=list[LogLines])
     def show_logs(
         flow: str,
-        asked: Annotated[Asked, may(Role.VIEWER)],
+        asked: Annotated[ApiRequest, may(Role.VIEWER)],
         tier: str | None = None,
         lines: Annotated[int, Query(ge=1, le=MOST_LINES)] = 50,
     ) -> Response:

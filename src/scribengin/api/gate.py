@@ -26,7 +26,7 @@ class Proves(Protocol):
         """Whether there is any."""
 
 
-class Gate:
+class Authentication:
     """`asks`: nobody comes in without a token. Otherwise who brings none may do everything; one that is brought must be right all the same.
     `until`: so it is until there is a token; from then on nobody comes in without one.
 

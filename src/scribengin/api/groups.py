@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from scribengin.api.access import Role
-from scribengin.api.plane import Asked
+from scribengin.api.plane import ApiRequest
 from scribengin.api.sent_on import sent_to_leader
 from scribengin.api.views import labels_of
 from scribengin.client.group_models import GroupRow, SetMember
@@ -21,17 +21,17 @@ def group_routes(may: Callable[[Role], Any]) -> APIRouter:
     routes = APIRouter(prefix="/v1/groups", tags=["groups"])
 
     @routes.get("", response_model=list[GroupRow])
-    def list_groups(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def list_groups(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """The groups that flows name, or that somebody speaks of in the registry; of the flows that this person may see."""
         return _leader(asked) or asked.answer([_row(asked, group) for group in read_groups(asked.registry, _visible(asked)).values()])
 
     @routes.get("/{group}", response_model=GroupRow)
-    def show_group(group: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def show_group(group: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """One of them."""
         return _leader(asked) or asked.answer(_row(asked, find_group(asked.registry, group, _visible(asked))))
 
     @routes.put("/{group}/members/{member}", response_model=GroupRow)
-    def change_member(group: str, member: str, to: SetMember, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+    def change_member(group: str, member: str, to: SetMember, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
         """Take a member out of turn, let it back, say what it costs: for all flows that name the group, from their next Batch on. A Batch
         that is decided for a member goes there all the same."""
 
@@ -45,16 +45,16 @@ def group_routes(may: Callable[[Role], Any]) -> APIRouter:
     return routes
 
 
-def _leader(asked: Asked) -> Response | None:
+def _leader(asked: ApiRequest) -> Response | None:
     """The way to the master that was told how members are, where this one was not."""
     return sent_to_leader(asked.plane.watch, asked.request)
 
 
-def _visible(asked: Asked) -> Callable[[str], bool] | None:
+def _visible(asked: ApiRequest) -> Callable[[str], bool] | None:
     """None: all flows, and what is said of groups that none names."""
     return (lambda flow: asked.who.may_see(labels_of(asked.registry, flow))) if asked.who.labels else None
 
 
-def _row(asked: Asked, group: GroupSeen) -> GroupRow:
+def _row(asked: ApiRequest, group: GroupSeen) -> GroupRow:
     watch = asked.plane.watch
     return msgspec.convert(group_as_json(group, lambda flow: None if watch is None else watch.told(flow)), GroupRow)

@@ -8,11 +8,11 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from scribengin.api.access import Role
-from scribengin.api.plane import Asked, Plane
+from scribengin.api.plane import ApiRequest, Plane
 from scribengin.api.views import masters_of
 from scribengin.client.host_models import Health, MasterRow
 from scribengin.core.errors import Unreachable
-from scribengin.registry.contract import Link
+from scribengin.registry.contract import SessionState
 
 
 def health_routes(plane: Plane, may: Callable[[Role], Any]) -> APIRouter:
@@ -27,12 +27,12 @@ def health_routes(plane: Plane, may: Callable[[Role], Any]) -> APIRouter:
     @routes.get("/readyz", response_model=Health)
     def ready() -> Response:
         """This master and its registry answer; 503 where one of them does not."""
-        if plane.registry.session().link is not Link.CONNECTED:
+        if plane.registry.session().link is not SessionState.CONNECTED:
             raise Unreachable("the registry does not answer this master", remedy="is ZooKeeper up? the master goes on when it is")
         return Response(msgspec.json.encode(Health("ok", plane.leads(), plane.registry.sync())), media_type="application/json")
 
     @routes.get("/v1/masters", response_model=list[MasterRow])
-    def list_masters(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def list_masters(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """The masters that there are; any of them answers for all, one of them leads."""
         return asked.answer(masters_of(asked.registry))
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from scribengin.api.access import Role
 from scribengin.api.answers import Text, from_state
-from scribengin.api.plane import Asked
+from scribengin.api.plane import ApiRequest
 from scribengin.client.answer_models import (
     LetterCounts,
     LetterPage,
@@ -48,7 +48,7 @@ def letter_routes(may: Callable[[Role], Any]) -> APIRouter:
     routes = APIRouter(prefix="/v1/flows/{flow}/dead-letters", tags=["flows"])
 
     @routes.get("", response_model=LetterPage)
-    def dead_letters(flow: str, asked: Annotated[Asked, may(Role.VIEWER)], chosen: Chosen, paged: Paged) -> Response:
+    def dead_letters(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)], chosen: Chosen, paged: Paged) -> Response:
         """The records that a step could not handle, page by page: of a Query, a step, a reason, or whose id begins with `prefix`.
 
         `after` is that of the page before. A page may have few letters, or none, and `after` yet: ask on. The bytes of records are for
@@ -58,24 +58,24 @@ def letter_routes(may: Callable[[Role], Any]) -> APIRouter:
         return from_state(asked, "dead", flow, said, LetterPage)
 
     @routes.get("/counts", response_model=LetterCounts)
-    def dead_letter_counts(flow: str, asked: Annotated[Asked, may(Role.VIEWER)], chosen: Chosen) -> Response:
+    def dead_letter_counts(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)], chosen: Chosen) -> Response:
         """How many dead letters there are, by Query, step and reason; those that are meant as on a page."""
         return from_state(asked, "dead-counts", flow, chosen, LetterCounts)
 
     @routes.post("/replays", response_model=LettersReplayed)
-    def replay(flow: str, body: ReplayLetters, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+    def replay(flow: str, body: ReplayLetters, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
         """Send dead letters on their way again: each once, however often this is asked. A worker takes them up at its next look, or
         when it runs again."""
         return from_state(asked, "replay", flow, _said(body), LettersReplayed)
 
     @routes.post("/repairs", response_model=LetterRepaired)
-    def repair(flow: str, body: RepairLetter, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+    def repair(flow: str, body: RepairLetter, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
         """Repair a dead letter, in all Queries that have refused it so; kept if the flow would take it, until it is replayed. Without
         `columns`, `text` and `text_base64` nothing is changed: the answer has what can be."""
         return from_state(asked, "repair", flow, asdict(body), LetterRepaired)
 
     @routes.post("/purges", response_model=LettersPurged)
-    def purge(flow: str, body: PurgeLetters, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+    def purge(flow: str, body: PurgeLetters, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
         """Delete dead letters; their number stays in the ledger. The flow must be stopped, but for a `dry_run`."""
         asked.check_flow(flow)
         if not body.dry_run:
@@ -83,7 +83,7 @@ def letter_routes(may: Callable[[Role], Any]) -> APIRouter:
         return from_state(asked, "purge", flow, _said(body), LettersPurged)
 
     @routes.post("/purges/undo", response_model=PurgeUndone)
-    def undo_purge(flow: str, body: UndoPurge, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+    def undo_purge(flow: str, body: UndoPurge, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
         """Bring back what the newest purge has deleted, or the one of that id; for 7 days after it. The flow must be stopped."""
         asked.check_flow(flow)
         reading.check_stopped(asked.registry, flow)

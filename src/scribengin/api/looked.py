@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scribengin.api.elsewhere import node_with_state
-from scribengin.api.node_pages import Looking
+from scribengin.api.node_pages import NodeQuestion
 from scribengin.control import reading
 from scribengin.core.errors import Refused
-from scribengin.registry.contract import Entry
+from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.tree import DESIRED, SPEC, STATUS
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def look(
                 raise
             continue
         if node:
-            looking = Looking(what, flow, tuple(flows), plane.revision(), plane.state, versions or {}, said, submits)
+            looking = NodeQuestion(what, flow, tuple(flows), plane.revision(), plane.state, versions or {}, said, submits)
             return plane.nodes.look_into(node, looking)
     records = records_of(plane.registry, flows, versions)
     return plane.planner.look(what, records, flow=flow, arguments=said, submits=submits)
@@ -54,11 +54,11 @@ def records_of(registry: Registry, flows: Sequence[str], versions: Mapping[str, 
     found: dict[str, Mapping[str, Any]] = {}
     for flow in dict.fromkeys(flows):
         desired = registry.read(DESIRED(flow).path)
-        version = str(desired.value.get("version", "")) if isinstance(desired, Entry) else ""
+        version = str(desired.value.get("version", "")) if isinstance(desired, RegistryEntry) else ""
         paths = [DESIRED(flow).path, STATUS(flow).path]
         newest = max(reading.versions_of(registry, flow), default=0)
         also = [str(versions[flow])] if versions is not None and flow in versions else []
         paths += [SPEC(flow, number).path for number in {version, str(newest), *also} if SPEC.fits(flow, number)]
         entries = {path: registry.read(path) for path in paths}
-        found |= {path: entry.value for path, entry in entries.items() if isinstance(entry, Entry) and entry.value}
+        found |= {path: entry.value for path, entry in entries.items() if isinstance(entry, RegistryEntry) and entry.value}
     return found

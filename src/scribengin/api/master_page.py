@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
 from scribengin.api.access import Role
-from scribengin.api.plane import Asked
+from scribengin.api.plane import ApiRequest
 from scribengin.api.views import masters_of
 from scribengin.client.host_models import MasterView
 from scribengin.client.transport import REVISION
@@ -21,12 +21,12 @@ def master_routes(may: Callable[[Role], Any]) -> APIRouter:
     routes = APIRouter(tags=["health"])
 
     @routes.get("/v1/master", response_model=MasterView)
-    def show_master(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def show_master(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """This master: whether it leads, its Term, its last look and what it has decided last, flows by state; masters, nodes."""
         return asked.answer(_view(asked))
 
     @routes.get("/", response_class=HTMLResponse, include_in_schema=False)
-    def show_page(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def show_page(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """The same for people."""
         view = _view(asked)
         said = msgspec.to_builtins(view)
@@ -36,7 +36,7 @@ def master_routes(may: Callable[[Role], Any]) -> APIRouter:
     return routes
 
 
-def _view(asked: Asked) -> MasterView:
+def _view(asked: ApiRequest) -> MasterView:
     asked.check_all()
     states = Counter(row.state for row in asked.view.flows())
     about = {"leads": asked.plane.leads(), "term": None, "revision": asked.plane.revision(), **asked.plane.glance()}

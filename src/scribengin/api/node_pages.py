@@ -17,7 +17,7 @@ from scribengin.client.models import Submit  # noqa: TC001  msgspec looks at it
 from scribengin.core.errors import ScribenginError, Unreachable
 from scribengin.core.loopback import is_loopback
 from scribengin.core.tls import trusted
-from scribengin.registry.contract import Entry
+from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.tree import HOST_UP
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _CONNECT_S, _READ_S, _LOOK_S = 3.0, 10.0, 115.0
 T = TypeVar("T")
 
 
-class Looking(msgspec.Struct, frozen=True):
+class NodeQuestion(msgspec.Struct, frozen=True):
     """What a node is to look for in states that lie with it; the records it reads itself, in that `revision` or a newer one. `versions`:
     flow → another version of it that is looked at, too. `state` is the root folder of states of new flows. `answer`: it is a question for
     `Planner.answer`."""
@@ -81,13 +81,13 @@ class NodePages:
         """Whether the folder of the flow's state lies there. Raises Unreachable."""
         return self._get(node, f"/states/{quote(flow, safe='')}", bool)
 
-    def look_into(self, node: str, looking: Looking) -> Any:
+    def look_into(self, node: str, looking: NodeQuestion) -> Any:
         """What the planner's process finds there; some at a time of all nodes together. Raises Unreachable, Refused `too-many`, and as
         `Planner.look` and `Planner.answer`."""
         with turn(self._turns):
             return self._get(node, "/states", Any, looking)
 
-    def _get(self, node: str, path: str, kind: type[T], body: Looking | None = None) -> T:
+    def _get(self, node: str, path: str, kind: type[T], body: NodeQuestion | None = None) -> T:
         """With a body it is a POST, and may take as long as the planner does."""
         address = self._address(node)
         secret = self._key(node) or self._token
@@ -122,7 +122,7 @@ class NodePages:
             there = self._registry.read(HOST_UP(node).path)
         except ValueError:
             there = None
-        if not isinstance(there, Entry) or not there.session:
+        if not isinstance(there, RegistryEntry) or not there.session:
             raise Unreachable(
                 f"node {node} is away: its agent is not there",
                 remedy=f"start it: scribengin node --name {node} --registry ADDRESS",

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from scribengin.api.access import Role
-from scribengin.api.plane import Asked
+from scribengin.api.plane import ApiRequest
 from scribengin.client.host_models import Binding, Bound, NodeChanged, NodeRow, NodeView
 from scribengin.client.models import Written
 from scribengin.control import bindings
@@ -24,13 +24,13 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["nodes"])
 
     @routes.get("/nodes", response_model=list[NodeRow])
-    def list_nodes(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def list_nodes(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """The hosts that have registered: whether each is up, what it has, which workers run there, which tiers are mapped to it."""
         asked.check_all()
         return asked.answer(asked.view.nodes())
 
     @routes.get("/nodes/{node}", response_model=NodeView)
-    def show_node(node: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def show_node(node: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """A host, and what it says itself: its capacity, workers, packages, its lease, the last orders."""
         asked.check_all()
         row = asked.view.node(node)
@@ -42,7 +42,7 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.answer(NodeView(row, now, silent))
 
     @routes.delete("/nodes/{node}", response_model=Written)
-    def forget_node(node: str, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+    def forget_node(node: str, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
         """Forget a host whose machine is gone for good."""
 
         def act(registry: Registry) -> Written:
@@ -53,7 +53,7 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.write("forget node", node, act)
 
     @routes.put("/nodes/{node}/decommissioned", response_model=NodeChanged)
-    def decommission(node: str, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+    def decommission(node: str, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
         """Give a host no new workers; those that it has go on elsewhere, after the Batches under way."""
 
         def act(registry: Registry) -> NodeChanged:
@@ -64,7 +64,7 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.write("decommission", node, act)
 
     @routes.delete("/nodes/{node}/decommissioned", response_model=NodeChanged)
-    def recommission(node: str, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+    def recommission(node: str, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
         """Let a host take workers again."""
 
         def act(registry: Registry) -> NodeChanged:
@@ -75,7 +75,7 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.write("recommission", node, act)
 
     @routes.put("/flows/{flow}/tiers/{tier}/node", response_model=Bound)
-    def bind(flow: str, tier: str, to: Binding, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+    def bind(flow: str, tier: str, to: Binding, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
         """Have a tier run on that node, and on no other."""
 
         def act(registry: Registry) -> Bound:
@@ -86,7 +86,7 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.write(f"{'spawn' if to.start else 'map'} {tier} on {to.node}"[:200], flow, act, to)
 
     @routes.delete("/flows/{flow}/tiers/{tier}/node", response_model=Bound)
-    def unbind(flow: str, tier: str, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+    def unbind(flow: str, tier: str, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
         """Let a tier run on any node; it stays where it is."""
 
         def act(registry: Registry) -> Bound:
@@ -96,7 +96,7 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.write(f"unmap {tier}"[:200], flow, act)
 
     @routes.get("/flows/{flow}/workers/{worker}", response_model=dict[str, Any])
-    def show_worker(flow: str, worker: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def show_worker(flow: str, worker: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """What a worker says on its own page; the node that it runs on is asked for it."""
         asked.check_flow(flow)
         id_ = RunId.parse(worker)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import Refused
-from scribengin.registry.contract import Conflict, Damaged, Delete, Entry
-from scribengin.registry.kinds import Request
+from scribengin.registry.contract import Conflict, Damaged, Delete, RegistryEntry
+from scribengin.registry.kinds import IdempotentRequest
 from scribengin.registry.records import Stored as StoredRecord
 from scribengin.registry.records import names, stored_as
 from scribengin.registry.tree import REQUEST
@@ -35,29 +35,29 @@ _PRUNE_EVERY = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class StoredAnswer:
     """An answer that was given."""
 
     status: int
     body: bytes
 
 
-class Claim:
+class WriteClaim:
     """A write that is to be done now, under a key."""
 
-    def __init__(self, registry: Registry, path: str, record: Request) -> None:
+    def __init__(self, registry: Registry, path: str, record: IdempotentRequest) -> None:
         self._registry = registry
         self._path = path
         self._record = record
 
-    def settle(self, answer: Answered) -> None:
+    def settle(self, answer: StoredAnswer) -> None:
         """Keep its answer; nobody else can have changed the record."""
         there = self._registry.read(self._path)
-        if not isinstance(there, Entry):
+        if not isinstance(there, RegistryEntry):
             return
         found = stored_as(there, REQUEST(self._path.rpartition("/")[2]))
         if isinstance(found, StoredRecord) and len(answer.body) <= LONGEST_BYTES:
-            settled = Request(asked=self._record.asked, at=self._record.at, status=answer.status, body=answer.body.decode())
+            settled = IdempotentRequest(asked=self._record.asked, at=self._record.at, status=answer.status, body=answer.body.decode())
             self._registry.commit(found.replace(settled))
         else:
             self.drop()
@@ -75,7 +75,7 @@ class Once:
         self._clock = clock
         self._count = itertools.count(1)
 
-    def begin(self, who: str, key: str, asked: str, *, abandoned_s: float = ABANDONED_S) -> Claim | Answered:
+    def begin(self, who: str, key: str, asked: str, *, abandoned_s: float = ABANDONED_S) -> WriteClaim | StoredAnswer:
         """`asked` tells one request from another: method, path and body. Raises Refused: `key-used` for another request under the same key,
         `key-busy` while the first one is under way."""
         if not 0 < len(key) <= LONGEST_KEY:
@@ -83,7 +83,7 @@ class Once:
         if next(self._count) % _PRUNE_EVERY == 0:
             self.prune()
         spot = REQUEST(hashlib.sha256(f"{who}\0{key}".encode()).hexdigest()[:32])
-        record = Request(asked=hashlib.sha256(asked.encode()).hexdigest(), at=self._clock())
+        record = IdempotentRequest(asked=hashlib.sha256(asked.encode()).hexdigest(), at=self._clock())
         try:
             self._registry.commit(spot.create(record))
         except Conflict:
@@ -97,18 +97,18 @@ class Once:
                 self._registry.commit(Delete(spot.path, found.version))
                 return self.begin(who, key, asked, abandoned_s=abandoned_s)
             raise
-        return Claim(self._registry, spot.path, record)
+        return WriteClaim(self._registry, spot.path, record)
 
-    def _again(self, found: StoredRecord[Request], record: Request, abandoned_s: float) -> Claim | Answered:
+    def _again(self, found: StoredRecord[IdempotentRequest], record: IdempotentRequest, abandoned_s: float) -> WriteClaim | StoredAnswer:
         before = found.record
         if before.asked != record.asked:
             raise Refused("this idempotency key was used for another request", remedy="take a new key for each request", code="key-used")
         if before.status:
-            return Answered(before.status, before.body.encode())
+            return StoredAnswer(before.status, before.body.encode())
         if record.at - before.at < abandoned_s:
             raise Refused("this request is under way", remedy="ask again in a second, with the same key", code="key-busy")
         self._registry.commit(found.replace(record))
-        return Claim(self._registry, found.entry.path, record)
+        return WriteClaim(self._registry, found.entry.path, record)
 
     def prune(self) -> None:
         """Forget what is older than a day, and the oldest of those that are too many."""

@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import FileResponse, Response
 
 from scribengin.api.access import Role
-from scribengin.api.plane import Asked
+from scribengin.api.plane import ApiRequest
 from scribengin.client.models import PACKAGE_ID, PackageRow
 from scribengin.client.problems import Fault, PointedError
 from scribengin.core.errors import Refused, ScribenginError
@@ -23,13 +23,13 @@ def package_routes(may: Callable[[Role], Any]) -> APIRouter:
     routes = APIRouter(prefix="/v1/packages", tags=["packages"])
 
     @routes.get("", response_model=list[PackageRow])
-    def list_packages(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def list_packages(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """The packages that this master has."""
         asked.check_all()
         return asked.answer([PackageRow(each.id, each.size) for each in asked.plane.packages.packages()])
 
     @routes.put("/{id}", response_model=PackageRow, openapi_extra=_BYTES)
-    async def bring_package(id: str, request: Request, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
+    async def bring_package(id: str, request: Request, asked: Annotated[ApiRequest, may(Role.EDITOR)]) -> Response:
         """Keep a package; the body is its file. Where it is not what its hash says it is refused, and nothing is kept."""
         check_id(id)
         with tempfile.SpooledTemporaryFile(_MEMORY_BYTES) as file:
@@ -39,12 +39,12 @@ def package_routes(may: Callable[[Role], Any]) -> APIRouter:
             return await run_in_threadpool(_keep, asked, id, file)
 
     @routes.head("/{id}", response_class=Response)
-    def has_package(id: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def has_package(id: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """Whether this master has a package."""
         return _file(asked, id)
 
     @routes.get("/{id}", response_class=FileResponse, responses={200: _FILE})
-    def fetch_package(id: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def fetch_package(id: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """A package's file. Who fetches it checks its hash."""
         asked.check_all()
         return _file(asked, id)
@@ -56,7 +56,7 @@ _FILE: dict[str, Any] = {"description": "The file", "content": {"application/zip
 _BYTES = {"requestBody": {"required": True, "content": _FILE["content"]}}
 
 
-def _file(asked: Asked, id: str) -> Response:
+def _file(asked: ApiRequest, id: str) -> Response:
     check_id(id)
     path = asked.plane.packages.file(id)
     if not path.is_file():
@@ -72,7 +72,7 @@ def check_id(id: str) -> None:
         )
 
 
-def _keep(asked: Asked, id: str, file: IO[bytes]) -> Response:
+def _keep(asked: ApiRequest, id: str, file: IO[bytes]) -> Response:
     try:
         package = asked.plane.packages.put(_pieces(file), id)
     except ScribenginError as error:

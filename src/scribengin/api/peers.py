@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from scribengin.api.access import Role
-from scribengin.api.plane import Asked
+from scribengin.api.plane import ApiRequest
 from scribengin.api.sent_on import sent_to_leader
 from scribengin.client.models import Written
 from scribengin.client.peer_models import AllEnds, PeerRow, SetPeer
@@ -24,7 +24,7 @@ def peer_routes(may: Callable[[Role], Any]) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["peers"])
 
     @routes.get("/ends", response_model=AllEnds)
-    def all_ends(asked: Annotated[Asked, may(Role.VIEWER)], flow: Annotated[list[str] | None, Query()] = None) -> Response:
+    def all_ends(asked: Annotated[ApiRequest, may(Role.VIEWER)], flow: Annotated[list[str] | None, Query()] = None) -> Response:
         """What the masters of another control plane ask: where flows read and write, and their states; of named flows also their backlogs
         and how far they are acknowledged. Only the leader knows the backlogs: other masters redirect to it."""
         watch = asked.plane.watch
@@ -33,13 +33,13 @@ def peer_routes(may: Callable[[Role], Any]) -> APIRouter:
         return sent_to_leader(watch, asked.request) or asked.answer(asked.view.ends(flow, watch.looks))
 
     @routes.get("/peers", response_model=list[PeerRow])
-    def peers(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def peers(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """The peers, whether they answer, and which of their flows meet flows here."""
         asked.check_all()
         return asked.answer(_rows(asked))
 
     @routes.put("/peers/{peer}", response_model=PeerRow)
-    def write_peer(peer: str, to: SetPeer, asked: Annotated[Asked, may(Role.ADMIN)]) -> Response:
+    def write_peer(peer: str, to: SetPeer, asked: Annotated[ApiRequest, may(Role.ADMIN)]) -> Response:
         """Say where another control plane answers; the leader asks it from then on."""
 
         def act(registry: Registry) -> PeerRow:
@@ -50,7 +50,7 @@ def peer_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.write("set peer", peer[:_LONGEST], act, to)
 
     @routes.delete("/peers/{peer}", response_model=Written)
-    def delete_peer(peer: str, asked: Annotated[Asked, may(Role.ADMIN)]) -> Response:
+    def delete_peer(peer: str, asked: Annotated[ApiRequest, may(Role.ADMIN)]) -> Response:
         """Ask it no more. Its flows hold no flow here back from then on."""
 
         def act(registry: Registry) -> Written:
@@ -63,5 +63,5 @@ def peer_routes(may: Callable[[Role], Any]) -> APIRouter:
     return routes
 
 
-def _rows(asked: Asked) -> list[PeerRow]:
+def _rows(asked: ApiRequest) -> list[PeerRow]:
     return msgspec.convert(list_peers(asked.registry, asked.plane.workflows), list[PeerRow])

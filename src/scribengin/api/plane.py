@@ -12,7 +12,7 @@ from starlette.responses import Response
 from scribengin.api.audit import AuditLog
 from scribengin.api.expecting import ExpectingRegistry
 from scribengin.api.node_pages import NodePages
-from scribengin.api.once import ABANDONED_S, SLOW_ABANDONED_S, Answered, Claim, Once
+from scribengin.api.once import ABANDONED_S, SLOW_ABANDONED_S, Once, StoredAnswer, WriteClaim
 from scribengin.api.tokens import Tokens
 from scribengin.api.views import RegistryView, check_flow, labels_of
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, encode, to_problem
@@ -20,7 +20,7 @@ from scribengin.client.transport import KEY, REVISION
 from scribengin.control import reading
 from scribengin.control.workflows import Workflows
 from scribengin.core.errors import Refused, ScribenginError, Unreachable
-from scribengin.registry.contract import Link
+from scribengin.registry.contract import SessionState
 from scribengin.registry.records import names
 from scribengin.registry.tree import DESIRED
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from scribengin.api.access import Who
-    from scribengin.api.gate import Gate
+    from scribengin.api.gate import Authentication
     from scribengin.api.planning import Planner
-    from scribengin.control.watch import Watch
+    from scribengin.control.watch import WorkerWatch
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
 
@@ -51,11 +51,11 @@ class Plane:
     packages: PackageStore
     planner: Planner
     state: str
-    gate: Gate
+    gate: Authentication
     leads: Callable[[], bool]
     audit: AuditLog = field(default_factory=lambda: AuditLog(None))
     logs: Callable[[str], Sequence[str]] = field(default=lambda _worker: ())
-    watch: Watch | None = None
+    watch: WorkerWatch | None = None
     """what it was told of how flows go; None: nothing is asked of it"""
     glance: Callable[[], Mapping[str, Any]] = field(default=lambda: {"id": ""})
     """what this master says of itself, as `MasterView` has it"""
@@ -75,7 +75,7 @@ class Plane:
 
     def revision(self) -> int:
         """Of what this master's client has seen; 0 where the registry does not answer now."""
-        if self.registry.session().link is not Link.CONNECTED:
+        if self.registry.session().link is not SessionState.CONNECTED:
             return 0
         try:
             return self.registry.sync(at_least=0)
@@ -84,7 +84,7 @@ class Plane:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ApiRequest:
     """One request: of a master, by somebody."""
 
     plane: Plane
@@ -137,7 +137,7 @@ class Asked:
 
     def answer(self, value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
         """As JSON, with the registry's revision."""
-        return self._response(Answered(status, msgspec.json.encode(value)), dict(headers or {}))
+        return self._response(StoredAnswer(status, msgspec.json.encode(value)), dict(headers or {}))
 
     def write(
         self, what: str, target: str, act: Callable[[Registry], object], body: object = None, *, slow: bool = False, secret: bool = False
@@ -154,7 +154,7 @@ class Asked:
             if key is not None:
                 abandoned_s = SLOW_ABANDONED_S if slow else ABANDONED_S
                 begun = self.plane.once.begin(self.who.name, key, self._asked(body), abandoned_s=abandoned_s)
-            if isinstance(begun, Answered):
+            if isinstance(begun, StoredAnswer):
                 self._note(what, target, "done" if begun.status < 400 else "refused", again=True)
                 return self._response(begun, {AGAIN: "true"})
         except ScribenginError as error:
@@ -166,16 +166,16 @@ class Asked:
         """A line of the audit log, for what is no `write`."""
         self._note(what, target, outcome)
 
-    def _do(self, what: str, target: str, act: Callable[[], object], claim: Claim | None) -> Response:
+    def _do(self, what: str, target: str, act: Callable[[], object], claim: WriteClaim | None) -> Response:
         try:
-            answer = Answered(200, msgspec.json.encode(act()))
+            answer = StoredAnswer(200, msgspec.json.encode(act()))
         except ScribenginError as error:
             problem = to_problem(error)
             self._note(what, target, problem.code)
             if claim is not None:
                 with suppress(ScribenginError):
                     if problem.status < 500:
-                        claim.settle(Answered(problem.status, encode(problem)))
+                        claim.settle(StoredAnswer(problem.status, encode(problem)))
                     else:
                         claim.drop()
             raise
@@ -188,7 +188,7 @@ class Asked:
                 claim.settle(answer)
         return self._response(answer, {})
 
-    def _response(self, answer: Answered, headers: dict[str, str]) -> Response:
+    def _response(self, answer: StoredAnswer, headers: dict[str, str]) -> Response:
         said = {REVISION: str(self.plane.revision()), **headers}
         if answer.status < 400:
             return Response(answer.body, answer.status, said, "application/json")

@@ -3,7 +3,7 @@
 import msgspec
 
 from scribengin.api.looked import look
-from scribengin.api.plane import Asked
+from scribengin.api.plane import ApiRequest
 from scribengin.client.models import FLOW_NAME, PACKAGE_ID, Submit
 from scribengin.client.problems import Fault, PointedError
 from scribengin.client.verb_models import Topology
@@ -14,7 +14,7 @@ from scribengin.control.workflows import refuse_circle
 _MOST_FLOWS = 200
 
 
-def planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, list[Submission]]:
+def planned(asked: ApiRequest, wanted: Topology) -> tuple[topology.PlannedTopology, list[Submission]]:
     """What submitting them would change, and what each will be. Raises InputError with every problem; Refused: `package-missing`,
     `flow-path`, `plan-late`, `role-lacking`; EnvironmentFault where the process ended without an answer."""
     if not 0 < len(wanted.flows) <= _MOST_FLOWS:
@@ -34,7 +34,7 @@ def planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, list
     for submission in submissions:
         asked.check_new(submission.flow, submission.labels)
     refuse_circle(asked.plane.workflows, {submission.flow: submission.ends for submission in submissions})
-    return msgspec.convert(found["plan"], topology.TopologyPlan), submissions
+    return msgspec.convert(found["plan"], topology.PlannedTopology), submissions
 
 
 def check_submit(wanted: Submit, pointer: str = "") -> None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from scribengin.api.answer_process import Question
-from scribengin.api.child import Seen
-from scribengin.api.verb_process import Look
+from scribengin.api.answer_process import StateQuestion
+from scribengin.api.child import ChildAnswer
+from scribengin.api.verb_process import VerbQuestion
 from scribengin.client.problems import Fault, ProblemDetails, to_error
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError
 from scribengin.packages.fetch import FetchedPackages
@@ -92,9 +92,9 @@ class Planner:
         Raises as the process does; Refused: `plan-late`; EnvironmentFault where it ended without an answer."""
         self._fetch_all(records)
         folder = str(self._packages.absolute())
-        task = Look(what, folder, str((state or self._state).absolute()), records, self._limit_s + 5, **more)
+        task = VerbQuestion(what, folder, str((state or self._state).absolute()), records, self._limit_s + 5, **more)
         with self._turns:
-            seen = self._run("scribengin.api.verb_process", task, Seen)
+            seen = self._run("scribengin.api.verb_process", task, ChildAnswer)
         if seen.problem is not None:
             raise to_error(_without(seen.problem, [os.path.join(folder, each.package, "") for each in task.submits]))  # noqa: PTH118
         return seen.found
@@ -104,9 +104,9 @@ class Planner:
         as `look`."""
         self._fetch_all(records)
         folder = str(self._packages.absolute())
-        question = Question(what, folder, records, flow, self._answer_s + 5, arguments)
+        question = StateQuestion(what, folder, records, flow, self._answer_s + 5, arguments)
         with turn(self._questions):
-            seen = self._run("scribengin.api.answer_process", question, Seen, self._answer_s)
+            seen = self._run("scribengin.api.answer_process", question, ChildAnswer, self._answer_s)
         if seen.problem is not None:
             raise to_error(seen.problem)
         return seen.found

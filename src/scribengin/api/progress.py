@@ -9,14 +9,14 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from scribengin.api.sent_on import sent_to
-from scribengin.control.watch import Watch
+from scribengin.control.watch import WorkerWatch
 from scribengin.core.errors import Refused, Unreachable
 from scribengin.watching.progress import MOST_BYTES, PACE
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def router(watch: Watch, viewer: Sequence[Any] = (), operator: Sequence[Any] = ()) -> APIRouter:
+def router(watch: WorkerWatch, viewer: Sequence[Any] = (), operator: Sequence[Any] = ()) -> APIRouter:
     """The routes; `watch` is this master's. Errors are ScribenginErrors, for the app's own handler.
 
     A worker's POST names the claim of its lease in place of a token: `Authorization: Claim HEX`. `viewer` and `operator` are dependencies

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from scribengin.api.access import Role
-from scribengin.api.plane import Asked
+from scribengin.api.plane import ApiRequest
 from scribengin.client.models import Written
 from scribengin.client.verb_models import QuotaRow, SetQuota
 from scribengin.control.quota_records import list_quotas, remove_quota, set_quota
@@ -23,7 +23,7 @@ def quota_routes(may: Callable[[Role], Any]) -> APIRouter:
     routes = APIRouter(prefix="/v1/quotas", tags=["quotas"])
 
     @routes.get("", response_model=list[QuotaRow])
-    def quotas(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def quotas(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """All quotas, each with what the flows under it take now; for whom some flows are only, those of their labels, with those flows."""
         rows = _rows(asked.registry)
         if asked.who.labels:
@@ -32,7 +32,7 @@ def quota_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.answer(rows)
 
     @routes.put("/{quota}", response_model=QuotaRow)
-    def write_quota(quota: str, to: SetQuota, asked: Annotated[Asked, may(Role.ADMIN)]) -> Response:
+    def write_quota(quota: str, to: SetQuota, asked: Annotated[ApiRequest, may(Role.ADMIN)]) -> Response:
         """Say what flows with a label (`label=value`) may take together. What runs goes on; what does not fit waits from now on."""
 
         def act(registry: Registry) -> QuotaRow:
@@ -44,7 +44,7 @@ def quota_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.write("set quota", quota[:_LONGEST], act, to)
 
     @routes.delete("/{quota}", response_model=Written)
-    def delete_quota(quota: str, asked: Annotated[Asked, may(Role.ADMIN)]) -> Response:
+    def delete_quota(quota: str, asked: Annotated[ApiRequest, may(Role.ADMIN)]) -> Response:
         """Bound the flows with that label no more."""
 
         def act(registry: Registry) -> Written:
@@ -57,7 +57,7 @@ def quota_routes(may: Callable[[Role], Any]) -> APIRouter:
     return routes
 
 
-def _seen(asked: Asked, row: QuotaRow) -> QuotaRow:
+def _seen(asked: ApiRequest, row: QuotaRow) -> QuotaRow:
     seen = asked.view.seen([each.flow for each in row.flows])
     return replace(row, flows=tuple(each for each in row.flows if each.flow in seen))
 

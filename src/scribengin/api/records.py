@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from scribengin.api.access import Role
-from scribengin.api.plane import Asked
+from scribengin.api.plane import ApiRequest
 from scribengin.api.tokens import shown_record
 from scribengin.client.models import RecordView, RecordWrite, Written
 from scribengin.client.problems import Fault, PointedError
@@ -26,13 +26,13 @@ def record_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.get("/", response_model=RecordView)
     @routes.get("", response_model=RecordView, include_in_schema=False)
-    def show_root(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def show_root(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """What stands at the registry's root."""
         asked.check_all()
         return asked.answer(_view(asked.registry, ""))
 
     @routes.get("/{path:path}", response_model=RecordView)
-    def show_record(path: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def show_record(path: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """What stands at a path, and the names below. `ETag` is the record's version."""
         asked.check_all()
         view = _view(asked.registry, _checked(path))
@@ -43,7 +43,7 @@ def record_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.answer(view, headers={"ETag": f'"{view.version}"'})
 
     @routes.put("/{path:path}", response_model=Written)
-    def write_record(path: str, record: RecordWrite, asked: Annotated[Asked, may(Role.ADMIN)]) -> Response:
+    def write_record(path: str, record: RecordWrite, asked: Annotated[ApiRequest, may(Role.ADMIN)]) -> Response:
         """Write a record that people may write, in place of the version that was read; what it must be is checked first."""
 
         def act(registry: Registry) -> Written:
@@ -62,7 +62,7 @@ def record_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.write("write record", path, act, record)
 
     @routes.delete("/{path:path}", response_model=Written)
-    def delete_record(path: str, version: Annotated[int, Query(ge=0, lt=2**31)], asked: Annotated[Asked, may(Role.ADMIN)]) -> Response:
+    def delete_record(path: str, version: Annotated[int, Query(ge=0, lt=2**31)], asked: Annotated[ApiRequest, may(Role.ADMIN)]) -> Response:
         """Delete a record that people may write, if it has the version that was read."""
 
         def act(registry: Registry) -> Written:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from scribengin.control.watch import Watch
+    from scribengin.control.watch import WorkerWatch
 
 
 def sent_to(master: str, request: Request) -> Response:
@@ -19,7 +19,7 @@ def sent_to(master: str, request: Request) -> Response:
     return RedirectResponse(f"{master.rstrip('/')}{request.url.path}{query}", status_code=307)
 
 
-def sent_to_leader(watch: Watch | None, request: Request) -> Response | None:
+def sent_to_leader(watch: WorkerWatch | None, request: Request) -> Response | None:
     """The way to the master that was told how flows go, where that is another one; None where this one leads, or none can be reached."""
     if watch is None or watch.leads() or not (leader := watch.leader()):
         return None

@@ -14,7 +14,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from scribengin.api.gate import Gate
+from scribengin.api.gate import Authentication
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, encode, to_problem
 from scribengin.core.errors import EnvironmentFault, Refused
 from scribengin.core.loopback import is_loopback
@@ -88,9 +88,9 @@ class Listen:
                 code="listen-open",
             )
 
-    def gate(self, tokens: Proves, *, there: bool) -> Gate:
+    def gate(self, tokens: Proves, *, there: bool) -> Authentication:
         """Who comes in here; `there`: whether there are tokens. Where others can reach it, those that come later close it, too."""
-        return Gate(tokens, asks=self.asks or (not self.local and there), local=self.local, until=not self.local)
+        return Authentication(tokens, asks=self.asks or (not self.local and there), local=self.local, until=not self.local)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from scribengin.api.access import Role
-from scribengin.api.plane import Asked
+from scribengin.api.plane import ApiRequest
 from scribengin.client.host_models import MadeToken, NewToken, TokenRow
 from scribengin.client.models import Written
 from scribengin.registry.contract import Registry
@@ -18,13 +18,13 @@ def token_routes(may: Callable[[Role], Any]) -> APIRouter:
     routes = APIRouter(prefix="/v1/tokens", tags=["tokens"])
 
     @routes.get("", response_model=list[TokenRow])
-    def list_tokens(asked: Annotated[Asked, may(Role.ADMIN)]) -> Response:
+    def list_tokens(asked: Annotated[ApiRequest, may(Role.ADMIN)]) -> Response:
         """Whose tokens there are, and what each may do."""
         asked.check_all()
         return asked.answer(asked.plane.tokens.rows())
 
     @routes.post("", response_model=MadeToken)
-    def make_token(wanted: NewToken, asked: Annotated[Asked, may(Role.ADMIN)]) -> Response:
+    def make_token(wanted: NewToken, asked: Annotated[ApiRequest, may(Role.ADMIN)]) -> Response:
         """Make a token: it is shown in this answer, and nowhere else. Asked again, the name is taken."""
 
         def act(_registry: Registry) -> MadeToken:
@@ -35,7 +35,7 @@ def token_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.write("make token", wanted.name[:200], act, secret=True)
 
     @routes.delete("/{name}", response_model=Written)
-    def remove_token(name: str, asked: Annotated[Asked, may(Role.ADMIN)]) -> Response:
+    def remove_token(name: str, asked: Annotated[ApiRequest, may(Role.ADMIN)]) -> Response:
         """From now on it opens nothing, at any master."""
 
         def act(_registry: Registry) -> Written:

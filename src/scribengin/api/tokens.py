@@ -41,7 +41,7 @@ _FOLDER = "tokens"
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class IssuedToken:
     """A new token, and what is kept of it under `id`, which is made of the name: there is one of a name at a time."""
 
     id: str
@@ -128,7 +128,7 @@ class Tokens:
         return [each for each in found if isinstance(each, Stored) and each.record.hash]
 
 
-def make_token(name: str, role: RoleName, labels: Mapping[str, str], *, until: str = "", by: str = "") -> Made:
+def make_token(name: str, role: RoleName, labels: Mapping[str, str], *, until: str = "", by: str = "") -> IssuedToken:
     """A new one, which stands nowhere yet. Raises Refused."""
     if not _NAME.fullmatch(name):
         raise Refused(f'"{name}" can be nobody\'s name', remedy=f"a name matches {_NAME.pattern}", code="token-name")
@@ -141,7 +141,7 @@ def make_token(name: str, role: RoleName, labels: Mapping[str, str], *, until: s
     record = Token(
         name=name, role=role, salt=salt.hex(), hash=_stretched(secret, salt).hex(), at=now_text(), by=by, labels=dict(labels), until=until
     )
-    return Made(id_, f"sgt_{id_}_{secret}", record)
+    return IssuedToken(id_, f"sgt_{id_}_{secret}", record)
 
 
 def taken(name: str) -> Refused:

@@ -1,7 +1,7 @@
 """The process that looks at packages and states for one request, started by `api.planning`: a person's modules are executed here, and not
 in a master.
 
-stdin: a `Look` as JSON. stdout: a `Seen` as JSON. It has copies of the records that it needs, and no way into the registry.
+stdin: a `VerbQuestion` as JSON. stdout: a `ChildAnswer` as JSON. It has copies of the records that it needs, and no way into the registry.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.api.child import Seen, look_with, serve_one, unknown
+from scribengin.api.child import ChildAnswer, look_with, serve_one, unknown
 from scribengin.client.models import Submit  # noqa: TC001  msgspec looks at it
 from scribengin.core.errors import Refused
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class VerbQuestion:
     """What to look at. `records`: path → value, of the flows that it is about; `state`: the root folder of states of new flows."""
 
     what: str
@@ -39,14 +39,14 @@ class Look:
     submits: tuple[Submit, ...] = ()
 
 
-def look(task: Look) -> Seen:
+def look(task: VerbQuestion) -> ChildAnswer:
     """Do it."""
     from scribengin.packages.store import PackageStore
 
     return look_with(task.records, lambda registry: _found(task, registry, PackageStore(Path(task.packages))))
 
 
-def _found(task: Look, registry: Registry, packages: PackageStore) -> Any:
+def _found(task: VerbQuestion, registry: Registry, packages: PackageStore) -> Any:
     from scribengin.control.limits import find_limited
     from scribengin.control.offsets import plan_offsets, plan_rewind, read_offsets
     from scribengin.control.scale import plan_spread
@@ -79,7 +79,7 @@ def _found(task: Look, registry: Registry, packages: PackageStore) -> Any:
     return {**going.as_json(), "operation": msgspec.to_builtins(going.operation)}
 
 
-def _topology(task: Look, registry: Registry, packages: PackageStore) -> Any:
+def _topology(task: VerbQuestion, registry: Registry, packages: PackageStore) -> Any:
     from scribengin.control.submission import submission_of
     from scribengin.control.topology import plan_topology
     from scribengin.core.errors import InputError
@@ -162,4 +162,4 @@ def _alone(problem: Problem, flow: str, folder: str) -> Problem:
 
 
 if __name__ == "__main__":
-    serve_one(Look, look)
+    serve_one(VerbQuestion, look)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from scribengin.api.access import Role
 from scribengin.api.looked import look
-from scribengin.api.plane import Asked
+from scribengin.api.plane import ApiRequest
 from scribengin.api.planned import planned
 from scribengin.client.models import AppliedFlow, Rollback, WentBack, Written
 from scribengin.client.problems import Fault, PointedError
@@ -45,13 +45,13 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["flows"])
 
     @routes.post("/topology/plan", response_model=AppliedTopology)
-    def plan_topology(wanted: Topology, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
+    def plan_topology(wanted: Topology, asked: Annotated[ApiRequest, may(Role.EDITOR)]) -> Response:
         """What submitting these flows would change, how each change takes effect, and the plan's hash. Changes nothing."""
         plan, _ = planned(asked, wanted)
         return asked.answer(AppliedTopology(msgspec.convert(msgspec.to_builtins(plan), TopologyPlan)))
 
     @routes.post("/topology", response_model=AppliedTopology)
-    def submit_topology(wanted: Topology, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
+    def submit_topology(wanted: Topology, asked: Annotated[ApiRequest, may(Role.EDITOR)]) -> Response:
         """Make each the next version of its flow, and want it to run: all of them, or none. The same again changes nothing."""
 
         def act(registry: Registry) -> AppliedTopology:
@@ -73,7 +73,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.write("apply", "+".join(submit.path for submit in wanted.flows)[:200], act, wanted, slow=True)
 
     @routes.post("/flows/{flow}/rollback", response_model=WentBack)
-    def roll_back(flow: str, to: Rollback, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
+    def roll_back(flow: str, to: Rollback, asked: Annotated[ApiRequest, may(Role.EDITOR)]) -> Response:
         """Want another version that there was, code and flow together, in the state that is wanted now."""
 
         def act(registry: Registry) -> WentBack:
@@ -88,7 +88,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
                 if error.code != "package-missing":
                     raise
                 found = {"flows": [], "hash": ""}  # its workers fetch it from elsewhere, and refuse a state that does not fit
-            plan = msgspec.convert(found, topology.TopologyPlan)
+            plan = msgspec.convert(found, topology.PlannedTopology)
             topology.check_agreed(plan, accept=to.accept)
             renew = {each.flow: [(anew.tier, anew.query) for anew in each.anew] for each in plan.flows if each.anew}
             recut = {each.flow: each.recut for each in plan.flows if each.recut is not None}
@@ -110,26 +110,26 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.write(f"rollback to {to.version}", flow, act, to)
 
     @routes.get("/operations", response_model=list[OperationRow])
-    def all_operations(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def all_operations(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """The operations of all flows, the newest of each first."""
         asked.check_all()
         return asked.answer([*workflow_operate.rows_of(asked.registry), *operate.list_operations(asked.registry)])
 
     @routes.get("/flows/{flow}/happened", response_model=list[Happened])
-    def happened(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def happened(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """What became of a flow, the newest first: changes of its state with their cause, versions, operations; the last hundred."""
         asked.check_flow(flow)
         return asked.answer(list(read_happened(asked.registry, flow)))
 
     @routes.get("/flows/{flow}/operations", response_model=list[OperationRow])
-    def operations(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def operations(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """The operations of a flow, the newest first."""
         asked.check_flow(flow)
         own = operate.list_operations(asked.registry, flow)
         return asked.answer([*workflow_operate.rows_of(asked.registry, flow, asked.view.seen), *own])
 
     @routes.delete("/flows/{flow}/operations/{id_}", response_model=Written)
-    def cancel(flow: str, id_: str, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+    def cancel(flow: str, id_: str, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
         """Give an operation up, while nothing of it is done."""
 
         def act(registry: Registry) -> Written:
@@ -145,19 +145,19 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.write(f"cancel operation {id_}"[:200], flow, act)
 
     @routes.get("/flows/{flow}/offsets", response_model=list[Position])
-    def offsets(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def offsets(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """How far each Query has read each source."""
         asked.check_flow(flow)
         return asked.answer(_look(asked, "offsets", flow))
 
     @routes.post("/flows/{flow}/offsets", response_model=Going)
-    def set_offset(flow: str, to: SetOffset, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+    def set_offset(flow: str, to: SetOffset, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
         """Let a source be at a position, while the flow is stopped."""
         said = {"source": to.source, "position": to.position, "query": to.query}
         return _go(asked, flow, "set", said, to, yes=to.yes)
 
     @routes.post("/flows/{flow}/rewind", response_model=Going)
-    def rewind(flow: str, to: Rewind, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+    def rewind(flow: str, to: Rewind, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
         """Let a flow read again what it has read since; its workers end, go back, and start again."""
         if (to.to_time is None) == (to.to_batch is None):
             raise PointedError((Fault("body", "either to_time or to_batch is needed", "say one of them", pointer="/to_batch"),))
@@ -165,7 +165,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
         return _go(asked, flow, "rewind", said, to, yes=to.yes)
 
     @routes.post("/flows/{flow}/scale", response_model=Scaled)
-    def scale_flow(flow: str, to: Scale, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+    def scale_flow(flow: str, to: Scale, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
         """Give a flow, or a tier of it, other resources; positions and state are kept."""
 
         def act(registry: Registry) -> Scaled:
@@ -187,14 +187,14 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.write("scale", flow, act, to, slow=True)
 
     @routes.get("/flows/{flow}/limit", response_model=Limits)
-    def limits(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def limits(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """How fast the flow, its sources and its edges may go."""
         asked.check_flow(flow)
         reading.read_flow(asked.registry, flow)
         return asked.answer(read_limits(asked.registry, flow).as_json())
 
     @routes.put("/flows/{flow}/limit", response_model=Limits)
-    def limit(flow: str, to: SetLimit, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+    def limit(flow: str, to: SetLimit, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
         """Say how fast the flow, a source or an edge may go: it holds from the next Batch, without a restart."""
 
         def act(registry: Registry) -> Limits:
@@ -208,7 +208,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
     return routes
 
 
-def _go(asked: Asked, flow: str, what: str, said: Mapping[str, Any], body: object, *, yes: bool) -> Response:
+def _go(asked: ApiRequest, flow: str, what: str, said: Mapping[str, Any], body: object, *, yes: bool) -> Response:
     def act(registry: Registry) -> Going:
         asked.check_flow(flow)
         found = _look(asked, what, flow, said)
@@ -219,7 +219,7 @@ def _go(asked: Asked, flow: str, what: str, said: Mapping[str, Any], body: objec
     return asked.write(what, flow, act, body, slow=True)
 
 
-def _look(asked: Asked, what: str, flow: str, arguments: Mapping[str, Any] | None = None) -> Any:
+def _look(asked: ApiRequest, what: str, flow: str, arguments: Mapping[str, Any] | None = None) -> Any:
     """Raises Refused where there is no such flow, and as `Planner.look`."""
     reading.read_flow(asked.registry, flow)
     return look(asked.plane, what, flow, [flow], arguments=arguments)

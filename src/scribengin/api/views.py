@@ -33,7 +33,7 @@ from scribengin.control.through import Reached, reached
 from scribengin.control.workflow_operate import read_operations
 from scribengin.control.workflows import Workflow, Workflows, is_ill
 from scribengin.core.moments import moment_text
-from scribengin.registry.contract import Entry
+from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.records import Stored, names, read_record
 from scribengin.registry.tree import DESIRED, LEADER, MASTERS, SPEC
 
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
     from scribengin.client.verb_models import Happened
     from scribengin.registry.contract import Damaged, Registry
-    from scribengin.registry.outside import Place
+    from scribengin.registry.outside import ExternalPlace
     from scribengin.registry.peers import RemoteFlow, RemoteSource
 
     class Reading(Protocol):
         """What reads records: a registry, or a master's mirror of it."""
 
-        def read(self, path: str) -> Entry | Damaged | None:
+        def read(self, path: str) -> RegistryEntry | Damaged | None:
             """What is there; None where nothing is."""
 
 
@@ -260,7 +260,7 @@ def _said(source: RemoteSource, name: str) -> Reached:
     return Reached(source.through) if source.through is not None else Reached(None, source.unknown or name)
 
 
-def _places(places: Iterable[Place]) -> tuple[EndPlace, ...]:
+def _places(places: Iterable[ExternalPlace]) -> tuple[EndPlace, ...]:
     """Without folders, which mean nothing on another host."""
     return tuple(EndPlace(place.kind, place.at, place.topic, place.many) for place in places if place.kind != "folder")
 
@@ -280,9 +280,9 @@ def _met(row: FlowRow, workflow: Workflow) -> FlowRow:
 def labels_of(registry: Reading, flow: str) -> Mapping[str, str]:
     """The labels of a flow, as the version that is wanted has them; none of a flow that nobody has submitted."""
     desired = registry.read(DESIRED(flow).path)
-    version = desired.value.get("version") if isinstance(desired, Entry) else None
+    version = desired.value.get("version") if isinstance(desired, RegistryEntry) else None
     spec = registry.read(SPEC(flow, str(version)).path) if isinstance(version, int) and version > 0 else None
-    labels = spec.value.get("labels") if isinstance(spec, Entry) else None
+    labels = spec.value.get("labels") if isinstance(spec, RegistryEntry) else None
     return {str(label): str(value) for label, value in labels.items()} if isinstance(labels, dict) else {}
 
 
@@ -303,10 +303,10 @@ def masters_of(registry: Registry) -> list[MasterRow]:
 def wanted_revision(registry: Registry, flow: str) -> int:
     """Which revision wrote what is wanted of the flow; 0 where nothing is."""
     found = registry.read(DESIRED(flow).path)
-    return found.changed if isinstance(found, Entry) else 0
+    return found.changed if isinstance(found, RegistryEntry) else 0
 
 
-def row_of(row: reading.FlowRow) -> FlowRow:
+def row_of(row: reading.ObservedFlow) -> FlowRow:
     """A flow in the list."""
     desired, status = row.desired, row.status
     if status is None:

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from scribengin.api.access import Role
-from scribengin.api.plane import Asked
+from scribengin.api.plane import ApiRequest
 from scribengin.api.sent_on import sent_to_leader
 from scribengin.client.workflow_models import WantWorkflow, WorkflowBegun, WorkflowRow, WorkflowView
 from scribengin.control import reading
@@ -20,12 +20,12 @@ def workflow_routes(may: Callable[[Role], Any]) -> APIRouter:
     routes = APIRouter(prefix="/v1/workflows", tags=["workflows"])
 
     @routes.get("", response_model=list[WorkflowRow])
-    def list_workflows(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def list_workflows(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """Flows that meet at a folder or a topic, by the name of the first of them; a flow that meets no other is in none."""
         return asked.answer(asked.view.workflows())
 
     @routes.get("/{flow}", response_model=WorkflowView)
-    def show_workflow(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def show_workflow(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """The workflow of any of its flows, as a graph: the flows as they stand, where they meet, and what waits there. What waits the
         leader alone was told: other masters send you there."""
         asked.check_flow(flow)
@@ -35,7 +35,7 @@ def workflow_routes(may: Callable[[Role], Any]) -> APIRouter:
         return sent_to_leader(watch, asked.request) or asked.answer(asked.view.workflow(flow))
 
     @routes.put("/{flow}/wanted", response_model=WorkflowBegun)
-    def want_workflow(flow: str, want: WantWorkflow, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+    def want_workflow(flow: str, want: WantWorkflow, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
         """Say what is wanted of all flows of the workflow that a flow is in: they are asked one after the other, from the sources down, to
         resume from the sinks up; the answer names the operation that does it."""
 
@@ -52,7 +52,7 @@ def workflow_routes(may: Callable[[Role], Any]) -> APIRouter:
     return routes
 
 
-def waits_of(asked: Asked) -> Callable[[str], Any]:
+def waits_of(asked: ApiRequest) -> Callable[[str], Any]:
     """Flow → source → what waits there, as this master was told."""
     watch = asked.plane.watch
     return (lambda _flow: {}) if watch is None else watch.waits

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandAnswer:
     """`result` is the command's own JSON; `show` prints the same for people, on stdout; problems go to stderr for people."""
 
     result: Any = None
@@ -67,26 +67,26 @@ class AnsweringCommand(click.Command):
                 output.close()
         ctx.exit(int(answer.exit))
 
-    def _answer(self, ctx: click.Context) -> Answer:
+    def _answer(self, ctx: click.Context) -> CommandAnswer:
         try:
             answer = super().invoke(ctx)
         except ScribenginError as error:
             problems = [replace(each, remedy=as_called(each.remedy, ctx.params)) for each in problems_of(error)]
             if error.code == "not-up" and (file := file_of_name(str(ctx.params.get("flow") or ""))):
-                problems = [replace(each, remedy=f"name the flow's file, {file}, if that is meant; or {each.remedy}") for each in problems]
-            return Answer(problems=problems, exit=error.exit)
+                problems = [replace(each, remedy=f"if you mean the file, write {file}; otherwise {each.remedy}") for each in problems]
+            return CommandAnswer(problems=problems, exit=error.exit)
         except (click.exceptions.Exit, click.ClickException, click.Abort, KeyboardInterrupt, BrokenPipeError):
             raise
         except ModuleNotFoundError as error:
             fault = missing_extra(error, ctx.command_path.partition(" ")[2])
             if fault is not None:
-                return Answer(problems=problems_of(fault), exit=fault.exit)
+                return CommandAnswer(problems=problems_of(fault), exit=fault.exit)
             traceback.print_exc()
-            return Answer(problems=[_bug(error)], exit=Exit.FAILED)
+            return CommandAnswer(problems=[_bug(error)], exit=Exit.FAILED)
         except Exception as error:
             traceback.print_exc()
-            return Answer(problems=[_bug(error)], exit=Exit.FAILED)
-        assert isinstance(answer, Answer)
+            return CommandAnswer(problems=[_bug(error)], exit=Exit.FAILED)
+        assert isinstance(answer, CommandAnswer)
         return answer
 
 
@@ -138,5 +138,5 @@ def problems_of(error: ScribenginError) -> Sequence[Problem]:
 
 
 def _bug(error: Exception) -> Problem:
-    remedy = "please report it, with the lines above and the output of: scribengin doctor"
+    remedy = "report it with the lines above and the output of: scribengin doctor"
     return Problem("bug", Place(""), f"this is a mistake in Scribengin: {type(error).__name__}: {error}", remedy)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.waiting import NotReached, wait_option
 from scribengin.core.errors import Refused
@@ -27,26 +27,28 @@ def binding(doc: str, *, start: bool) -> click.Command:
     @click.argument("node", metavar="NODE")
     @wait_option
     @masters_option
-    def command(*, tier: str, node: str, wait: float | None, masters: Masters) -> Answer:
+    def command(*, tier: str, node: str, wait: float | None, masters: Masters) -> CommandAnswer:
         with masters.client() as client:
             changed = client.bind(*parts_of(tier), node, start=start).changed
             if wait is not None:
                 _runs_on(client, tier, node, wait)
 
         def show() -> None:
-            said = f"runs on {node}" if wait is not None else f"is to run on {node}"
+            said = f"runs on {node}" if wait is not None else f"will run on {node}"
             click.echo(f"{tier} {said}" + ("" if changed else ", as before"))
 
-        return Answer({"tier": tier, "node": node, "changed": changed}, show=show)
+        return CommandAnswer({"tier": tier, "node": node, "changed": changed}, show=show)
 
     return command
 
 
 def parts_of(name: str) -> tuple[str, str]:
-    """Flow and tier. Raises Refused for what names no tier."""
+    """Flow and tier. Raises Refused for what does not name a tier."""
     flow, dot, tier = name.partition(".")
     if not (flow and dot and tier):
-        raise Refused(f'"{name}" names no tier', remedy="write FLOW.TIER; the tier of a flow that is not cut is main", code="tier-unknown")
+        raise Refused(
+            f'"{name}" does not name a tier', remedy="write FLOW.TIER; a flow without tiers has one tier, main", code="tier-unknown"
+        )
     return flow, tier
 
 

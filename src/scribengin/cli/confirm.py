@@ -38,8 +38,8 @@ def confirm(what: str, lines: Sequence[str], *, yes: bool, code: str, remedy: st
         for line in lines:
             click.echo(f"  {line}", err=True)
     if not _asks(context):
-        message = f"{what} {'; '.join(lines)}" if as_json else "nothing was done: this asks for a yes, and here is no terminal"
-        no_answer = "run it on a terminal, where it asks; its --help names the option that answers for a script"
+        message = f"{what} {'; '.join(lines)}" if as_json else "nothing was done: this needs a confirmation, and there is no terminal"
+        no_answer = "run it on a terminal, where it asks; in a script confirm with the option that its --help names"
         raise Refused(message, remedy=f"{remedy}; or {no_answer}" if remedy else no_answer, code=code)
     if remedy:
         click.echo(remedy if context is None else as_called(remedy, context.params), err=True)

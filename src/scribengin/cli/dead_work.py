@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.confirm import confirm
 from scribengin.cli.dead_filters import Filters, letter_filters
 from scribengin.cli.each_flow import FlowCommand, each_flow
@@ -26,7 +26,7 @@ from scribengin.core.remedies import flow_command
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from scribengin.cli.flow_state import FlowState
+    from scribengin.cli.flow_state import FlowWithState
     from scribengin.cli.plane_option import Masters
     from scribengin.client.answer_models import LetterRepaired, RepairLetter
     from scribengin.state.trash import Trash
@@ -46,7 +46,7 @@ _KEYS = 3
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
-def export(*, flow: str, filters: Filters, to: Path, state: Path | None, masters: Masters) -> Answer:
+def export(*, flow: str, filters: Filters, to: Path, state: Path | None, masters: Masters) -> CommandAnswer:
     """Export dead letters to a file, one JSON object per line. Repair `payload` (the record) or `came` (the input row of the step) there,
     then run scribengin dead replay FLOW --repaired FILE.
 
@@ -70,14 +70,14 @@ def _whole(letter: dict[str, Any]) -> dict[str, Any]:
     """As a master gives it. Raises Refused where it withholds the record: what has none is no copy."""
     if letter["payload"] is None and letter["payload_base64"] is None:
         raise Refused(
-            "the master withholds the bytes of records from you, so that no letter can be exported",
-            remedy=f"ask who may see records, or look without them: {flow_command('dead show')}",
+            "your token may not see the bytes of records, so no dead letter can be exported",
+            remedy=f"use a token that may see records, or list without them: {flow_command('dead show')}",
             code="letter-refused",
         )
     return letter
 
 
-def _written(flow: str, to: Path, letters: Any) -> Answer:
+def _written(flow: str, to: Path, letters: Any) -> CommandAnswer:
     import msgspec
 
     count = 0
@@ -97,7 +97,7 @@ def _written(flow: str, to: Path, letters: Any) -> Answer:
         if not isinstance(error, OSError):
             raise
         raise EnvironmentFault(f"{to} cannot be written: {error.strerror}", remedy="name another file with --to") from error
-    return Answer(
+    return CommandAnswer(
         {"flow": flow, "letters": count, "file": str(to)}, show=lambda: click.echo(f"{_counted(count)} in {to}", err=str(to) == "-")
     )
 
@@ -122,7 +122,7 @@ def edit(
     from_start: bool,
     state: Path | None,
     masters: Masters,
-) -> Answer:
+) -> CommandAnswer:
     """Repair a dead letter: in $EDITOR, or with --set or --with. The repair is checked against the flow and kept until the dead letter is
     replayed.
 
@@ -148,15 +148,15 @@ def edit(
     changed = found.queries
     result = {"flow": found.flow, "id": found.id, "queries": list(changed), "at": found.at}
     replay_it = as_called(flow_command("dead replay", letter, *["--from-start"] * from_start), {"flow": flow, "state": state})
-    said = f"repaired for {', '.join(changed)}; it waits for: {replay_it}" if changed else "nothing was changed"
+    said = f"repaired for {', '.join(changed)}; to replay it: {replay_it}" if changed else "nothing was changed"
 
     def show() -> None:
         click.echo(f"{letter}: {said}")
         if several and len(changed) == 1 and not query and letter != found.id:
             by_id = as_called(flow_command("dead edit", found.id), {"flow": flow, "state": state})
-            click.echo(f"if other queries have refused the same record, it is repaired for all of them by its id: {by_id}")
+            click.echo(f"if other queries refused the same record, repair it for all of them by its id: {by_id}")
 
-    return Answer(result, show=show)
+    return CommandAnswer(result, show=show)
 
 
 def _repaired(ask: Callable[[RepairLetter], LetterRepaired], repair: RepairLetter, given: bytes | None) -> LetterRepaired:
@@ -179,14 +179,14 @@ def _repaired(ask: Callable[[RepairLetter], LetterRepaired], repair: RepairLette
         file, name = mkstemp(prefix="letter-", suffix=".json" if seen.row else ".txt")
         with os.fdopen(file, "wb") as kept:
             kept.write(given)
-        told = f"what you wrote is in {name}, to be given with --with"
+        told = f"your text is in {name}; pass it with --with"
         error.remedy = f"{error.remedy}; {told}" if error.remedy else told
         raise
 
 
 def _values(columns: tuple[str, ...], file: Path | None) -> dict[str, str]:
     if columns and file is not None:
-        raise click.UsageError("say --set or --with, not both")
+        raise click.UsageError("--set and --with exclude each other")
     if wrong := [each for each in columns if "=" not in each]:
         raise click.UsageError(f'--set {wrong[0]}: write COLUMN=VALUE, such as --set "amount=1.5"')
     return dict(each.split("=", 1) for each in columns)
@@ -208,8 +208,8 @@ def _check_editor(repair: RepairLetter) -> None:
         more = [*(["--query", repair.query] if repair.query else []), *["--from-start"] * repair.from_start]
         edit_it = flow_command("dead edit", repair.letter, *more, "--set", "COLUMN=VALUE")
         raise Refused(
-            "here is no terminal for an editor",
-            remedy=f"give a column its value: {edit_it}; or the whole text: --with FILE",
+            "there is no terminal for an editor",
+            remedy=f"set a column: {edit_it}; or replace the text: --with FILE",
             code="editor-no-terminal",
         )
 
@@ -219,7 +219,7 @@ def _edited(letter: str, before: bytes, *, row: bool) -> bytes:
     try:
         text = before.decode()
     except UnicodeDecodeError:
-        raise Refused(f"{letter} is not text", remedy="give its bytes whole: --with FILE", code="letter-columns") from None
+        raise Refused(f"{letter} is not text", remedy="replace its bytes: --with FILE", code="letter-columns") from None
     edited = click.edit(text + "\n", extension=".json" if row or text.lstrip().startswith("{") else ".txt")
     return before if edited is None else edited.encode()
 
@@ -251,7 +251,7 @@ def replay(
     yes: bool,
     state: Path | None,
     masters: Masters,
-) -> Answer:
+) -> CommandAnswer:
     """Replay dead letters once: from the step that refused them, in the query that refused them, with their repairs.
 
     A running flow picks them up at its next look, a stopped one at its next run. Each dead letter is replayed once, however often you run
@@ -290,7 +290,7 @@ def replay(
         _ask_first(ask(dry_run=True), everything=not filters.said() and file is None and not yes)
     found = ask(dry_run=dry_run)
     found["refusals"] = [row | {"remedy": as_called(row["remedy"], params)} for row in found["refusals"]]
-    return Answer(found, show=_shown(found, params))
+    return CommandAnswer(found, show=_shown(found, params))
 
 
 def _ask_first(found: dict[str, Any], *, everything: bool) -> None:
@@ -303,31 +303,32 @@ def _ask_first(found: dict[str, Any], *, everything: bool) -> None:
     why = dict.fromkeys(row["why"] for row in found["refusals"])
     stay = [f"{found['refused']:,} stay: {' | '.join(why)}"] if why else []
     lines = [_counted(found["replayed"]), *stay, *ahead]
-    remedy = "choose letters by an ID, --step or --reason, or look first: --dry-run"
+    remedy = "choose dead letters by an ID, --step or --reason, or list them first: --dry-run"
     confirm("this replays all open dead letters:", lines, yes=False, code="dead-replay-unsaid", remedy=remedy)
 
 
 def _ahead(found: dict[str, Any]) -> list[str]:
     """What is known of the letters that will come back, before they go."""
     lines = [
-        f"{row['count']:,} of them lie behind the watermark of Query {row['query']}, {row['watermark']}: late, they come back, "
-        "but for those that a step drops before"
+        f"{row['count']:,} of them are behind the watermark of Query {row['query']}, {row['watermark']}: they become "
+        "dead letters again, except those that a step drops before"
         for row in found["late"]
     ]
     lines += [
-        f"{row['count']:,} of them enter at {row['at']}, whose columns only Spark knows: a row that does not fit there comes back"
+        f"{row['count']:,} of them enter at {row['at']}, whose columns only Spark knows: a row that does not fit there becomes "
+        "a dead letter again"
         for row in found.get("unchecked", ())  # a master of an earlier release does not say it
     ]
     unrepaired = found["replayed"] - found["repaired"]
     if unrepaired:
-        lines.append(f"{unrepaired:,} of them are not repaired: they fail again unless what refused them was changed since")
+        lines.append(f"{unrepaired:,} of them are not repaired: they fail again unless the step or sink that refused them has changed")
     return lines
 
 
 def _shown(found: dict[str, Any], named: Mapping[str, Any]) -> Callable[[], None]:
     def show() -> None:
         if not found["replayed"] + found["already"] + found["refused"]:
-            click.echo("no dead letters are meant")
+            click.echo("no dead letters match")
             return
         groups: dict[tuple[str, str], list[dict[str, str]]] = {}
         for row in found["refusals"]:
@@ -348,12 +349,12 @@ def _shown(found: dict[str, Any], named: Mapping[str, Any]) -> Callable[[], None
             click.echo(line)
         parts = [f"{found['replayed']:,} {'to be replayed' if found['dry_run'] else 'are on their way'}"]
         parts += [f"{found['repaired']:,} of them repaired"] if found["repaired"] else []
-        parts += [f"{found['already']:,} had been asked for before"] if found["already"] else []
+        parts += [f"{found['already']:,} were already asked for"] if found["already"] else []
         parts += [f"{found['refused']:,} stay"] if found["refused"] else []
         click.echo(", ".join(parts))
         if found["replayed"] and not found["dry_run"]:
-            waits = f"they wait for the next run: {flow_command('run')}"
-            click.echo("the flow runs, and takes them up now" if found["running"] else as_called(waits, named))
+            waits = f"the next run replays them: {flow_command('run')}"
+            click.echo("the flow is running and replays them now" if found["running"] else as_called(waits, named))
 
     return show
 
@@ -384,7 +385,7 @@ def purge(
     undo: str | None,
     state: Path | None,
     masters: Masters,
-) -> Answer:
+) -> CommandAnswer:
     """Delete dead letters. Their number stays in the ledger. The flow must be stopped.
 
     They go to a trash for 7 days; --undo restores them.
@@ -395,7 +396,7 @@ def purge(
     """
     if undo is not None:
         if replayed or dry_run or filters.said():
-            raise click.UsageError("--undo takes neither letters nor --dry-run")
+            raise click.UsageError("--undo excludes IDs and --dry-run")
         return _undo_purge(flow, "" if undo == _NEWEST else undo, state, masters)
     purged = partial(_purged_there, flow, filters, masters) if is_name(flow) else partial(_purged_here, flow, filters, state)
     found = purged(replayed=replayed, dry_run=True)
@@ -403,8 +404,8 @@ def purge(
     if count and not dry_run:
         never = f", {found['unreplayed']:,} of which were never replayed" if found["unreplayed"] else ""
         lines = [f"{_counted(count)} of {', '.join(found['queries'])}{never}"]
-        remedy = f"to keep a copy for longer: {flow_command('dead export', '--to', 'FILE')}"
-        confirm("this moves to the trash, and deletes after 7 days:", lines, yes=yes, code="dead-purge-unsaid", remedy=remedy)
+        remedy = f"to keep a copy: {flow_command('dead export', '--to', 'FILE')}"
+        confirm("this moves to the trash, which keeps them for 7 days:", lines, yes=yes, code="dead-purge-unsaid", remedy=remedy)
         found = purged(replayed=replayed, dry_run=False)
         count = found["purged"]
 
@@ -417,22 +418,22 @@ def purge(
             undo_it = as_called(flow_command("dead purge", "--undo", trash["id"]), {"flow": flow, "state": state})
             click.echo(f"to bring them back, until {trash['until'][:10]}: {undo_it}")
 
-    return Answer(found, show=show)
+    return CommandAnswer(found, show=show)
 
 
 def _counted(letters: int) -> str:
     return f"{letters:,} dead letter{'s' * (letters != 1)}"
 
 
-def _undo_purge(flow: str, id_: str, state: Path | None, masters: Masters) -> Answer:
+def _undo_purge(flow: str, id_: str, state: Path | None, masters: Masters) -> CommandAnswer:
     found = _undone_there(flow, id_, masters) if is_name(flow) else _undone_here(flow, id_, state)
 
     def show() -> None:
         click.echo(f"brought back {_counted(found['restored'])} that the purge {found['id']} deleted")
         if found["expired"]:
-            click.echo(f"{found['expired']:,} more have outlived `retain` meanwhile")
+            click.echo(f"{found['expired']:,} more expired meanwhile by `retain`")
 
-    return Answer(found, show=show)
+    return CommandAnswer(found, show=show)
 
 
 def _undone_here(flow: str, id_: str, state: Path | None) -> dict[str, Any]:
@@ -448,7 +449,7 @@ def _undone_there(flow: str, id_: str, masters: Masters) -> dict[str, Any]:
         return asdict(client.undo_purge(flow, id_))
 
 
-def _trash_of(opened: FlowState) -> Trash:
+def _trash_of(opened: FlowWithState) -> Trash:
     from scribengin.state.trash import PURGE, Trash
 
     return Trash(opened.tiers[0].folder.root, opened.declared.name, PURGE)

@@ -33,9 +33,9 @@ class Display(Protocol):
 def open_display(progress: str) -> Display:
     """The display for `progress`: auto, live, plain or off."""
     if progress == "live" or (progress == "auto" and sys.stderr.isatty()):
-        from scribengin.cli.live import Live
+        from scribengin.cli.live import LiveDisplay
 
-        return Live()
+        return LiveDisplay()
     return Plain(quiet=progress == "off")
 
 

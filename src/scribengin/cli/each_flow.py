@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand, problems_of
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer, problems_of
 from scribengin.cli.flow_argument import as_called
 from scribengin.cli.labels_option import NAME_ONE, chosen, labels_option
 from scribengin.core.errors import Exit, ScribenginError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
 
 _SAID = ("-l", "--label")
-NO_FLOW = "no flow was submitted yet: scribengin apply FILE"
+NO_FLOW = "no flow is submitted; submit one: scribengin apply FILE"
 
 
 class FlowCommand(AnsweringCommand):
@@ -39,17 +39,17 @@ class FlowCommand(AnsweringCommand):
         return [options, f"[{either}]" if may_lack else f"({either})", *arguments[1:]]
 
 
-def each_flow(argument: str, *, all_without: bool = False) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+def each_flow(argument: str, *, all_without: bool = False) -> Callable[[Callable[..., CommandAnswer]], Callable[..., CommandAnswer]]:
     """For the function of a `FlowCommand`, below `masters_option`: it is called with the flow that was named as `argument`, or for each
     that has the labels, one after the other; what fails for one is told, and the others are done all the same.
 
     With neither: for all flows where `all_without`. Elsewhere that is a mistake: a variable of the shell that is not set, maybe.
     """
 
-    def decorate(function: Callable[..., Answer]) -> Callable[..., Answer]:
+    def decorate(function: Callable[..., CommandAnswer]) -> Callable[..., CommandAnswer]:
         @labels_option
         @wraps(function)
-        def for_each(*, labels: Mapping[str, str], masters: Masters, **more: Any) -> Answer:
+        def for_each(*, labels: Mapping[str, str], masters: Masters, **more: Any) -> CommandAnswer:
             if not labels and more[argument]:
                 return function(masters=masters, **more)
             if not labels and not all_without:
@@ -57,7 +57,7 @@ def each_flow(argument: str, *, all_without: bool = False) -> Callable[[Callable
             with masters.reader() as plane:
                 flows = chosen(plane, (), labels) if labels else tuple(row.flow for row in plane.flows())
             if not flows:
-                return Answer([], show=lambda: click.echo(NO_FLOW))
+                return CommandAnswer([], show=lambda: click.echo(NO_FLOW))
             answers = {}
             for flow in flows:
                 try:
@@ -65,7 +65,7 @@ def each_flow(argument: str, *, all_without: bool = False) -> Callable[[Callable
                 except ScribenginError as error:
                     called = {**more, argument: flow}
                     problems = [replace(each, remedy=as_called(each.remedy, called)) for each in problems_of(error)]
-                    answers[flow] = Answer(problems=problems, exit=error.exit)
+                    answers[flow] = CommandAnswer(problems=problems, exit=error.exit)
             return together(answers)
 
         return for_each
@@ -73,7 +73,7 @@ def each_flow(argument: str, *, all_without: bool = False) -> Callable[[Callable
     return decorate
 
 
-def together(answers: Mapping[str, Answer]) -> Answer:
+def together(answers: Mapping[str, CommandAnswer]) -> CommandAnswer:
     """Of several flows: a list of `flow`, `ok`, `result`, `problems`; each under its name for people."""
 
     def show() -> None:
@@ -88,4 +88,4 @@ def together(answers: Mapping[str, Answer]) -> Answer:
     ]
     problems = [replace(each, message=f"flow {flow}: {each.message}") for flow, answer in answers.items() for each in answer.problems]
     worst = next((answer.exit for answer in answers.values() if answer.exit is not Exit.DONE), Exit.DONE)
-    return Answer(found, problems, worst, show)
+    return CommandAnswer(found, problems, worst, show)

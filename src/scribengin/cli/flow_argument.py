@@ -53,7 +53,7 @@ def flow_path(text: str) -> Path:
         raise InputError([Problem("flow-missing", Place(text), "this is a folder, not a flow file", remedy)])
     if is_name(text):
         remedy = f"name a file: {file}" if (file := file_of_name(text)) else "name a flow file, such as flow.yaml"
-        message = f'"{text}" is the name of a flow in a registry, and this command takes a file'
+        message = f'"{text}" is the name of a submitted flow; this command takes a file'
         raise InputError([Problem("flow-name", Place(text), message, remedy)])
     if not path.is_file():
         near = [str(other) for other in path.parent.glob("*") if other.suffix in _SUFFIXES] if path.parent.is_dir() else []

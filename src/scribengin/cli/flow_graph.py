@@ -18,7 +18,7 @@ def show_steps(graph: FlowGraph) -> None:
     """Print it; how nodes and channels go where that is known."""
     click.echo(f"{click.style(f'flow {graph.flow}', bold=True)}, version {graph.version}")
     if not graph.told:
-        click.echo("no worker has said yet how it goes")
+        click.echo("no report from a worker yet")
     reads: dict[str, list[str]] = {}
     for edge in graph.edges:
         reads.setdefault(edge.node, []).append(edge.reads + (f" (by {edge.channel})" if edge.channel else ""))

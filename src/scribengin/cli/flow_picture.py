@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.core.errors import EnvironmentFault, Refused
 from scribengin.core.problems import Place, Problem
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.cli.plane_option import Masters
-    from scribengin.plan.picture import Picture
+    from scribengin.plan.picture import GraphPicture
 
 _NOT_HERE = ("state-elsewhere", "answer-late", "answer-large")
 """why a master may not be able to tell what its ledger says"""
 
 
-def of_file(flow: str, state: Path | None, *, live: bool, mermaid: bool, svg: Path | None) -> Answer:
+def of_file(flow: str, state: Path | None, *, live: bool, mermaid: bool, svg: Path | None) -> CommandAnswer:
     """Of a FLOW argument that is a file; `state` is the value of --state. Raises InputError."""
     from scribengin.cli.flow_state import prepared_flow
     from scribengin.plan.flow_graph import graph_as_json
@@ -37,7 +37,7 @@ def of_file(flow: str, state: Path | None, *, live: bool, mermaid: bool, svg: Pa
     return _answer(graph, counts, prepared.warnings, mermaid=mermaid, svg=svg)
 
 
-def of_name(flow: str, masters: Masters, *, live: bool, mermaid: bool, svg: Path | None) -> Answer:
+def of_name(flow: str, masters: Masters, *, live: bool, mermaid: bool, svg: Path | None) -> CommandAnswer:
     """Of a flow that was submitted. Where nobody can read its ledger, what its workers say stands in for it."""
     import msgspec
 
@@ -49,14 +49,14 @@ def of_name(flow: str, masters: Masters, *, live: bool, mermaid: bool, svg: Path
         except Refused as error:
             if error.code not in _NOT_HERE:
                 raise
-            message = f"its ledger cannot be read: {error.message}; shown is what its workers say of sources and sinks"
+            message = f"its ledger cannot be read: {error.message}; sources and sinks show reports of workers"
             problems.append(Problem(error.code, Place(""), message, error.remedy, "warning"))
     return _answer(msgspec.to_builtins(graph), counts, problems, mermaid=mermaid, svg=svg)
 
 
 def _answer(
     graph: dict[str, Any], counts: Mapping[str, Any] | None, problems: Sequence[Problem], *, mermaid: bool, svg: Path | None
-) -> Answer:
+) -> CommandAnswer:
     from scribengin.plan.picture import picture_of
 
     picture = picture_of(graph, counts)
@@ -70,18 +70,18 @@ def _answer(
     text = draw(picture)
     if mermaid:
         result["mermaid"] = text
-    return Answer(result, problems, show=lambda: click.echo(text, nl=False))
+    return CommandAnswer(result, problems, show=lambda: click.echo(text, nl=False))
 
 
-def written(picture: Picture, result: dict[str, Any], file: Path, problems: Sequence[Problem] = ()) -> Answer:
+def written(picture: GraphPicture, result: dict[str, Any], file: Path, problems: Sequence[Problem] = ()) -> CommandAnswer:
     """The picture as a file of SVG; `-` is stdout. Raises EnvironmentFault where it cannot be written."""
     from scribengin.plan.picture_svg import as_svg
 
     text = as_svg(picture)
     if str(file) == "-":
-        return Answer({**result, "svg": text}, problems, show=lambda: click.echo(text, nl=False))
+        return CommandAnswer({**result, "svg": text}, problems, show=lambda: click.echo(text, nl=False))
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise EnvironmentFault(f"{file} cannot be written: {error.strerror}", remedy="name a file in a folder that is there") from error
-    return Answer({**result, "file": str(file)}, problems, show=lambda: click.echo(f"wrote {file}"))
+        raise EnvironmentFault(f"{file} cannot be written: {error.strerror}", remedy="name a file in an existing folder") from error
+    return CommandAnswer({**result, "file": str(file)}, problems, show=lambda: click.echo(f"wrote {file}"))

@@ -31,7 +31,7 @@ class TierState:
 
 
 @dataclass(frozen=True, slots=True)
-class FlowState:
+class FlowWithState:
     """A flow as it is declared, and the state of its tiers; of a flow that is not cut there is one."""
 
     declared: Flow
@@ -53,7 +53,7 @@ class FlowState:
             remedy = (
                 f"queries with state are {have}"
                 if have
-                else "run it first, or name its state folder with --state; of a flow that was submitted say its name"
+                else "run it first, or name its state folder with --state; for a submitted flow pass its name"
             )
             raise Refused(f"{wanted} has no state in {shown_path(self.path)}", remedy=remedy, code="state-missing")
         return queries
@@ -78,7 +78,7 @@ def prepared_flow(flow: str, state: Path | None) -> PreparedFlow:
     return prepare(flow_path(flow), state=read_settings({"state": state})["state"].value)
 
 
-def open_state(flow: str, state: Path | None) -> FlowState:
+def open_state(flow: str, state: Path | None) -> FlowWithState:
     """The flow of a FLOW argument and its state, which need not be there. `state` is the value of --state.
 
     Raises InputError where not even a name can be read; of a flow that is cut, where there is a mistake.
@@ -95,5 +95,5 @@ def open_state(flow: str, state: Path | None) -> FlowState:
     root = read_settings({"state": state})["state"].value
     if found.tiers:
         prepared = prepare_valid(path, found, problems, state=root)
-        return FlowState(found, tuple(TierState(tier.plan.flow, tier.folder) for tier in prepared.tiers))
-    return FlowState(found, (TierState(found, StateFolder(state_root(path, root), found.name, MAIN)),))
+        return FlowWithState(found, tuple(TierState(tier.plan.flow, tier.folder) for tier in prepared.tiers))
+    return FlowWithState(found, (TierState(found, StateFolder(state_root(path, root), found.name, MAIN)),))

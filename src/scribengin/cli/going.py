@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.confirm import confirm
 from scribengin.cli.waiting import NotReached
 from scribengin.core.errors import ScribenginError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scribengin.client.verb_models import Going, OperationRow
 
 _POLL_S = 0.2
-_AGAIN = "see to it, and ask that flow for the same again: the operation goes on"
+_AGAIN = "fix the cause and repeat the command for that flow: the operation continues"
 
 
 class OperationFailed(ScribenginError):
@@ -28,7 +28,7 @@ class OperationFailed(ScribenginError):
     code = "operation-failed"
 
 
-def done(client: Client, begin: Callable[[bool], Going], *, yes: bool, dry_run: bool, wait_s: float | None) -> Answer:
+def done(client: Client, begin: Callable[[bool], Going], *, yes: bool, dry_run: bool, wait_s: float | None) -> CommandAnswer:
     """What was begun, and its end where that is to be waited for.
 
     `begin` asks a master: with False only what it would mean. Raises Refused where that is to be confirmed, and nobody can be asked.
@@ -36,7 +36,7 @@ def done(client: Client, begin: Callable[[bool], Going], *, yes: bool, dry_run: 
     going = begin(yes and not dry_run)
     if dry_run:
         asked = {"flow": going.flow, "says": list(going.says), "queries": list(going.queries), "operation": None, "step": None}
-        return Answer(asked, show=lambda: click.echo("\n".join(going.says)))
+        return CommandAnswer(asked, show=lambda: click.echo("\n".join(going.says)))
     if going.operation is None:
         confirm(f"of flow {going.flow}:", going.says, yes=False, code="unsaid")
         going = begin(True)
@@ -49,7 +49,7 @@ def done(client: Client, begin: Callable[[bool], Going], *, yes: bool, dry_run: 
         click.echo(f"flow {going.flow}: operation {going.operation} " + ("has begun" if row is None else f"is {row.step}"))
 
     said = {"flow": going.flow, "says": list(going.says), "queries": list(going.queries)}
-    return Answer({**said, "operation": going.operation, "step": None if row is None else row.step}, show=show)
+    return CommandAnswer({**said, "operation": going.operation, "step": None if row is None else row.step}, show=show)
 
 
 def _waits(row: OperationRow) -> list[str]:
@@ -70,10 +70,10 @@ def wait_for_operation(client: Client, flow: str, id_: str, wait_s: float | None
             said = f": {row.error}" if row.error else ""
             raise OperationFailed(
                 f"operation {id_} of flow {flow} ({row.kind}) is {row.step}{said}",
-                remedy=f"mend the cause and ask again; see: scribengin ops {flow}",
+                remedy=f"fix the cause and repeat the command; see: scribengin ops {flow}",
             )
         if row.arguments.get("stuck"):
-            raise NotReached("; ".join([f"operation {id_} of flow {flow} ({row.kind}) waits for a person", *_waits(row)]), remedy=_AGAIN)
+            raise NotReached("; ".join([f"operation {id_} of flow {flow} ({row.kind}) needs intervention", *_waits(row)]), remedy=_AGAIN)
         if time.monotonic() >= deadline:
             raise NotReached(
                 "; ".join([f"operation {id_} of flow {flow} ({row.kind}) is at step {row.step} after {wait_s:.0f} s", *_waits(row)]),

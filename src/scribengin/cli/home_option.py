@@ -14,7 +14,7 @@ from scribengin.control.home import DEFAULT, Home
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scribengin.registry.entrance import Entrance
+    from scribengin.registry.entrance import ConnectionSettings
 
 C = TypeVar("C")
 
@@ -42,7 +42,7 @@ def home_option(command: Callable[..., C]) -> Callable[..., C]:
     @folder_option
     @registry_options(required=False)
     @wraps(command)
-    def with_home(*some: Any, home: Home, entrance: Entrance | None, **more: Any) -> C:
+    def with_home(*some: Any, home: Home, entrance: ConnectionSettings | None, **more: Any) -> C:
         return command(*some, home=Home(home.folder, entrance), **more)
 
     return with_home

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from scribengin.api.views import RegistryView
     from scribengin.client.client import Client
 
-NAME_ONE = "name a flow, or say -l NAME=VALUE"
+NAME_ONE = "name a flow, or pass -l NAME=VALUE"
 
 
 def _labels(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
@@ -50,6 +50,6 @@ def chosen(client: Client | RegistryView, names: Sequence[str], labels: Mapping[
     if labels and not labelled:
         said = ", ".join(f"{name}={value}" for name, value in labels.items())
         raise Refused(
-            f"no flow has {said}", remedy="labels stand in flow files: labels: {team: shop}; see: scribengin list", code="label-unknown"
+            f"no flow has {said}", remedy="labels are set in flow files: labels: {team: shop}; see: scribengin list", code="label-unknown"
         )
     return tuple(dict.fromkeys([*names, *labelled]))

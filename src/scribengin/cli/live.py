@@ -43,7 +43,7 @@ _LOOK = {
 _BAR_WIDTH = 28
 
 
-class Live:
+class LiveDisplay:
     """Draws views; what others print meanwhile appears above the drawing."""
 
     def __init__(self, console: Console | None = None) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from scribengin.cli.answer import Answer, JsonOutput, problems_of, show_problem
+from scribengin.cli.answer import CommandAnswer, JsonOutput, problems_of, show_problem
 from scribengin.cli.extras import missing_extra
 from scribengin.cli.guesses import no_command
 from scribengin.core.errors import EnvironmentFault, Exit
@@ -168,7 +168,7 @@ def _told(fault: EnvironmentFault, given: list[str]) -> int:
     (problem,) = problems_of(fault)
     if "--json" in given:
         output = JsonOutput()
-        output.write(Answer(problems=[problem], exit=fault.exit).as_object(next((word for word in given if word in _COMMANDS), "")))
+        output.write(CommandAnswer(problems=[problem], exit=fault.exit).as_object(next((word for word in given if word in _COMMANDS), "")))
         output.close()
     else:
         show_problem(problem)
@@ -184,6 +184,6 @@ def _usage(error: click.ClickException, given: list[str]) -> int:
     command = context.command_path.partition(" ")[2] if context is not None else ""
     problem = Problem("usage", Place(""), error.format_message(), f"see scribengin {command} --help".replace("  ", " "))
     output = JsonOutput()
-    output.write(Answer(problems=[problem], exit=Exit.INPUT).as_object(command))
+    output.write(CommandAnswer(problems=[problem], exit=Exit.INPUT).as_object(command))
     output.close()
     return Exit.INPUT

@@ -72,7 +72,7 @@ class Masters:
             found = addresses(registry)
         if not found:
             remedy = "start one: scribengin master --registry ADDRESS"
-            raise Unreachable(f"no master is up at {self.home.entrance.address}", remedy=remedy, code="master-missing")
+            raise Unreachable(f"no master is running at {self.home.entrance.address}", remedy=remedy, code="master-missing")
         return found
 
 

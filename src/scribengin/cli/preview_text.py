@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from scribengin.local.preview_contract import NodePreview, Preview, Row
+    from scribengin.local.preview_contract import NodePreview, Preview, PreviewedRow
 
 _CELL = 28
 """characters of a value"""
@@ -166,7 +166,7 @@ def _dead_lines(node: NodePreview) -> Iterator[Text]:
             yield _dead_line(row)
 
 
-def _dead_line(row: Row) -> Text:
+def _dead_line(row: PreviewedRow) -> Text:
     utility = f" in {row.utility}" if row.utility else ""
     line = Text.assemble("  ", (f"x {row.reason}{utility}", "red"), f": {_visible(row.message)}")
     where = ", ".join(filter(None, [row.code_line, f"record at {row.place}" if row.place else ""]))

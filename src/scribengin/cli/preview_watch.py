@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, problems_of, show_problem
+from scribengin.cli.answer import CommandAnswer, problems_of, show_problem
 from scribengin.cli.preview_text import show_preview
 from scribengin.core.errors import ScribenginError
 from scribengin.plan.code_files import code_files
@@ -26,7 +26,7 @@ SETTLED_S = 0.1
 """files that have not changed for so long are saved: an editor empties one before it fills it"""
 
 
-def watch_previews(path: Path, settings: PreviewSettings) -> Answer:
+def watch_previews(path: Path, settings: PreviewSettings) -> CommandAnswer:
     """Show a preview now, and at each change of the file, or of a `.py` file that travels with it. Returns at Ctrl-C, with the last good
     preview as its result."""
     from scribengin.local.preview import Previews
@@ -56,7 +56,7 @@ def watch_previews(path: Path, settings: PreviewSettings) -> Answer:
             click.echo("", err=True)
         finally:
             signal.signal(signal.SIGTERM, before)
-    return Answer(None if last is None else last.as_json())
+    return CommandAnswer(None if last is None else last.as_json())
 
 
 def _settled(path: Path) -> dict[Path, tuple[int, int, int]]:

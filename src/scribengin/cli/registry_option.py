@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scribengin.registry.access import Login, Tls
-    from scribengin.registry.entrance import Entrance
+    from scribengin.registry.entrance import ConnectionSettings
 
 C = TypeVar("C")
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -86,13 +86,13 @@ def _entrance(
     worker_key_file: Path | None,
     *,
     insecure: bool,
-) -> Entrance:
-    from scribengin.registry.access import Address, Tls
-    from scribengin.registry.entrance import Entrance
+) -> ConnectionSettings:
+    from scribengin.registry.access import RegistryAddress, Tls
+    from scribengin.registry.entrance import ConnectionSettings
 
     key = None if worker_key_file is None else read_secret(worker_key_file)
     encrypted: Tls | None = Tls(*tls) if any(tls) else None
-    return Entrance(Address.parse(registry), _login(login_file, sasl, principal), encrypted, insecure, key)
+    return ConnectionSettings(RegistryAddress.parse(registry), _login(login_file, sasl, principal), encrypted, insecure, key)
 
 
 def _login(login_file: Path | None, sasl: str | None, principal: str) -> Login | None:

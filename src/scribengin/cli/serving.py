@@ -23,7 +23,7 @@ def until_asked() -> Iterator[threading.Event]:
 
     def interrupt(_number: int, _frame: Any) -> None:
         if asked.is_set():
-            click.echo("left at once; workers go on, and who is started next adopts them", err=True)
+            click.echo("stopped at once; workers keep running, and the next master or node takes them over", err=True)
             os._exit(Exit.INTERRUPTED)
         asked.set()
 

@@ -178,17 +178,17 @@ def _typed(setting: Setting, given: str | dict[str, str]) -> Any:
     if setting.kind == "map":
         return given if isinstance(given, dict) else dict(_pair(part) for part in given.split(",") if part.strip())
     if isinstance(given, dict):
-        raise ValueError("found a mapping where one value is asked")
+        raise ValueError("found a mapping; expected one value")
     match setting.kind:
         case "path":
             return located(given)
         case "port":
             if not (given.isdigit() and int(given) <= 65535):
-                raise ValueError(f'"{given}" is no port; a port is a number from 0 to 65535')
+                raise ValueError(f'"{given}" is not a valid port; expected a number from 0 to 65535')
             return int(given)
         case "flag":
             if given.lower() not in ("true", "false", "1", "0"):
-                raise ValueError(f'"{given}" is neither true nor false')
+                raise ValueError(f'"{given}" is not a valid value; expected true or false')
             return given.lower() in ("true", "1")
         case "duration":
             parse_duration_s(given)
@@ -220,14 +220,14 @@ def _from_environment(problems: list[Problem]) -> Iterator[_Given]:
             near = did_you_mean(variable.removeprefix(_PREFIX), [name.upper() for name in known.values()])
             if near:
                 near = near.replace('"', f'"{_PREFIX}', 1)
-                problems.append(Problem("setting-unknown", Place(variable), f"{variable} is no setting of Scribengin", near))
+                problems.append(Problem("setting-unknown", Place(variable), f"{variable} is not a setting of Scribengin", near))
 
 
 def settings_file() -> Path | None:
     """The file that is read, or None where there is none. Raises InputError where SCRIBENGIN_CONFIG names a missing one."""
     if named := os.environ.get("SCRIBENGIN_CONFIG"):
         if not Path(named).is_file():
-            raise InputError([Problem("setting-file", Place(named), "SCRIBENGIN_CONFIG names this file, which is not there")])
+            raise InputError([Problem("setting-file", Place(named), "SCRIBENGIN_CONFIG names this file, which does not exist")])
         return Path(named)
     for path in (Path("scribengin.yaml"), Path("~/.config/scribengin/scribengin.yaml").expanduser()):
         if path.is_file():
@@ -251,7 +251,7 @@ def _from_file(problems: list[Problem]) -> Iterator[_Given]:
     if root is None:
         return
     if not isinstance(root, yaml.MappingNode):
-        problems.append(Problem("setting-file", _place(path, root), "settings are `name: value`, one a line"))
+        problems.append(Problem("setting-file", _place(path, root), "write one `name: value` a line"))
         return
     known = [setting.name for setting in SETTINGS]
     for key, value in root.value:

@@ -24,7 +24,7 @@ _REMEMBERED = 2_000
 _ENDS = ("exit", "quit")
 
 
-class Session:
+class ShellSession:
     """What was done so far: `done` has the command and its exit status, in order. `environment` is that of the commands."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -35,7 +35,7 @@ class Session:
         """Run a command to its end, and return its exit status. A Ctrl-C is the command's."""
         words = words[1:] if words[0] == "scribengin" and len(words) > 1 else words
         if words[0] == "shell":
-            click.echo("this is the shell already", err=True)
+            click.echo("this is already the shell", err=True)
             status = 2
         else:
             status = self._run(words)
@@ -54,7 +54,7 @@ class Session:
         return status if status >= 0 else 128 - status
 
 
-def converse(session: Session, history: Path) -> None:
+def converse(session: ShellSession, history: Path) -> None:
     """Read commands from the terminal, or from what stdin is, until it ends."""
     interactive = sys.stdin.isatty()
     if interactive:

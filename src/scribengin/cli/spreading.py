@@ -32,7 +32,7 @@ class Tiers(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generi
         if isinstance(value, int) or (value.isdecimal() and int(value) >= 1):
             return int(value)
         if Path(value).exists():
-            why = f"{value} was taken for the number of tiers; name files first, and --spread behind them"
+            why = f"{value} was read as the number of tiers; name files before --spread"
         else:
             why = f'"{value}" is not a valid number of tiers; write --spread 3, or --spread alone for as many as nodes are up'
         return self.fail(why, param, ctx)
@@ -48,15 +48,15 @@ branches_option = click.option(
 def check_options(spread: int | None, branches: str | None) -> None:
     """Raises UsageError where one is missing that the other needs."""
     if spread is None and branches is not None:
-        raise click.UsageError("--branches says how utilities are spread: it needs --spread")
+        raise click.UsageError("--branches needs --spread")
 
 
 def tiers_as_nodes(nodes: Sequence[NodeRow]) -> int:
     """One for each that is up. Raises Unreachable where none is."""
     if up := sum(node.up and node.state == "up" for node in nodes):
         return up
-    remedy = "start one (scribengin node --registry ADDRESS), or say how many tiers: --spread 3"
-    raise Unreachable("no node is up, so that --spread cannot tell how many tiers to make", remedy=remedy, code="spread")
+    remedy = "start one (scribengin node --registry ADDRESS), or pass the number of tiers: --spread 3"
+    raise Unreachable("no node is running, so --spread has no number of tiers", remedy=remedy, code="spread")
 
 
 def spread_flow(flow: Flow, tiers: int, branches: str | None, name: str) -> tuple[Flow, list[Problem]]:

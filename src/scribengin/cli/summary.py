@@ -26,11 +26,11 @@ _STYLE = {"finished": "green", "stopped": "yellow", "failed": "red"}
 _BEFORE, _BEHIND = ("in", "made"), ("out", "filtered", "folded", "dead", "late")
 _COLUMNS = (*_BEFORE, *_BEHIND, "held", "replayed")
 _MEANINGS = {
-    "made": "rows beyond those that came in: a join that matches several, a function that returns several",
-    "folded": "rows that went into a group, a join, or were duplicates, so that no row of their own came out",
-    "late": "rows that came when the watermark had passed their time, and were dropped",
-    "held": "what the state keeps now, beside the sum: windows that are still open, groups, rows that wait for a match, keys of a dedupe",
-    "replayed": "dead letters that were sent in again; they are part of in",
+    "made": "rows added: a join with several matches, a function that returns several rows",
+    "folded": "rows without an output row of their own: parts of a group or a join, and duplicates",
+    "late": "rows behind the watermark, which were dropped",
+    "held": "rows in state now, not part of the sum: open windows, groups, rows that wait for a match, keys of a dedupe",
+    "replayed": "dead letters that were replayed; they are part of in",
 }
 _LEGEND_WIDTH = 80
 
@@ -64,7 +64,7 @@ def show_summary(result: RunResult, dead_list: str, console: Console | None = No
         letters = f"{dead:,} dead letter{'s' * (dead != 1)}" + (f", {f'{here:,}' if here else 'none'} of this run" if earlier else "")
         replayed = sum(query.rows.replayed for query in result.queries)
         letters += f", {replayed:,} replayed" if replayed else ""
-        console.print(Text.assemble((letters, "yellow"), "; look at them with: ", (dead_list, "bold")))
+        console.print(Text.assemble((letters, "yellow"), "; list them with: ", (dead_list, "bold")))
     if result.summaries:
         console.print()
         show_summaries({"summaries": result.summaries})
@@ -75,9 +75,11 @@ def show_verdict(violations: Sequence[str], console: Console, *, besides: bool =
     nobody knows whether they do."""
     if uncounted:
         where = f"the place of {uncounted[0]} holds" if len(uncounted) == 1 else f"the places of {', '.join(uncounted)} hold"
-        console.print(Text(f"Not covered: what else {where}.", style="yellow"))
+        console.print(Text(f"Not covered: other data that {where}.", style="yellow"))
     if not violations and besides:
-        console.print(Text("What this flow wrote balances. Its places hold more, which it did not account for: see below.", style="yellow"))
+        console.print(
+            Text("What this flow wrote balances. Its places hold other rows, which the ledger does not cover: see below.", style="yellow")
+        )
         return
     if not violations:
         well = "What this flow wrote balances." if uncounted else "The ledger balances: every record that came in is accounted for."
@@ -93,9 +95,7 @@ def show_losses(queries: Mapping[str, Mapping[str, Counts]], console: Console) -
     for query, nodes in queries.items():
         for node, counts in nodes.items():
             if lost := lost_text(counts):
-                console.print(
-                    Text(f"Gone before they were read, records of {node} that query {query} went on without: {lost}.", style="red")
-                )
+                console.print(Text(f"Lost before they were read: records of {node} that query {query} skipped: {lost}.", style="red"))
 
 
 def _batches_of_run(query: QueryResult) -> int:

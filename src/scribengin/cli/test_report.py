@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from scribengin.flow_tests.contract import Difference, Outcome
+    from scribengin.flow_tests.contract import Difference, FlowTestOutcome
 
 _STYLE = {"expected": "green", "got": "red"}
 
@@ -26,7 +26,7 @@ def tell(text: str) -> None:
     click.echo(click.style(text, dim=True), err=True)
 
 
-def show_outcome(outcome: Outcome) -> None:
+def show_outcome(outcome: FlowTestOutcome) -> None:
     """The line of a test, and what is wrong with it."""
     console = open_console()
     mark, style = ("ok", "green") if outcome.passed else ("FAILED", "bold red")
@@ -43,7 +43,7 @@ def show_outcome(outcome: Outcome) -> None:
         console.print(Text(f"    {counts_text(outcome.result.ledger)}", style="dim"))
 
 
-def show_sum(outcomes: Sequence[Outcome], updated: Sequence[Path]) -> None:
+def show_sum(outcomes: Sequence[FlowTestOutcome], updated: Sequence[Path]) -> None:
     """The last line."""
     failed = sum(not outcome.passed for outcome in outcomes)
     seconds = sum(outcome.seconds for outcome in outcomes)
@@ -51,7 +51,7 @@ def show_sum(outcomes: Sequence[Outcome], updated: Sequence[Path]) -> None:
     text = f"{failed} failed, {passed}" if failed else passed
     click.echo(click.style(f"{text} in {seconds:.1f} s", fg="red" if failed else "green"))
     for file in updated:
-        click.echo(f"{file} now expects what came; look at it before you keep it")
+        click.echo(f"{file} now expects the actual rows; check the file before you keep it")
 
 
 def _table(difference: Difference) -> Table:

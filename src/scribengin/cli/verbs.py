@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.going import wait_for_operation
 from scribengin.cli.labels_option import chosen, labels_option
 from scribengin.cli.plane_option import masters_option
-from scribengin.cli.waiting import Wait, wait_for, wait_option, wait_running_option
+from scribengin.cli.waiting import WaitOption, wait_for, wait_option, wait_running_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scribengin.registry.kinds import Goal
 
 
-def _over_workflows(client: Client, flows: Sequence[str], goal: Goal, wait_s: float | None) -> Answer:
+def _over_workflows(client: Client, flows: Sequence[str], goal: Goal, wait_s: float | None) -> CommandAnswer:
     """The same of all flows of their workflows, by an operation each."""
     begun: list[WorkflowBegun] = []
     for flow in flows:
@@ -38,7 +38,7 @@ def _over_workflows(client: Client, flows: Sequence[str], goal: Goal, wait_s: fl
             done = "is done" if each["step"] == "done" else "has begun"
             click.echo(f"workflow {each['workflow']}: {', '.join(each['flows'])} wanted {goal}: operation {each['operation']} {done}")
 
-    return Answer(found, show=show)
+    return CommandAnswer(found, show=show)
 
 
 def verb(goal: Goal, states: tuple[str, ...], doc: str) -> click.Command:
@@ -50,10 +50,12 @@ def verb(goal: Goal, states: tuple[str, ...], doc: str) -> click.Command:
     @click.option("--workflow", is_flag=True, help="All flows of their workflows (see graph NAME), one after the other.")
     @(wait_running_option if goal == "running" else wait_option)
     @masters_option
-    def command(*, flows: tuple[str, ...], labels: dict[str, str], workflow: bool, wait: Wait | float | None, masters: Masters) -> Answer:
+    def command(
+        *, flows: tuple[str, ...], labels: dict[str, str], workflow: bool, wait: WaitOption | float | None, masters: Masters
+    ) -> CommandAnswer:
         import msgspec
 
-        limit = Wait(wait) if isinstance(wait, float) else wait
+        limit = WaitOption(wait) if isinstance(wait, float) else wait
         with masters.client() as client:
             flows = chosen(client, flows, labels)  # all of them are there, or nothing is done
             if workflow:
@@ -67,6 +69,6 @@ def verb(goal: Goal, states: tuple[str, ...], doc: str) -> click.Command:
                 now = each["status"]
                 click.echo(f"flow {each['flow']} " + (f"is {now['state']}" if isinstance(now, dict) else f"is wanted {goal}"))
 
-        return Answer(found, show=show)
+        return CommandAnswer(found, show=show)
 
     return command

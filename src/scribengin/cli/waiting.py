@@ -54,7 +54,7 @@ _STARTED = "started"
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitOption:
     """The value of `--wait` of a command that may start flows."""
 
     seconds: float
@@ -62,14 +62,14 @@ class Wait:
     """a flow that is to run needs to be `running` only: its first Batch is not waited for"""
 
 
-def _wait(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Wait | None:
+def _wait(_context: click.Context, _parameter: click.Parameter, value: str | None) -> WaitOption | None:
     if value is None:
         return None
     first, _, rest = value.partition(":")
     try:
         if first != _STARTED:
-            return Wait(parse_duration_s(value))
-        return Wait(parse_duration_s(rest) if value != _STARTED else DEFAULT_S, started=True)
+            return WaitOption(parse_duration_s(value))
+        return WaitOption(parse_duration_s(rest) if value != _STARTED else DEFAULT_S, started=True)
     except ValueError as error:
         raise click.BadParameter(f"{error}; other values: {_STARTED}, {_STARTED}:60s") from None
 
@@ -86,7 +86,9 @@ wait_running_option = click.option(
 """Gives a command `wait`, a Wait, None where it is not to wait."""
 
 
-def wait_for(plane: Client | RegistryView, flow: str, states: Collection[str], wait: Wait | None, *, version: int = 0) -> FlowStatus | None:
+def wait_for(
+    plane: Client | RegistryView, flow: str, states: Collection[str], wait: WaitOption | None, *, version: int = 0
+) -> FlowStatus | None:
     """The flow's status once it speaks of what is wanted now and is one of these; None where it is not to be waited for. A flow that runs
     is ready, too, unless `wait.started`. `version`: the one that was asked for.
 
@@ -101,7 +103,7 @@ def wait_for(plane: Client | RegistryView, flow: str, states: Collection[str], w
         begun = begun or found.wanted.version == version
         if begun and version and found.wanted.version != version:
             raise NotReached(
-                f"flow {flow} is not to run as version {version} any more, but as version {found.wanted.version}",
+                f"flow {flow} was changed from version {version} to version {found.wanted.version}",
                 remedy=f"see why: scribengin ops {flow}",
             )
         now = found.status
@@ -128,13 +130,13 @@ def _first_batch_late(found: FlowView, wait_s: float) -> NotReached:
     which = "" if tiers == [tier.tier for tier in found.tiers] else f" of tier {' and '.join(tiers)}"
     return NotReached(
         f"flow {found.flow} is running, but its first Batch{which} is not committed after {wait_s:.0f} s",
-        remedy=f"see what it does: scribengin top {found.flow}; or wait longer: --wait 10m",
+        remedy=f"watch it: scribengin top {found.flow}; or wait longer: --wait 10m",
     )
 
 
 def _late(flow: str, now: FlowStatus | None, states: Collection[str], wait_s: float) -> NotReached:
     wanted = " or ".join(states)
     if now is None:
-        return NotReached(f"no master has looked at flow {flow} in {wait_s:.0f} s", remedy="start one: scribengin up")
+        return NotReached(f"no master took up flow {flow} within {wait_s:.0f} s", remedy="start one: scribengin up")
     said = f": {now.reason}" if now.reason else ""
     return NotReached(f"flow {flow} is {now.state}, not {wanted}, after {wait_s:.0f} s{said}", remedy=now.next or "wait longer: --wait 10m")

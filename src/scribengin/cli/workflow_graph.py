@@ -53,7 +53,7 @@ def _mermaid_lines(graph: WorkflowView) -> Iterator[str]:
 def waits_text(waits: Waits | None) -> str:
     """`1,200 rows wait, 3.4 MiB, the oldest 4s`."""
     if waits is None:
-        return "nobody has said what waits"
+        return "backlog not reported"
     parts = [f"{waits.rows:,} rows"] if waits.rows else [f"{waits.files:,} files"] if waits.files else []
     parts += [show_bytes(waits.bytes)] if waits.bytes else []
     if not parts:

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
         OriginStream,
         RecheckingReader,
         RestorableSink,
-        Sink,
+        SinkConnector,
         SinkStream,
-        Source,
+        SourceConnector,
         SourceReader,
         StagingSink,
         TellingReader,
@@ -45,65 +45,65 @@ if TYPE_CHECKING:
     from scribengin.connectors.spark_contract import RowStream, SparkSink
     from scribengin.connectors.unit_contract import UnitSink
 
-    class CodeSink(Sink, Protocol):
+    class CodeSink(SinkConnector, Protocol):
         """A sink whose streams run user code."""
 
         load: Callable[[str], Any] | None
         """the object that `module:name` refers to; set in the executor's copy before a stream is requested"""
 
-    class RedactedSink(Sink, Protocol):
+    class RedactedSink(SinkConnector, Protocol):
         """A sink that passes secrets to Spark in options."""
 
         redacted: Sequence[str]
         """the names of the options that hold secrets"""
 
 
-def can_restore(sink: Sink) -> TypeGuard[RestorableSink | TrashSink]:
+def can_restore(sink: SinkConnector) -> TypeGuard[RestorableSink | TrashSink]:
     """True for a RestorableSink or a TrashSink whose place supports it."""
     return getattr(sink, "restorable", False)
 
 
-def tells_origin(source: Source) -> TypeIs[TracingSource]:
+def tells_origin(source: SourceConnector) -> TypeIs[TracingSource]:
     """True for a TracingSource."""
     return hasattr(source, "made_of")
 
 
-def finds_rows(sink: Sink) -> TypeIs[TracingSink]:
+def finds_rows(sink: SinkConnector) -> TypeIs[TracingSink]:
     """True for a TracingSink."""
     return hasattr(sink, "places_of")
 
 
-def has_trash(sink: Sink) -> TypeIs[TrashSink]:
+def has_trash(sink: SinkConnector) -> TypeIs[TrashSink]:
     """True for a TrashSink."""
     return hasattr(sink, "move_to_trash")
 
 
-def counts_others(sink: Sink) -> TypeGuard[CountingSink]:
+def counts_others(sink: SinkConnector) -> TypeGuard[CountingSink]:
     """True for a CountingSink."""
     return hasattr(sink, "unaccounted")
 
 
-def is_audited_in_state(sink: Sink) -> bool:
+def is_audited_in_state(sink: SinkConnector) -> bool:
     """True if an audit reads only the flow's state about this sink, and never the place."""
     return getattr(sink, "audited_in_state", False)
 
 
-def is_written_by_spark(sink: Sink) -> TypeGuard[SparkSink]:
+def is_written_by_spark(sink: SinkConnector) -> TypeGuard[SparkSink]:
     """True for a SparkSink."""
     return hasattr(sink, "spark_options")
 
 
-def stages(sink: Sink) -> TypeGuard[StagingSink]:
+def stages(sink: SinkConnector) -> TypeGuard[StagingSink]:
     """True for a StagingSink."""
     return hasattr(sink, "stream")
 
 
-def looks_ahead(source: Source) -> TypeGuard[LookingSource]:
+def looks_ahead(source: SourceConnector) -> TypeGuard[LookingSource]:
     """True for a LookingSource."""
     return hasattr(source, "check_first")
 
 
-def looks_for_keys(source: Source | LookingSource) -> TypeGuard[KeyedSource]:
+def looks_for_keys(source: SourceConnector | LookingSource) -> TypeGuard[KeyedSource]:
     """True for a KeyedSource."""
     return hasattr(source, "check_keys")
 
@@ -133,42 +133,42 @@ def wants_origins(stream: SinkStream | OriginStream) -> TypeIs[OriginStream]:
     return getattr(stream, "wants_origins", False)
 
 
-def runs_code(sink: Sink) -> TypeGuard[CodeSink]:
+def runs_code(sink: SinkConnector) -> TypeGuard[CodeSink]:
     """True for a CodeSink."""
     return hasattr(sink, "load")
 
 
-def redacts(sink: Sink) -> TypeGuard[RedactedSink]:
+def redacts(sink: SinkConnector) -> TypeGuard[RedactedSink]:
     """True for a RedactedSink."""
     return hasattr(sink, "redacted")
 
 
-def compares_columns(sink: Sink) -> TypeGuard[ComparingSink]:
+def compares_columns(sink: SinkConnector) -> TypeGuard[ComparingSink]:
     """True for a ComparingSink."""
     return hasattr(sink, "unlike")
 
 
-def can_be_looked_at(sink: Sink) -> TypeGuard[LookedAtSink]:
+def can_be_looked_at(sink: SinkConnector) -> TypeGuard[LookedAtSink]:
     """True for a LookedAtSink."""
     return hasattr(sink, "look_at_place")
 
 
-def is_looked_at(source: Source) -> TypeGuard[LookedAtSource]:
+def is_looked_at(source: SourceConnector) -> TypeGuard[LookedAtSource]:
     """True for a LookedAtSource."""
     return hasattr(source, "look_at_place")
 
 
-def offers(sink: Sink) -> TypeGuard[OfferingSink]:
+def offers(sink: SinkConnector) -> TypeGuard[OfferingSink]:
     """True for an OfferingSink."""
     return hasattr(sink, "offer")
 
 
-def keeps_batches(sink: Sink) -> TypeGuard[KeptSink]:
+def keeps_batches(sink: SinkConnector) -> TypeGuard[KeptSink]:
     """True for a KeptSink."""
     return hasattr(sink, "upkeep")
 
 
-def is_handed_over(source: Source) -> bool:
+def is_handed_over(source: SourceConnector) -> bool:
     """True if a source's records come from another tier: all of its blocks are TracedBlocks."""
     return getattr(source, "handed_over", False)
 
@@ -188,11 +188,11 @@ def holds(reader: SourceReader) -> TypeGuard[HoldingReader]:
     return hasattr(reader, "let_go")
 
 
-def is_chained(sink: Sink) -> TypeGuard[ChainedSink]:
+def is_chained(sink: SinkConnector) -> TypeGuard[ChainedSink]:
     """True for a ChainedSink."""
     return hasattr(sink, "behind")
 
 
-def commits_units(sink: Sink) -> TypeGuard[UnitSink]:
+def commits_units(sink: SinkConnector) -> TypeGuard[UnitSink]:
     """True for a UnitSink."""
     return hasattr(sink, "unit_stream")

@@ -1,11 +1,12 @@
 """The available connectors: the built-in ones and those of the entry points `scribengin.connectors`.
 
 A connector is a module (or any object) with `SOURCE` and/or `SINK` (`core.options.NodeType`) and the functions
-`make_source(place) -> Source`, `make_sink(place) -> Sink`. Declarations are read at once, code only when a node is built.
+`make_source(place) -> SourceConnector`, `make_sink(place) -> SinkConnector`. Declarations are read at once, code only when a node is built.
 
 A connector whose places are on this machine can have two more functions, so that `plan` reports what `run` would refuse:
 `look_at_source(place)` and `look_at_sink(place, claimant)`. They change nothing, take milliseconds, import neither Spark nor Arrow, and
-raise what `Source.reader`, `Sink.prepare` and `Sink.recover` would raise. `claimant` is None if the ownership of the place is not checked.
+raise what `SourceConnector.reader`, `SinkConnector.prepare` and `SinkConnector.recover` would raise. `claimant` is None if the ownership of
+the place is not checked.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from scribengin.connectors.contract import Claimant, Place, Sink, Source
+    from scribengin.connectors.contract import Claimant, ConnectorContext, SinkConnector, SourceConnector
     from scribengin.core.options import NodeType
 
 _BUILT_IN = (
@@ -64,24 +65,24 @@ def _types(role: str, *, internal: bool) -> dict[str, NodeType]:
     return {type_.type: type_ for type_ in declared if internal or not type_.internal}
 
 
-def open_source(type_: str, place: Place) -> Source:
+def open_source(type_: str, place: ConnectorContext) -> SourceConnector:
     """The configured source, or that of a group. Raises KeyError for an unknown type, which earlier checks have already reported."""
     if place.members:
-        grouped: Source = _group().make_source(type_, place, open_source)
+        grouped: SourceConnector = _group().make_source(type_, place, open_source)
         return grouped
     module: Any = next(m for m in _modules().values() if hasattr(m, "SOURCE") and m.SOURCE.type == type_)
-    source: Source = module.make_source(place)
+    source: SourceConnector = module.make_source(place)
     return source
 
 
-def for_tasks(type_: str, place: Place) -> Place:
+def for_tasks(type_: str, place: ConnectorContext) -> ConnectorContext:
     """The place of a source for processes with another environment: with values of this environment, if its module has `for_tasks`."""
     module: Any = next(m for m in _modules().values() if hasattr(m, "SOURCE") and m.SOURCE.type == type_)
-    filled: Place = module.for_tasks(place) if hasattr(module, "for_tasks") else place
+    filled: ConnectorContext = module.for_tasks(place) if hasattr(module, "for_tasks") else place
     return filled
 
 
-def look_at_source(type_: str, place: Place) -> bool:
+def look_at_source(type_: str, place: ConnectorContext) -> bool:
     """Check a source's place on this machine. Returns False if the connector has no such check. Raises SourceError if `reader` would."""
     module: Any = next(m for m in _modules().values() if hasattr(m, "SOURCE") and m.SOURCE.type == type_)
     if place.members or not hasattr(module, "look_at_source"):
@@ -90,7 +91,7 @@ def look_at_source(type_: str, place: Place) -> bool:
     return True
 
 
-def look_at_sink(type_: str, place: Place, claimant: Claimant | None) -> bool:
+def look_at_sink(type_: str, place: ConnectorContext, claimant: Claimant | None) -> bool:
     """Check a sink's place on this machine. Returns False if the connector has no such check, or the place is not on this machine. Raises
     SinkError, Refused or StateError if `prepare` or `recover` would."""
     module: Any = next(m for m in _modules().values() if hasattr(m, "SINK") and m.SINK.type == type_)
@@ -99,13 +100,13 @@ def look_at_sink(type_: str, place: Place, claimant: Claimant | None) -> bool:
     return bool(module.look_at_sink(place, claimant))
 
 
-def open_sink(type_: str, place: Place) -> Sink:
+def open_sink(type_: str, place: ConnectorContext) -> SinkConnector:
     """The configured sink, or that of a group. Raises KeyError for an unknown type, which earlier checks have already reported."""
     if place.members:
-        grouped: Sink = _group().make_sink(type_, place, open_sink)
+        grouped: SinkConnector = _group().make_sink(type_, place, open_sink)
         return grouped
     module: Any = next(m for m in _modules().values() if hasattr(m, "SINK") and m.SINK.type == type_)
-    sink: Sink = module.make_sink(place)
+    sink: SinkConnector = module.make_sink(place)
     return sink
 
 

@@ -10,7 +10,7 @@ Sources
 Sinks
     A sink that guarantees exactly-once is *staged*: `SinkStream.write` makes nothing visible; attempts never share a
     name; `close` makes the rows durable and returns a `Receipt`. The engine gathers the receipts of one successful
-    attempt per task output, writes ONE decision record, and only then calls `Sink.publish` with the decision, any number
+    attempt per task output, writes ONE decision record, and only then calls `SinkConnector.publish` with the decision, any number
     of times, from any process that holds the lease. Publishing is idempotent and never runs user code again. The sink
     keeps its own commit record at its place, and refuses (`FencedError`) a Batch that is older than that record, of
     another lineage, or decided differently. It never skips a Batch silently.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """The limits of one Batch. None means no limit; a reader takes at least one file or row, so that it makes progress."""
 
     max_files: int | None = None
@@ -105,7 +105,7 @@ class SourceReader(Protocol):
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
         """Apply the log's entries in order, before the first `split` (folded entries first)."""
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
         """The next streams, each about one task's work, in the order of their rows; [] if there is nothing new.
 
         With `final` (`--once`, a drain) the data that exists now is all there is: an endless source is at its end, and files need not
@@ -141,7 +141,7 @@ class LookingSource(Protocol):
 
     def check_first(self) -> None:
         """Raises SourceError if the first available file has so few of the columns that this must be a mistake, or lacks a column that is
-        read as a key (`Place.keys`). Quick."""
+        read as a key (`ConnectorContext.keys`). Quick."""
 
 
 class KeyedSource(LookingSource, Protocol):
@@ -178,7 +178,7 @@ class HoldingReader(SourceReader, Protocol):
         """A Batch that read these streams is complete."""
 
 
-class Source(Protocol):
+class SourceConnector(Protocol):
     """One configured source."""
 
     schema: Schema | None
@@ -197,7 +197,7 @@ class Source(Protocol):
         """Executor side: the blocks of that stream. Raises SourceError if the place changed after the stream was logged."""
 
 
-class TracingSource(Source, Protocol):
+class TracingSource(SourceConnector, Protocol):
     """A source with numbered records, which may contain their origin. Each method reads the place, and raises SourceError or
     Unreachable."""
 
@@ -323,7 +323,7 @@ class Published:
     violations: tuple[str, ...] = ()
 
 
-class Sink(Protocol):
+class SinkConnector(Protocol):
     """One configured sink, driver side."""
 
     exactly_once: bool
@@ -351,7 +351,7 @@ class Sink(Protocol):
         written there too; data that was never committed through this sink is kept."""
 
 
-class StagingSink(Sink, Protocol):
+class StagingSink(SinkConnector, Protocol):
     """A sink that creates its own streams, as all sinks do except that of a group, whose members create them. Must be picklable: executors
     get a copy."""
 
@@ -359,7 +359,7 @@ class StagingSink(Sink, Protocol):
         """Executor side: a stream for one task output. `attempt` is globally unique and is used only in names of staged data."""
 
 
-class ChainedSink(Sink, Protocol):
+class ChainedSink(SinkConnector, Protocol):
     """A sink whose place knows only its newest commits, so that each Batch must record which commits it follows."""
 
     def behind(self, units: int) -> Mapping[str, Any]:
@@ -389,7 +389,7 @@ class Unaccounted:
         return f"{' in '.join(filter(None, [rows, files]))} {what}"
 
 
-class CountingSink(Sink, Protocol):
+class CountingSink(SinkConnector, Protocol):
     """A sink whose place records what others wrote there."""
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
@@ -412,7 +412,7 @@ def name_before(removed: str) -> str:
     return removed[len(begin) : -len(end)] if removed.startswith(begin) and removed.endswith(end) else removed
 
 
-class TracingSink(Sink, Protocol):
+class TracingSink(SinkConnector, Protocol):
     """A sink whose rows contain their origin."""
 
     def places_of(self, lineage: str, number: int, records: Collection[str]) -> Iterator[str]:
@@ -420,7 +420,7 @@ class TracingSink(Sink, Protocol):
         `topic-0@17`. Reads everything that the Batch wrote. Raises SinkError or Unreachable."""
 
 
-class TrashSink(Sink, Protocol):
+class TrashSink(SinkConnector, Protocol):
     """A sink whose place has its own trash: data that `reset` removed can be restored for a while. Each method can be interrupted at any
     point and repeated; `id_` identifies the reset."""
 
@@ -442,7 +442,7 @@ class TrashSink(Sink, Protocol):
         """Delete the trash permanently."""
 
 
-class RestorableSink(Sink, Protocol):
+class RestorableSink(SinkConnector, Protocol):
     """A sink whose rows are files that can be renamed: files that `reset` removed can be restored for a while."""
 
     restorable: bool
@@ -455,7 +455,7 @@ class RestorableSink(Sink, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedRow:
     """A row of a decided Batch that the place never accepts. `id`: the origin of the row, as passed to a SinkStream; `came`: the input row
     of the sink, as a JSON object."""
 
@@ -465,27 +465,27 @@ class Refusal:
     came: bytes
 
 
-class OfferingSink(Sink, Protocol):
+class OfferingSink(SinkConnector, Protocol):
     """A sink whose place accepts or refuses rows one by one, and only when they are sent. Refused rows are stored in a record beside the
     decision, between `offer` and `publish`: each refused row becomes a dead letter, once."""
 
     on_error: str
     """the id of its node"""
 
-    def offer(self, decided: Decided, refuse: Callable[[Refusal], None]) -> None:
+    def offer(self, decided: Decided, refuse: Callable[[RefusedRow], None]) -> None:
         """Make the decided rows visible, and call `refuse` for each that the place never accepts. Idempotent; may be repeated after a
         crash, or run by two drivers at once: a row that already exists counts as accepted. Returns when every row is accepted or refused.
         Raises as `publish`, which then only records `refused`."""
 
 
-class ComparingSink(Sink, Protocol):
+class ComparingSink(SinkConnector, Protocol):
     """A sink whose place has its own columns, perhaps created by a person: a table."""
 
     def unlike(self, schema: Schema) -> list[str]:
         """Driver side, before a start: why the place does not accept rows with these columns, one sentence per reason. Changes nothing."""
 
 
-class KeptSink(Sink, Protocol):
+class KeptSink(SinkConnector, Protocol):
     """A sink that may keep a published Batch for a while, because its place is unavailable."""
 
     def upkeep(self) -> list[str]:
@@ -495,7 +495,7 @@ class KeptSink(Sink, Protocol):
 @dataclass(frozen=True, slots=True)
 class Claimant:
     """The flow that is going to claim a sink's place. `owner` is the installation, `lineage` that of the Query; empty if a run creates a
-    new one. `adopt`: as in `Sink.prepare`; `decided`: the decision that will be recovered there, if it is known."""
+    new one. `adopt`: as in `SinkConnector.prepare`; `decided`: the decision that will be recovered there, if it is known."""
 
     owner: str
     lineage: str
@@ -503,7 +503,7 @@ class Claimant:
     decided: Decided | None = None
 
 
-class LookedAtSource(Source, Protocol):
+class LookedAtSource(SourceConnector, Protocol):
     """A source whose reader connects only after it is created: `validate --env` checks its place with this."""
 
     def look_at_place(self) -> None:
@@ -511,7 +511,7 @@ class LookedAtSource(Source, Protocol):
         seconds."""
 
 
-class LookedAtSink(Sink, Protocol):
+class LookedAtSink(SinkConnector, Protocol):
     """A sink of an external system whose place can be checked before any run, by `validate --env`."""
 
     def look_at_place(self) -> None:
@@ -520,7 +520,7 @@ class LookedAtSink(Sink, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ConnectorContext:
     """The arguments that a connector is built with: the node's id and the flow's folder. Relative paths start there; those of options that
     travel with the flow (`core.options`) start at `code_folder`."""
 

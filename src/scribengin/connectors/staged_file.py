@@ -68,7 +68,7 @@ def open_staged(folder: Path, segment: Mapping[str, Any], sink: str) -> Iterator
     try:
         source = mapped(path)
     except FileNotFoundError as error:
-        raise _damaged(sink, path, "is gone") from error
+        raise _damaged(sink, path, "is missing") from error
     with source:
         data = source.read_buffer()
         if data.size != segment["bytes"] or zlib.crc32(data) != segment["crc"]:

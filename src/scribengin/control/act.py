@@ -15,20 +15,20 @@ from scribengin.control.actions import (
     Kill,
     NameGroup,
     Note,
+    OperationStep,
     SetAside,
+    SetWorkerGoal,
     Show,
     Start,
-    Step,
     Tell,
-    Want,
     Writing,
     flow_of,
 )
 from scribengin.control.attempts import noted
 from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError, Refused, ScribenginError
-from scribengin.registry.contract import Conflict, Damaged, Delete, Entry
-from scribengin.registry.kinds import Attempts, Change, Changes
+from scribengin.registry.contract import Conflict, Damaged, Delete, RegistryEntry
+from scribengin.registry.kinds import Attempts, ChangeHistory, StateChange
 from scribengin.registry.records import Newer, Stored, read_record, set_aside
 from scribengin.registry.tree import (
     ATTEMPTS,
@@ -53,12 +53,12 @@ if TYPE_CHECKING:
 
     from scribengin.control.actions import Action
     from scribengin.control.mirror import Mirror
-    from scribengin.launch.contract import Launcher, Order
+    from scribengin.launch.contract import Launcher, LaunchOrder
     from scribengin.registry.access import DigestLogin
     from scribengin.registry.contract import Registry, Term, Write
     from scribengin.registry.records import Record, Spot
 
-    Ordering = Callable[[RunId], Order]
+    Ordering = Callable[[RunId], LaunchOrder]
     WorkerLogin = Callable[[str, str], DigestLogin | None]
     _Group = tuple[list[Write], list[Action]]
     """of one flow: what is written, and those actions of which more is to be done"""
@@ -83,7 +83,19 @@ class Actor:
         """Raises FencedError where the Term is over, Conflict where somebody else was faster, Unreachable and EnvironmentFault as
         registry and launcher do; the next look decides again."""
         match action:
-            case Want() | Note() | Tell() | Step() | Ask() | Advance() | Allot() | HoldBack() | NameGroup() | Show() | Hide():
+            case (
+                SetWorkerGoal()
+                | Note()
+                | Tell()
+                | OperationStep()
+                | Ask()
+                | Advance()
+                | Allot()
+                | HoldBack()
+                | NameGroup()
+                | Show()
+                | Hide()
+            ):
                 self._commit(self._writes(action), term)
             case Start():
                 self._commit(self._writes(action), term)
@@ -144,8 +156,8 @@ class Actor:
             return {}
         last = told.record.last if isinstance(told, Stored) else ()
         reason = status.reason if len(status.reason) <= _REASON else f"{status.reason[: _REASON - 1]}…"
-        change = Change(at=status.since, state=status.state, reason=reason, version=status.version, goal=status.goal)
-        return {spot.path: self._mirror.put(spot, Changes(last=(*last, change)[-_CHANGES:]))}
+        change = StateChange(at=status.since, state=status.state, reason=reason, version=status.version, goal=status.goal)
+        return {spot.path: self._mirror.put(spot, ChangeHistory(last=(*last, change)[-_CHANGES:]))}
 
     def _tried(self, actions: Sequence[Start | Note]) -> dict[str, Write]:
         """What is known of the runs of one flow now, beside those before. What says nothing there is begun anew."""
@@ -158,7 +170,7 @@ class Actor:
         before = after = told.record if isinstance(told, Stored) else Attempts()
         for action in actions:
             lease = self._mirror.read(LEASE(action.flow, action.tier).path)
-            after = noted(after, action.tier, action.run, lease.value if isinstance(lease, Entry) else {})
+            after = noted(after, action.tier, action.run, lease.value if isinstance(lease, RegistryEntry) else {})
         return {} if after == before else {spot.path: self._mirror.put(spot, after)}
 
     def _perform(self, groups: Sequence[_Group], term: Term, check: Callable[[], None]) -> Iterator[ScribenginError]:
@@ -221,7 +233,7 @@ class Actor:
     def _free(self, id_: RunId, term: Term) -> None:
         path = LEASE(id_.flow, id_.tier).path
         there = self._registry.read(path)
-        if isinstance(there, Entry) and there.value.get("run") == id_.number:
+        if isinstance(there, RegistryEntry) and there.value.get("run") == id_.number:
             self._registry.commit(Delete(path, there.version), term=term)
         self._mirror.forget(path)
 
@@ -229,13 +241,13 @@ class Actor:
 def _written(action: Start | Writing) -> tuple[Spot[Any], Record | None]:
     """Where it writes, and what; None: it removes what is there."""
     match action:
-        case Want(flow, tier, wish):
+        case SetWorkerGoal(flow, tier, wish):
             return WANTED(flow, tier), wish
         case Start(flow, tier, run, spare) | Note(flow, tier, run, spare):
             return (SPARE if spare else RUN)(flow, tier), run
         case Tell(flow, status):
             return STATUS(flow), status
-        case Step(flow, id_, operation):
+        case OperationStep(flow, id_, operation):
             return OPERATION(flow, id_), operation
         case Ask(flow, _, wanted):
             return DESIRED(flow), wanted

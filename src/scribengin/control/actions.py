@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
-    from scribengin.registry.kinds import Desired, GroupName, Hosted, Operation, Run, Share, Status, TierWish, WorkflowOperation
-    from scribengin.registry.outside import HeldBack
+    from scribengin.registry.kinds import Desired, GroupName, Hosted, Operation, Run, Share, StatusRecord, TierWish, WorkflowOperationRecord
+    from scribengin.registry.outside import HeldBackSinks
     from scribengin.registry.records import Spot
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class SetWorkerGoal:
     """Write what is wanted of a tier's worker."""
 
     flow: str
@@ -71,7 +71,7 @@ class Tell:
     """Write how a flow stands."""
 
     flow: str
-    status: Status
+    status: StatusRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class OperationStep:
     """Write how far an operation is."""
 
     flow: str
@@ -106,7 +106,7 @@ class HoldBack:
     """Write which sinks of a flow are held back."""
 
     flow: str
-    held_back: HeldBack
+    held_back: HeldBackSinks
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Advance:
     """Write how far an operation over a workflow is."""
 
     id: str
-    operation: WorkflowOperation
+    operation: WorkflowOperationRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Hide:
     worker: str
 
 
-Writing = Want | Note | Tell | Step | Ask | Advance | Allot | HoldBack | NameGroup | Show | Hide
+Writing = SetWorkerGoal | Note | Tell | OperationStep | Ask | Advance | Allot | HoldBack | NameGroup | Show | Hide
 """what a record is all there is to do for"""
 Action = Writing | Start | FreeLease | Kill | Forget | SetAside
 
@@ -168,7 +168,7 @@ def flow_of(action: Action) -> str:
 def said_of(action: Action) -> str:
     """The action in a few words, for people."""
     match action:
-        case Want(_, tier, wish):
+        case SetWorkerGoal(_, tier, wish):
             return f"tier {tier} is wanted {wish.goal}, version {wish.version}"
         case Start(_, tier, run, spare):
             return f"{'standby' if spare else 'worker'} {run.number} of tier {tier} is started on {run.node}"
@@ -185,7 +185,7 @@ def said_of(action: Action) -> str:
             return f"it is {status.state}" + (f": {status.reason}" if status.reason else "")
         case SetAside(_, spot):
             return f"{spot.path} is set aside"
-        case Step(_, id_, operation):
+        case OperationStep(_, id_, operation):
             return f"operation {id_} ({operation.kind}) comes to {operation.step}"
         case Ask(_, id_, wanted):
             return f"it is wanted {wanted.state}, version {wanted.version}, by operation {id_}"

@@ -14,7 +14,7 @@ from scribengin.control.submission import Applied, Submission, next_tiers, same_
 from scribengin.control.workflows import Workflows, refuse_circle
 from scribengin.core.errors import Refused
 from scribengin.core.moments import now_text
-from scribengin.registry.contract import Delete, Entry, Require
+from scribengin.registry.contract import Delete, RegistryEntry, Require
 from scribengin.registry.kinds import Desired, Operation, Spec
 from scribengin.registry.tree import DESIRED, RUN, SPEC
 
@@ -191,7 +191,7 @@ def rollback(
         for name, number in changed.items():
             there = registry.read(DESIRED(name).path)
             desired = read_flow(registry, name).desired
-            stored = read_stored(registry, DESIRED(name)) if isinstance(there, Entry) else None
+            stored = read_stored(registry, DESIRED(name)) if isinstance(there, RegistryEntry) else None
             refuse_while_under_way(registry, name, stored)
             now = now_text()
             wish = replace(desired, version=number, by=by, at=now, accepts={"at": now, "by": by} if columns else {})
@@ -258,8 +258,10 @@ def delete(registry: Registry, flow: str) -> None:
 
     def attempt() -> None:
         desired, status = registry.read(DESIRED(flow).path), read_flow(registry, flow).status
-        at_rest = status is not None and status.state == "stopped" and isinstance(desired, Entry) and status.generation == desired.changed
-        if not at_rest or not isinstance(desired, Entry):
+        at_rest = (
+            status is not None and status.state == "stopped" and isinstance(desired, RegistryEntry) and status.generation == desired.changed
+        )
+        if not at_rest or not isinstance(desired, RegistryEntry):
             now = "not looked at yet" if status is None else status.state
             raise Refused(f"flow {flow} is {now}, not stopped", remedy=f"scribengin stop {flow} --wait", code="flow-not-stopped")
         registry.commit(Delete(DESIRED(flow).path, desired.version), *map(Delete, records_of(registry, flow)))

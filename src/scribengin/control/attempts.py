@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from scribengin.control.reading import read_flow
 from scribengin.control.world import RunId
-from scribengin.registry.kinds import Attempt, Attempts
+from scribengin.registry.kinds import AttemptRecord, Attempts
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import ATTEMPTS, RUN
 
@@ -30,7 +30,7 @@ def noted(before: Attempts, tier: str, run: Run, holder: Mapping[str, Any]) -> A
     """With what is known of a tier's run now; `holder` is what its lease says of who holds it. The oldest are forgotten."""
     others = [each for each in before.last if (each.tier, each.number) != (tier, run.number)]
     known = next((each for each in before.last if (each.tier, each.number) == (tier, run.number)), None)
-    attempt = known or Attempt(tier=tier, number=run.number, asked_at=run.asked_at)
+    attempt = known or AttemptRecord(tier=tier, number=run.number, asked_at=run.asked_at)
     if holder.get("run") == run.number:
         pid, host = holder.get("pid"), holder.get("host")
         attempt = replace(attempt, pid=pid if isinstance(pid, int) else 0, host=str(host or ""))
@@ -82,7 +82,7 @@ def _run(registry: Registry, flow: str, tier: str) -> Run | None:
     return found.record if isinstance(found, Stored) else None
 
 
-def _as_json(flow: str, attempt: Attempt, newest: int) -> dict[str, Any]:
+def _as_json(flow: str, attempt: AttemptRecord, newest: int) -> dict[str, Any]:
     open_ = "running" if attempt.number >= newest else "replaced"
     return {
         "tier": attempt.tier,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from scribengin.control.actions import Action
-    from scribengin.control.world import FlowSeen, Process, RunId, World
+    from scribengin.control.world import FlowSeen, RunId, WorkerProcess, World
 
 ROUNDS = 10
 """in so many looks each flow has its turn, though nothing says that it needs one"""
@@ -76,7 +76,7 @@ def _is_pressed(world: World, flow: FlowSeen) -> bool:
     return is_news(flow.held_back, held_back(world, flow))
 
 
-def _flows_of(before: Mapping[RunId, Process], now: Mapping[RunId, Process]) -> set[str]:
+def _flows_of(before: Mapping[RunId, WorkerProcess], now: Mapping[RunId, WorkerProcess]) -> set[str]:
     """The flows of which a process has come, gone or changed."""
     if before == now:
         return set()

@@ -20,7 +20,7 @@ from scribengin.registry.contract import Conflict
 from scribengin.registry.records import Stored, put, read_record
 from scribengin.registry.tree import ALERTS
 from scribengin.registry.watched import AlertRecord, Alerts
-from scribengin.watching.alerts import AlertState, Notice, Watched, next_state
+from scribengin.watching.alerts import AlertNotice, AlertState, WatchedFlow, next_state
 from scribengin.watching.figures import figures_of
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Bell:
         found = []
         for name, spec in specs.items():
             if alert in (None, name):
-                notice = Notice(flow, name, "test", spec.when, "a test: nothing has happened", moment_text(self._board.now()))
+                notice = AlertNotice(flow, name, "test", spec.when, "a test: nothing has happened", moment_text(self._board.now()))
                 self._log.info("alert", message=str(notice))
                 found.append({"alert": name, "target": "log", "ok": True, "message": ""})
                 for target, send in _targets(spec, notice, tries_s=(0.0,)):
@@ -120,7 +120,7 @@ class Bell:
             self._wanted_since.pop(name, None)
         tiers = self._board.tiers(name)
         expected = flow.wanted_tiers if flow.wanted_tiers is not None else frozenset(flow.tiers)
-        seen = Watched(figures_of(name, tiers, now), tiers, expected, self._wanted_since.setdefault(name, now) if runs else now)
+        seen = WatchedFlow(figures_of(name, tiers, now), tiers, expected, self._wanted_since.setdefault(name, now) if runs else now)
         specs = flow.watched.alerts
         after: dict[str, AlertState] = {}
         with self._board.reading:
@@ -136,7 +136,7 @@ class Bell:
             before = states.get(alert, AlertState())
             if (state.standing == "firing") != (before.standing == "firing"):
                 said: Literal["firing", "resolved"] = "firing" if state.standing == "firing" else "resolved"
-                self._ring(specs[alert], Notice(name, alert, said, specs[alert].when, state.value, moment_text(now)))
+                self._ring(specs[alert], AlertNotice(name, alert, said, specs[alert].when, state.value, moment_text(now)))
         if any(state.standing == "firing" for alert, state in states.items() if alert not in after):
             self._told.add(name)  # an alert that is no more in the file
 
@@ -149,7 +149,7 @@ class Bell:
             name: AlertState("firing", _seconds(each.since, now), each.value) for name, each in found.record.alerts.items() if each.firing
         }
 
-    def _ring(self, spec: AlertSpec, notice: Notice) -> None:
+    def _ring(self, spec: AlertSpec, notice: AlertNotice) -> None:
         level = self._log.warning if notice.state == "firing" else self._log.info
         level("alert", message=str(notice))
         for target, send in _targets(spec, notice):
@@ -158,7 +158,7 @@ class Bell:
             if not self._under_way.get(notice.flow):
                 self._told.add(notice.flow)
 
-    def _enqueue(self, notice: Notice, target: str, send: Callable[[], str]) -> None:
+    def _enqueue(self, notice: AlertNotice, target: str, send: Callable[[], str]) -> None:
         def job() -> None:
             try:
                 why = send()
@@ -229,7 +229,7 @@ class Bell:
             self._told.clear()
 
 
-def _targets(spec: AlertSpec, notice: Notice, tries_s: tuple[float, ...] | None = None) -> list[tuple[str, Callable[[], str]]]:
+def _targets(spec: AlertSpec, notice: AlertNotice, tries_s: tuple[float, ...] | None = None) -> list[tuple[str, Callable[[], str]]]:
     targets: list[tuple[str, Callable[[], str]]] = []
     if spec.webhook:
         targets.append(("webhook", lambda: post(spec.webhook, notice) if tries_s is None else post(spec.webhook, notice, tries_s)))

@@ -11,7 +11,7 @@ from scribengin.control.reading import read_flow
 from scribengin.core.errors import Refused
 from scribengin.core.moments import now_text
 from scribengin.core.problems import did_you_mean
-from scribengin.registry.contract import Delete, Entry, Require
+from scribengin.registry.contract import Delete, RegistryEntry, Require
 from scribengin.registry.host_records import Decommissioned
 from scribengin.registry.kinds import Mapped
 from scribengin.registry.records import Stored, names, read_record
@@ -164,8 +164,8 @@ def node_as_json(registry: Registry, name: str) -> dict[str, Any]:
         "state": "decommissioned" if out else "up" if is_up else "away",
         "up": is_up,
         "host": "" if about is None else about.host,
-        "pid": up.value.get("pid") if isinstance(up, Entry) and is_up else None,
-        "http": str(up.value.get("http") or "") if isinstance(up, Entry) and is_up else "",
+        "pid": up.value.get("pid") if isinstance(up, RegistryEntry) and is_up else None,
+        "http": str(up.value.get("http") or "") if isinstance(up, RegistryEntry) and is_up else "",
         "cores": 0 if about is None else about.cores,
         "memory_bytes": 0 if about is None else about.memory_bytes,
         "spark": "" if about is None else about.spark,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scribengin.control.refusals import refusal
-from scribengin.registry.contract import Entry, shown
+from scribengin.registry.contract import RegistryEntry, shown
 from scribengin.registry.records import Stored
 from scribengin.registry.tree import HOST, HOSTED, HOSTS, MAPPED
 
@@ -47,7 +47,7 @@ def read_bindings(mirror: Mirror, launchers: Collection[str]) -> Bindings:
         for worker in mirror.children(f"{HOSTS}/{host}/lns"):
             if HOSTED.fits(host, worker):
                 hosted.setdefault(_flow(worker), set()).add((host, worker))
-    known = sorted({*launchers, *(host for host in hosts if isinstance(mirror.read(HOST(host).path), Entry))})
+    known = sorted({*launchers, *(host for host in hosts if isinstance(mirror.read(HOST(host).path), RegistryEntry))})
     claims: list[tuple[int, str, str]] = []
     refused: dict[str, dict[str, Any]] = {}
     for host, node in there:

@@ -14,7 +14,7 @@ from scribengin.local.migrate import changes_and_moves
 from scribengin.local.prepare import prepare
 from scribengin.plan.describe import listed
 from scribengin.plan.topology import topology_of
-from scribengin.spec.edge_model import Edge
+from scribengin.spec.edge_model import EdgeProperties
 from scribengin.spec.model import Sink, Source
 from scribengin.spec.units_text import show_duration_exactly
 from scribengin.state.folder import StateFolder
@@ -44,7 +44,7 @@ _PACE = {"limit", "high_water", "low_water", "capacity"}
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FlowChange:
     """One change. `what` names it: `query kept`, `source orders`, `code`; `nodes` are the flow's nodes that it is about."""
 
     what: str
@@ -103,7 +103,7 @@ class Compared:
 
     flow: str
     version: int
-    changes: tuple[Change, ...]
+    changes: tuple[FlowChange, ...]
     anew: tuple[Anew, ...] = ()
     recut: Recut | None = None
 
@@ -134,7 +134,7 @@ def compare(submission: Submission, new: PreparedFlow, version: int, spec: Spec 
     if spec is None:
         return _first(submission, new)
     if same_as(spec, submission):
-        again = () if runs else (Change("flow", "in place", f"is wanted to run again, as version {version}"),)
+        again = () if runs else (FlowChange("flow", "in place", f"is wanted to run again, as version {version}"),)
         return Compared(submission.flow, version, again)
     old = _planned(spec, packages, new.root)
     recut = None if old is None else _recut(new, old, spec)
@@ -146,12 +146,12 @@ def compare(submission: Submission, new: PreparedFlow, version: int, spec: Spec 
         found += _rest(old.plan.flow, new.plan.flow)
     if (spec.base, spec.path) != (submission.base, submission.path):
         where = f"{submission.path}, with data in {submission.base}"
-        found.append(Change("place", "restart", f"the flow is taken from {where}; before from {spec.path}, with data in {spec.base}"))
+        found.append(FlowChange("place", "restart", f"the flow is taken from {where}; before from {spec.path}, with data in {spec.base}"))
     if not found:
-        found = [Change("text", "in place", "the files differ, and mean the same")]
+        found = [FlowChange("text", "in place", "the files differ, and mean the same")]
     if recut is not None and anew:
         says = "the way in which it is cut changes, and what its Queries remember: both in one step cannot be done"
-        found.append(Change("flow", "refused", says, "change one after the other"))
+        found.append(FlowChange("flow", "refused", says, "change one after the other"))
     return Compared(submission.flow, version, tuple(found), anew, recut)
 
 
@@ -177,7 +177,7 @@ def _first(submission: Submission, new: PreparedFlow) -> Compared:
     """A flow of which nothing is wanted. State from an earlier life is gone on with."""
     changes, anew = _against_state(new)
     begins = [change for change in changes if change.effect != "restart"]
-    return Compared(submission.flow, 0, (Change("flow", "restart", "is new here, and starts"), *begins), anew)
+    return Compared(submission.flow, 0, (FlowChange("flow", "restart", "is new here, and starts"), *begins), anew)
 
 
 def _planned(spec: Spec, packages: PackageStore, state: Path) -> PreparedFlow | None:
@@ -188,12 +188,14 @@ def _planned(spec: Spec, packages: PackageStore, state: Path) -> PreparedFlow | 
         return None
 
 
-def _against_state(new: PreparedFlow, old: PreparedFlow | None = None, *, drained: bool = False) -> tuple[list[Change], tuple[Anew, ...]]:
+def _against_state(
+    new: PreparedFlow, old: PreparedFlow | None = None, *, drained: bool = False
+) -> tuple[list[FlowChange], tuple[Anew, ...]]:
     """`drained`: all that waits in channels which go is read before."""
     changes, moves = changes_and_moves(new, drained=drained)
     before = _meanings(old)
     unchanged = {key for key, meaning in _meanings(new).items() if before.get(key) == meaning}
-    found: list[Change] = []
+    found: list[FlowChange] = []
     anew: list[Anew] = []
     refused = {refusal.key for refusal in moves.refusals}
     for query in changes.queries:
@@ -205,17 +207,17 @@ def _against_state(new: PreparedFlow, old: PreparedFlow | None = None, *, draine
             anew.append(each)
             says = f"{query.says}. From the start: {each.again}. From here: {each.lost}"
             remedy = "apply --accept again (from the start) or --accept lost (from here); or undo the change"
-            found.append(Change(f"query {query.label}", "new checkpoint", says, remedy, nodes))
+            found.append(FlowChange(f"query {query.label}", "new checkpoint", says, remedy, nodes))
         else:
             effect: Effect = "refused" if query.fate == "refused" else "restart"
-            found.append(Change(f"query {query.label}", effect, query.says, query.remedy, nodes))
+            found.append(FlowChange(f"query {query.label}", effect, query.says, query.remedy, nodes))
     for channel in changes.channels:
         paced = channel.fate == "kept" and set(channel.changed) <= _PACE
         effect = "refused" if channel.fate == "refused" else "next Batch" if paced else "restart"
         says = channel.says
         if drained and channel.drains:
             effect, says = "drain", "its feeder stops, and all that waits in it is read, before the flow goes on as it is cut then"
-        found.append(Change(f"channel {channel.name}", effect, says, channel.remedy))
+        found.append(FlowChange(f"channel {channel.name}", effect, says, channel.remedy))
     return found, tuple(anew)
 
 
@@ -232,34 +234,36 @@ def _anew(new: PreparedFlow, query: QueryChange) -> Anew:
     return Anew(query.tier, query.name, read, {sink: count.rows for sink, count in totals.sinks.items() if count.rows})
 
 
-def _tiers(submission: Submission, spec: Spec) -> Iterator[Change]:
+def _tiers(submission: Submission, spec: Spec) -> Iterator[FlowChange]:
     there = bare_tiers(spec)
     for tier, wanted in scaled_tiers(submission.tiers, spec.scaled).items():
         before = there.get(tier)
         if before is None:
-            yield Change(f"tier {tier}", "restart", "is new: a worker of its own serves it")
+            yield FlowChange(f"tier {tier}", "restart", "is new: a worker of its own serves it")
         elif before != wanted:
             old, now = before.dump(), wanted.dump()
             keys = [key for key in {**old, **now} if old.get(key) != now.get(key)]
             says = listed([f"{key} {old.get(key, 'default')} -> {now.get(key, 'default')}" for key in keys])
-            yield Change(f"tier {tier}", "restart", says)
+            yield FlowChange(f"tier {tier}", "restart", says)
     for tier in spec.tiers.keys() - submission.tiers.keys():
-        yield Change(f"tier {tier}", "restart", "goes: its worker ends after the Batches under way, before the others start")
+        yield FlowChange(f"tier {tier}", "restart", "goes: its worker ends after the Batches under way, before the others start")
 
 
-def _code(submission: Submission, spec: Spec, packages: PackageStore) -> Iterator[Change]:
+def _code(submission: Submission, spec: Spec, packages: PackageStore) -> Iterator[FlowChange]:
     """Modules and requirements that differ: a process keeps what it has loaded."""
     try:
         old = packages.read(spec.package).content
     except Refused:
-        yield Change("code", "restart", f"what ran came in package {spec.package[:12]}, which is not here any more")
+        yield FlowChange("code", "restart", f"what ran came in package {spec.package[:12]}, which is not here any more")
         return
     new = packages.read(submission.package).content
     flows = {spec.path, submission.path}
     files = [name for name in sorted({*old, *new} - flows) if old.get(name) != new.get(name) and _is_loaded(name)]
     files += [name for name in flows if name.endswith(".py") and old.get(name) != new.get(name)]
     if files:
-        yield Change("code", "restart", f"{listed(files)} {'differ' if len(files) > 1 else 'differs'}: new processes load what has come")
+        yield FlowChange(
+            "code", "restart", f"{listed(files)} {'differ' if len(files) > 1 else 'differs'}: new processes load what has come"
+        )
 
 
 def _is_loaded(name: str) -> bool:
@@ -267,7 +271,7 @@ def _is_loaded(name: str) -> bool:
     return not name.endswith((".yaml", ".yml")) and name != "scribengin-package.json"
 
 
-def _nodes(old: Flow, new: Flow, told: set[str]) -> Iterator[Change]:
+def _nodes(old: Flow, new: Flow, told: set[str]) -> Iterator[FlowChange]:
     """Nodes whose definition differs without another meaning of the Query: how much at once, how often."""
     sections: tuple[tuple[str, Mapping[str, Any], Mapping[str, Any]], ...] = (
         ("source", old.sources, new.sources),
@@ -278,10 +282,10 @@ def _nodes(old: Flow, new: Flow, told: set[str]) -> Iterator[Change]:
         for id_, node in after.items():
             if id_ in before and before[id_] != node and id_ not in told:
                 effect: Effect = "next Batch" if _paced(before[id_], node) else "restart"
-                yield Change(f"{kind} {id_}", effect, _says(before[id_], node), nodes=(id_,))
+                yield FlowChange(f"{kind} {id_}", effect, _says(before[id_], node), nodes=(id_,))
         for id_ in [*(after.keys() - before.keys()), *(before.keys() - after.keys())]:
             if id_ not in told:
-                yield Change(f"{kind} {id_}", "restart", "is new" if id_ in after else "goes", nodes=(id_,))
+                yield FlowChange(f"{kind} {id_}", "restart", "is new" if id_ in after else "goes", nodes=(id_,))
 
 
 def _paced(before: Any, after: Any) -> bool:
@@ -309,33 +313,33 @@ def _says(before: Any, after: Any) -> str:
     return listed(said) if said else "its definition differs"
 
 
-def _rest(old: Flow, new: Flow) -> Iterator[Change]:
+def _rest(old: Flow, new: Flow) -> Iterator[FlowChange]:
     if old.about != new.about:
-        yield Change("about", "in place", "is said otherwise")
+        yield FlowChange("about", "in place", "is said otherwise")
     if old.labels != new.labels:
-        yield Change("labels", "in place", "are others from now on")
+        yield FlowChange("labels", "in place", "are others from now on")
     if old.max_delay_s != new.max_delay_s:
         said = "none" if new.max_delay_s is None else show_duration_exactly(new.max_delay_s)
-        yield Change("max_delay", "in place", f"is {said} from now on")
+        yield FlowChange("max_delay", "in place", f"is {said} from now on")
     if old.max_dead != new.max_dead:
-        yield Change("max_dead", "restart", "is another from now on" if new.max_dead else "is removed from now on")
+        yield FlowChange("max_dead", "restart", "is another from now on" if new.max_dead else "is removed from now on")
     if old.alerts != new.alerts:
         names = [name for name in {**old.alerts, **new.alerts} if old.alerts.get(name) != new.alerts.get(name)]
-        yield Change("alerts", "in place", f"{listed(names)} {'are others' if len(names) > 1 else 'is another'} from now on")
+        yield FlowChange("alerts", "in place", f"{listed(names)} {'are others' if len(names) > 1 else 'is another'} from now on")
     if old.defaults != new.defaults:
         paced = replace(old.defaults, trigger_s=0.0) == replace(new.defaults, trigger_s=0.0)
-        yield Change("defaults", "next Batch" if paced else "restart", "trigger differs" if paced else "are others than before")
+        yield FlowChange("defaults", "next Batch" if paced else "restart", "trigger differs" if paced else "are others than before")
     for name in {**old.edges, **new.edges}:
         before, after = old.edges.get(name), new.edges.get(name)
         if before != after:
             paced = _without_pace(before) == _without_pace(after)
-            yield Change(
+            yield FlowChange(
                 f"edge {name}", "next Batch" if paced else "restart", "limit or water marks differ" if paced else "its properties differ"
             )
     for part in ("groups", "tiers"):
         if getattr(old, part) != getattr(new, part):
-            yield Change(part, "restart", "are others than before")
+            yield FlowChange(part, "restart", "are others than before")
 
 
-def _without_pace(edge: Edge | None) -> Edge:
-    return replace(edge or Edge(), limit=None, high_water=None, low_water=None, capacity=None)
+def _without_pace(edge: EdgeProperties | None) -> EdgeProperties:
+    return replace(edge or EdgeProperties(), limit=None, high_water=None, low_water=None, capacity=None)

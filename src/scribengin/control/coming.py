@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scribengin.control.runs import needs_worker, next_start_at
-from scribengin.control.world import TierSeen
+from scribengin.control.world import ObservedTier
 from scribengin.core.moments import moment_text
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def described_spare(flow: str, tier: str, spare: Run, report: Report | None) -> 
 
 def next_start(run: Run | None, wish: TierWish | None, report: Report | None) -> str | None:
     """When the successor of a worker that has ended starts, ISO 8601; None where none does by itself."""
-    tier = TierSeen("", wish=wish, run=run, report=report)
+    tier = ObservedTier("", wish=wish, run=run, report=report)
     if run is None or wish is None or run.ended_at is None or not needs_worker(tier):
         return None
     at = next_start_at(tier, wish)

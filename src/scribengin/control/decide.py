@@ -5,7 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scribengin.control.actions import Allot, Ask, Hide, HoldBack, Kill, NameGroup, Note, SetAside, Show, Start, Step, Tell, Want
+from scribengin.control.actions import (
+    Allot,
+    Ask,
+    Hide,
+    HoldBack,
+    Kill,
+    NameGroup,
+    Note,
+    OperationStep,
+    SetAside,
+    SetWorkerGoal,
+    Show,
+    Start,
+    Tell,
+)
 from scribengin.control.operations import held_wishes, next_step, wanted_after
 from scribengin.control.places import apart, load_of
 from scribengin.control.pressure import held_back, is_news
@@ -24,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from scribengin.control.actions import Action
-    from scribengin.control.quotas import Admission
-    from scribengin.control.world import FlowSeen, Held, TierSeen, World
+    from scribengin.control.quotas import QuotaAdmission
+    from scribengin.control.world import BlockedFlow, FlowSeen, ObservedTier, World
     from scribengin.registry.kinds import Run
 
 
@@ -53,7 +67,7 @@ def decide(world: World, only: Collection[str] | None = None) -> list[Action]:
     return actions
 
 
-def _shown(world: World, flow: FlowSeen, tiers: Mapping[str, TierSeen]) -> Iterator[Action]:
+def _shown(world: World, flow: FlowSeen, tiers: Mapping[str, ObservedTier]) -> Iterator[Action]:
     """What says at each node which workers of the flow run there. A node that has never registered has no records of its own yet."""
     serving: dict[tuple[str, str], Run] = {}
     for name, tier in tiers.items():
@@ -66,7 +80,7 @@ def _shown(world: World, flow: FlowSeen, tiers: Mapping[str, TierSeen]) -> Itera
         yield Hide(flow.name, node, worker)
 
 
-def _for_held(world: World, name: str, held: Held) -> Iterator[Action]:
+def _for_held(world: World, name: str, held: BlockedFlow) -> Iterator[Action]:
     if held.damaged:
         yield from (SetAside(name, spot) for spot in held.damaged)
     elif (status := held_standing(world, held)) != held.status:
@@ -74,14 +88,14 @@ def _for_held(world: World, name: str, held: Held) -> Iterator[Action]:
 
 
 def _for_flow(
-    world: World, flow: FlowSeen, load: Counter[str], left: Collection[tuple[str, str]], admission: Admission
+    world: World, flow: FlowSeen, load: Counter[str], left: Collection[tuple[str, str]], admission: QuotaAdmission
 ) -> Iterator[Action]:
     if flow.damaged:  # what it said is found out again when it is out of the way
         yield from (SetAside(flow.name, spot) for spot in flow.damaged)
         return
     under_way = flow.under_way
     if under_way is not None and (step := next_step(flow, under_way, world.now)) is not None:
-        yield Step(flow.name, under_way.id, step)
+        yield OperationStep(flow.name, under_way.id, step)
         if (before := wanted_after(flow, step, world.now)) is not None:
             yield Ask(flow.name, under_way.id, before)
             return  # the next look shows what is wanted then
@@ -92,7 +106,7 @@ def _for_flow(
     for name, wish in wishes.items():
         if wish != tiers[name].wish:
             tiers[name] = replace(tiers[name], wish=wish)
-            yield Want(flow.name, name, wish)
+            yield SetWorkerGoal(flow.name, name, wish)
     for name in [*wishes, *(name for name in sorted(tiers) if name not in wishes)]:
         for action in tend(world, flow.name, tiers[name], apart(load, tiers, name)):
             # who is being removed is gone first: the next look shows it
@@ -122,7 +136,7 @@ def _for_flow(
         yield Tell(flow.name, status)
 
 
-def _may_start(flow: FlowSeen, tier: TierSeen, admission: Admission) -> bool:
+def _may_start(flow: FlowSeen, tier: ObservedTier, admission: QuotaAdmission) -> bool:
     """Whether quotas let a worker start that was not ordered yet; of a helper it is known only now."""
     return flow.name not in admission.waits and (not is_helper(tier.tier) or admission.takes_spare(flow, tier))
 

@@ -13,7 +13,7 @@ import httpx2
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scribengin.watching.alerts import Notice
+    from scribengin.watching.alerts import AlertNotice
 
 WEBHOOK_S, COMMAND_S = 10.0, 30.0
 """for one try; for a command in all"""
@@ -23,7 +23,7 @@ _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER")
 """of the master's environment: the rest may hold secrets"""
 
 
-def post(url: str, notice: Notice, tries_s: Sequence[float] = TRIES_S) -> str:
+def post(url: str, notice: AlertNotice, tries_s: Sequence[float] = TRIES_S) -> str:
     """POST it as JSON until a 2xx comes; the reason of the last try where none has come, else an empty text."""
     why = ""
     for wait_s in tries_s:
@@ -41,7 +41,7 @@ def post(url: str, notice: Notice, tries_s: Sequence[float] = TRIES_S) -> str:
     return why
 
 
-def execute(command: Sequence[str], notice: Notice, limit_s: float = COMMAND_S) -> str:
+def execute(command: Sequence[str], notice: AlertNotice, limit_s: float = COMMAND_S) -> str:
     """Run the program, without a shell; why it failed, else an empty text. With all that it has started it is killed after `limit_s`.
 
     Its environment: SCRIBENGIN_ALERT_FLOW, _NAME, _STATE, _WHEN, _VALUE, _AT, and what a program needs of the master's.

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from scribengin.core.errors import Unreachable
 from scribengin.core.secret import Secret
-from scribengin.launch.contract import Launcher, Seen
-from scribengin.registry.contract import Delete, Entry
+from scribengin.launch.contract import Launcher, ObservedWorker
+from scribengin.registry.contract import Delete, RegistryEntry
 from scribengin.registry.host_records import WorkerOrder, WorkerSeen
 from scribengin.registry.records import Stored
 from scribengin.registry.tree import HOST, HOST_UP, HOSTS, WORKER_ORDER, WORKER_SEEN
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scribengin.control.mirror import Mirror
-    from scribengin.launch.contract import Order
+    from scribengin.launch.contract import LaunchOrder
     from scribengin.registry.contract import Registry, Term
 
 
@@ -37,7 +37,7 @@ class HostLauncher:
         self._term = term
         self._orders, self._seen = f"{HOSTS}/{name}/orders", f"{HOSTS}/{name}/seen"
 
-    def start(self, order: Order) -> None:
+    def start(self, order: LaunchOrder) -> None:
         """As the contract says. Raises ValueError where a secret would have to travel. Where the host refuses it, `look` says so."""
         if order.secrets or any(isinstance(value, Secret) for value in order.spark.values()):
             raise ValueError(f"{order.worker}: no secret goes through the registry")
@@ -74,7 +74,7 @@ class HostLauncher:
         if order is None or order.ask != "kill":
             self._write(worker, replace(order or WorkerOrder(ask="kill"), ask="kill"))
 
-    def look(self) -> list[Seen]:
+    def look(self) -> list[ObservedWorker]:
         """As the contract says: what the host has written last. Raises Unreachable where its agent is not there."""
         self._check_up()
         there = {*self._mirror.children(self._orders), *self._mirror.children(self._seen)}
@@ -111,19 +111,19 @@ class HostLauncher:
                 remedy=f"start it: scribengin node --name {self._name} --registry ADDRESS",
             )
 
-    def _look_at(self, worker: str) -> Seen | None:
+    def _look_at(self, worker: str) -> ObservedWorker | None:
         order, seen = self._order(worker), self._seen_record(worker)
         if order is None:
             # one that is over, and of which nothing is asked, is forgotten, or about to be
             return None if seen is None or seen.state in ("exited", "gone") else _seen(worker, "", seen, stopping=False)
         stopping = order.ask != "run"
         if seen is None or seen.order not in (0, self._made(worker)):
-            return Seen(worker, "starting", order.digest, stopping=stopping)
+            return ObservedWorker(worker, "starting", order.digest, stopping=stopping)
         return _seen(worker, order.digest, seen, stopping=stopping)
 
     def _made(self, worker: str) -> int:
         there = self._mirror.read(WORKER_ORDER(self._name, worker).path)
-        return there.made if isinstance(there, Entry) else 0
+        return there.made if isinstance(there, RegistryEntry) else 0
 
     def _order(self, worker: str) -> WorkerOrder | None:
         """None also where it says nothing: then it is written anew."""
@@ -142,10 +142,10 @@ class HostLauncher:
             self._mirror.forget(spot.path)
 
 
-def _seen(worker: str, digest: str, seen: WorkerSeen, *, stopping: bool) -> Seen:
+def _seen(worker: str, digest: str, seen: WorkerSeen, *, stopping: bool) -> ObservedWorker:
     ends = stopping and seen.state in ("starting", "running")
     facts = (seen.since_s, seen.process, seen.pid, seen.status, seen.reason, seen.stopping or ends, seen.strays)
-    return Seen(worker, seen.state, digest, *facts)
+    return ObservedWorker(worker, seen.state, digest, *facts)
 
 
 class Fleet(Mapping[str, Launcher]):
@@ -169,7 +169,7 @@ class Fleet(Mapping[str, Launcher]):
     def __iter__(self) -> Iterator[str]:
         yield from self._own
         for name in self._mirror.children(HOSTS):
-            if name not in self._own and HOST.fits(name) and isinstance(self._mirror.read(HOST(name).path), Entry):
+            if name not in self._own and HOST.fits(name) and isinstance(self._mirror.read(HOST(name).path), RegistryEntry):
                 yield name
 
     def __len__(self) -> int:

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from scribengin.control.mirror import Mirror
     from scribengin.control.submission import Applied, Submission
-    from scribengin.control.topology import TopologyPlan
+    from scribengin.control.topology import PlannedTopology
     from scribengin.control.workflows import Workflows
-    from scribengin.registry.contract import Committed, Entry, Registry, Term, Write
+    from scribengin.registry.contract import CommittedWrite, Registry, RegistryEntry, Term, Write
 
-    Planning = Callable[[str, FlowFile], tuple[TopologyPlan, list[Submission]]]
+    Planning = Callable[[str, FlowFile], tuple[PlannedTopology, list[Submission]]]
 
 REMOVED = 0
 """in place of a revision: the text of a flow that never had a version is gone, and what was said of it goes too"""
@@ -72,7 +72,7 @@ def file_standing(mirror: Mirror, flow: str, *, wanted: bool) -> FileStanding:
     return FileStanding(there.changed if said.again else None, refused)
 
 
-def flow_file_of(there: Entry | Damaged, flow: str) -> FlowFile:
+def flow_file_of(there: RegistryEntry | Damaged, flow: str) -> FlowFile:
     """What stands there, as text or as JSON. Raises Refused for what is neither."""
     found = stored_as(there, FILE(flow))
     if isinstance(found, Stored):
@@ -163,7 +163,7 @@ class FlowFiles:
             self._registry.commit(*gone, term=term)
 
 
-class Taking:
+class FlowFilePlanner:
     """`FlowFiles` in a thread of the leading master: to plan takes seconds. `want` is for the master's thread."""
 
     def __init__(self, files: FlowFiles, log: FilteringBoundLogger) -> None:
@@ -237,7 +237,7 @@ class _Noting:
     """The registry, for the one write that makes a version: in the same step it is noted that the text was taken, under the leader's Term,
     and only while that text stands there."""
 
-    def __init__(self, registry: Registry, flow: str, file: Entry | Damaged, term: Term) -> None:
+    def __init__(self, registry: Registry, flow: str, file: RegistryEntry | Damaged, term: Term) -> None:
         self._registry = registry
         self._flow = flow
         self._file = file
@@ -247,7 +247,7 @@ class _Noting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._registry, name)
 
-    def commit(self, *writes: Write, term: Term | None = None) -> Committed:
+    def commit(self, *writes: Write, term: Term | None = None) -> CommittedWrite:
         """See the contract."""
         wanted = next(write for write in writes if write.path == DESIRED(self._flow).path)
         version = int(getattr(wanted, "value", {})["version"])
@@ -257,14 +257,14 @@ class _Noting:
         """Note the result where no version was made."""
         self._settle(taken, (), self._term)
 
-    def _settle(self, taken: TakenFile, writes: Sequence[Write], term: Term) -> Committed:
+    def _settle(self, taken: TakenFile, writes: Sequence[Write], term: Term) -> CommittedWrite:
         noted = put(self._registry, TAKEN(self._flow), taken)
         done = self._registry.commit(*writes, noted, Require(self._file.path, self._file.version), term=term)
         self.done = True
         return done
 
 
-def _is_empty(there: Entry | Damaged) -> bool:
+def _is_empty(there: RegistryEntry | Damaged) -> bool:
     return not there.raw.strip(b"{} \n") if isinstance(there, Damaged) else not there.value
 
 

@@ -16,7 +16,7 @@ from scribengin.control.reading import read_flows
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
 from scribengin.registry.contract import Damaged, Delete
-from scribengin.registry.kinds import Group
+from scribengin.registry.kinds import GroupRecord
 from scribengin.registry.records import Newer, Stored, names, read_record, read_records
 from scribengin.registry.tree import GROUP, SPEC
 
@@ -34,15 +34,15 @@ class GroupSeen:
 
     group: str
     flows: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    stored: Stored[Group] | None = None
+    stored: Stored[GroupRecord] | None = None
     damaged: str = ""
     narrow: bool = False
     """Not all flows are looked at: whom only others may name is left out."""
 
     @property
-    def said(self) -> Group:
+    def said(self) -> GroupRecord:
         """What is said of it."""
-        return Group(members={}) if self.stored is None else self.stored.record
+        return GroupRecord(members={}) if self.stored is None else self.stored.record
 
     @property
     def members(self) -> tuple[str, ...]:

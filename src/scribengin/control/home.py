@@ -30,12 +30,12 @@ from scribengin.core.moments import now_text
 from scribengin.core.secret import Secret
 from scribengin.core.storage import explained, make_folder, read_or_none, replace, shown_path
 from scribengin.packages.store import PackageStore
-from scribengin.registry.access import Address, DigestLogin
+from scribengin.registry.access import DigestLogin, RegistryAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scribengin.registry.entrance import Entrance
+    from scribengin.registry.entrance import ConnectionSettings
     from scribengin.registry.zookeeper import ZooKeeperRegistry
 
 DEFAULT = Path("~/.scribengin")
@@ -57,7 +57,7 @@ class Home:
     """One such folder; nothing is made before it is needed."""
 
     folder: Path
-    entrance: Entrance | None = None
+    entrance: ConnectionSettings | None = None
     """of the registry that commands talk to, where that is not what is up here"""
 
     @property
@@ -126,7 +126,7 @@ class Home:
                     file.write(f"scribengin:{secrets.token_urlsafe(32)}")
         return DigestLogin(Secret((read_or_none(path) or b"").decode(), str(path)))
 
-    def announce(self, address: Address, http: str = "") -> None:
+    def announce(self, address: RegistryAddress, http: str = "") -> None:
         """Say that it is up, and where its API answers."""
         up = _Up(str(address), os.getpid(), now_text(), http)
         replace(self.folder / "up.json", msgspec.json.encode(up) + b"\n")
@@ -156,7 +156,7 @@ class Home:
             raise self.not_up()
         from scribengin.registry.zookeeper import open_zookeeper  # kazoo is of an extra: who asks a master does without
 
-        registry = open_zookeeper(Address.parse(up.registry), login=self.login())
+        registry = open_zookeeper(RegistryAddress.parse(up.registry), login=self.login())
         try:
             yield registry
         finally:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.registry.records import Stored, read_records
 from scribengin.registry.tree import KEEPING, UPKEEP_LEASE, UPKEPT
-from scribengin.registry.upkeep_records import Keeping, Upkept, id_of_folder
+from scribengin.registry.upkeep_records import MaintenanceOwner, MaintenanceReport, id_of_folder
 
 if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
-    from scribengin.registry.kinds import Holder, Spec
+    from scribengin.registry.kinds import HolderRecord, Spec
     from scribengin.registry.records import Spot
 
 
@@ -26,9 +26,11 @@ def read_folders(registry: Registry, spec: Spec) -> list[dict[str, Any]]:
     return [_described(path, tiers[path], *found[3 * at : 3 * at + 3]) for at, path in enumerate(paths)]
 
 
-def _described(path: str, tiers: list[str], keeping: Keeping | None, holder: Holder | None, done: Upkept | None) -> dict[str, Any]:
-    keeping = keeping or Keeping(path=path, node="", number=0)
-    done = done or Upkept(node="")
+def _described(
+    path: str, tiers: list[str], keeping: MaintenanceOwner | None, holder: HolderRecord | None, done: MaintenanceReport | None
+) -> dict[str, Any]:
+    keeping = keeping or MaintenanceOwner(path=path, node="", number=0)
+    done = done or MaintenanceReport(node="")
     return {
         "path": path,
         "tiers": tiers,

@@ -28,7 +28,7 @@ _MOST = 1e15
 
 
 @dataclass(frozen=True, slots=True)
-class Limited:
+class RateLimits:
     """The limits of a flow, by what they are of: `` for the flow itself, a source, an edge. No key: no limit."""
 
     flow: str
@@ -39,17 +39,17 @@ class Limited:
         return {"flow": self.flow, "limits": {name: dict(pace) for name, pace in self.of.items()}}
 
 
-def read_limits(registry: Registry, flow: str) -> Limited:
+def read_limits(registry: Registry, flow: str) -> RateLimits:
     """Those that hold now."""
     found = read_record(registry, LIMIT(flow))
     record = found.record if isinstance(found, Stored) else Limit()
     own = {key: value for key in ("rows_per_s", "bytes_per_s") if (value := getattr(record, key)) is not None}
-    return Limited(flow, {**({"": own} if own else {}), **record.sources, **record.edges})
+    return RateLimits(flow, {**({"": own} if own else {}), **record.sources, **record.edges})
 
 
 def set_limit(
     registry: Registry, flow: str, section: str, name: str = "", *, rows_per_s: float | None = None, bytes_per_s: float | None = None
-) -> Limited:
+) -> RateLimits:
     """Limit a flow (`section` is empty), or what `find_limited` found of it; both None: no limit any more. Raises Refused where a number is
     no pace."""
     for what, value in (("rows", rows_per_s), ("bytes", bytes_per_s)):

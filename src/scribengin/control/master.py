@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from scribengin.control.act import Ordering, WorkerLogin
     from scribengin.control.actions import Action
-    from scribengin.control.watch import Watch
+    from scribengin.control.watch import WorkerWatch
     from scribengin.control.world import World
     from scribengin.launch.contract import Launcher
     from scribengin.registry.contract import Registry, Term
@@ -71,7 +71,7 @@ class Master:
         *,
         log: FilteringBoundLogger,
         clock: Callable[[], float] = time.time,
-        watch: Watch | None = None,
+        watch: WorkerWatch | None = None,
         worker_login: WorkerLogin = lambda _flow, _tier: None,
         takes: Callable[[Mapping[str, int], Term], None] = lambda _files, _term: None,
         asks: Callable[[Mapping[str, Peer], Term], None] = lambda _peers, _term: None,

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from scribengin.core.loopback import is_loopback
 from scribengin.core.secret import Secret
-from scribengin.registry.contract import Entry
+from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.records import Stored, names, read_record
 from scribengin.registry.tree import LEADER, MASTERS
 
@@ -43,7 +43,7 @@ def addresses(registry: Registry) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for path in (LEADER().path, *(MASTERS(name).path for name in names(registry, "masters"))):
         there = registry.read(path)
-        http = there.value.get("http") if isinstance(there, Entry) and there.session else None
+        http = there.value.get("http") if isinstance(there, RegistryEntry) and there.session else None
         if isinstance(http, str) and http:
             found[http] = None
     return tuple(found)
@@ -59,7 +59,7 @@ def masters_by_host(registry: Registry) -> dict[str, str]:
     found = {}
     for name in names(registry, "masters"):
         there = registry.read(MASTERS(name).path)
-        if not isinstance(there, Entry) or not there.session:
+        if not isinstance(there, RegistryEntry) or not there.session:
             continue
         http, host = str(there.value.get("http") or ""), str(there.value.get("host") or "")
         if http and _is_reached(http, host):

@@ -12,7 +12,7 @@ from scribengin.registry.records import Newer, Record, Stored, stored_as
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scribengin.registry.contract import Create, Damaged, Entry, Registry, Replace, Watch
+    from scribengin.registry.contract import Create, Damaged, Registry, RegistryEntry, RegistryWatch, Replace
     from scribengin.registry.records import Spot
 
 R = TypeVar("R", bound=Record)
@@ -31,19 +31,19 @@ class Mirror:
         self.changed = threading.Event()
         self._registry = registry
         self._root = root
-        self._records: dict[str, Entry | Damaged | None] = {}
+        self._records: dict[str, RegistryEntry | Damaged | None] = {}
         self._kinds: dict[str, Stored[Any] | Newer | Damaged] = {}
         self._children: dict[str, tuple[str, ...]] = {}
         self._readers: dict[str, tuple[str, ...]] = {}
         """path of a record, or of a folder with a slash behind it → who has read it"""
         self._reader = ""
-        self._watch: Watch | None = None
+        self._watch: RegistryWatch | None = None
         self._lock = threading.Lock()
         # what `_lock` guards
         self._stale: set[str] = set()
         self._all_stale = False
 
-    def read(self, path: str) -> Entry | Damaged | None:
+    def read(self, path: str) -> RegistryEntry | Damaged | None:
         """What is there; None where nothing is. Raises Unreachable where it must ask and nobody answers."""
         self._note(path)
         if path not in self._records:

@@ -13,10 +13,21 @@ from scribengin.control.peers import PeersSeen, read_peers_seen
 from scribengin.control.places import load_of, on_each_host
 from scribengin.control.quota_records import Quotas, read_quotas
 from scribengin.control.refusals import group_of, read_spec, read_wish, refusal, refused_limits, some_of, workers_of
-from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, Reader, RunId, TierSeen, UnderWay, World
+from scribengin.control.world import (
+    BlockedFlow,
+    DownstreamReader,
+    FlowSeen,
+    LeaseHolder,
+    ObservedTier,
+    RunId,
+    UnderWay,
+    WorkerNode,
+    WorkerProcess,
+    World,
+)
 from scribengin.core.errors import Unreachable
 from scribengin.plan.meetings import MeetingIndex
-from scribengin.registry.contract import Damaged, Entry
+from scribengin.registry.contract import Damaged, RegistryEntry
 from scribengin.registry.kinds import UNDER_WAY, TierSpec, helper_name, is_helper, spec_of, tier_of
 from scribengin.registry.records import Newer, Record, Stored
 from scribengin.registry.tree import (
@@ -51,7 +62,7 @@ if TYPE_CHECKING:
 
     from scribengin.control.mirror import Mirror
     from scribengin.launch.contract import Launcher
-    from scribengin.registry.kinds import GroupName, Holder, Report, Run, Spec, TierWish, WorkerCount, WorkflowOperation
+    from scribengin.registry.kinds import GroupName, HolderRecord, Report, Run, Spec, TierWish, WorkerCount, WorkflowOperationRecord
     from scribengin.registry.outside import Outside
     from scribengin.registry.records import Spot
 
@@ -67,10 +78,10 @@ class _TierSpots(NamedTuple):
     wanted: Spot[TierWish]
     run: Spot[Run]
     report: Spot[Report]
-    lease: Spot[Holder]
+    lease: Spot[HolderRecord]
     spare: Spot[Run]
     spare_report: Spot[Report]
-    lease_term: Spot[Holder]
+    lease_term: Spot[HolderRecord]
     """is only read where no run is noted"""
 
 
@@ -87,7 +98,7 @@ class Observer:
     def __init__(self, mirror: Mirror, launchers: Mapping[str, Launcher]) -> None:
         self._mirror = mirror
         self._launchers = launchers
-        self._flows: dict[str, FlowSeen | Held | None] = {}
+        self._flows: dict[str, FlowSeen | BlockedFlow | None] = {}
         """as they were seen at the last look at each; None where nobody wants anything of it"""
         self._files: dict[str, int] = {}
         """flow → the text that is to be taken up"""
@@ -99,9 +110,9 @@ class Observer:
         self._ill: dict[str, dict[str, str]] = {}
         """flow → its part of `problems`"""
         self._meetings = MeetingIndex()
-        self._readers: dict[str, tuple[Reader, ...]] | None = None
+        self._readers: dict[str, tuple[DownstreamReader, ...]] | None = None
         """None: to be found again"""
-        self._workflows: dict[str, WorkflowOperation] = {}
+        self._workflows: dict[str, WorkflowOperationRecord] = {}
         self._peers = PeersSeen()
         self._spread: dict[str, FlowSeen] = {}
         """those with tiers that have a worker on each host, as of the last look"""
@@ -138,17 +149,17 @@ class Observer:
             self._damaged, self._newer = {}, {}
             with self._mirror.reading(name):
                 seen = self._flow(name)
-            if isinstance(seen, Held):
+            if isinstance(seen, BlockedFlow):
                 was = self._flows.get(name)
-                seen = replace(seen, last=was.last if isinstance(was, Held) else was)
+                seen = replace(seen, last=was.last if isinstance(was, BlockedFlow) else was)
             self._flows[name] = seen
             refused = {} if seen is None else {path: said["why"] for path, said in seen.refused.items()}
             self._ill[name] = {**refused, **{spot.path: why for spot, why in self._damaged.items()}}
-            if isinstance(seen, Held) and not self._ill[name]:
+            if isinstance(seen, BlockedFlow) and not self._ill[name]:
                 self._ill[name] = {f"{_FLOWS}/{name}": seen.why}
         self._dirty.clear()
         flows = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, FlowSeen)}
-        held = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, Held)}
+        held = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, BlockedFlow)}
         processes, nodes = self._launched([*flows.values(), *(each.last for each in held.values() if each.last is not None)])
         flows |= self._with_helpers(flows, processes, nodes)
         return World(
@@ -167,7 +178,7 @@ class Observer:
         )
 
     def _with_helpers(
-        self, flows: Mapping[str, FlowSeen], processes: Mapping[RunId, Process], nodes: Mapping[str, Node]
+        self, flows: Mapping[str, FlowSeen], processes: Mapping[RunId, WorkerProcess], nodes: Mapping[str, WorkerNode]
     ) -> dict[str, FlowSeen]:
         """The flows with tiers that have a worker on each host, with their helpers; the same objects as at the last look where equal."""
         load = load_of(processes)
@@ -180,13 +191,13 @@ class Observer:
         if self._meetings.put(flow, outside):
             self._readers = None
 
-    def _pressing(self) -> dict[str, tuple[Reader, ...]]:
+    def _pressing(self) -> dict[str, tuple[DownstreamReader, ...]]:
         """Flow → the sources of others that may hold it back; found again where a flow reads or writes elsewhere."""
         if self._readers is None:
-            found: dict[str, list[Reader]] = {}
+            found: dict[str, list[DownstreamReader]] = {}
             for each in self._meetings.meetings():
                 if each.feeding not in self._peers.flows and each.source in self._meetings.outside(each.reading).waters:
-                    found.setdefault(each.feeding, []).append(Reader(each.sink, each.reading, each.source))
+                    found.setdefault(each.feeding, []).append(DownstreamReader(each.sink, each.reading, each.source))
             self._readers = {name: tuple(readers) for name, readers in found.items()}
         return self._readers
 
@@ -249,7 +260,7 @@ class Observer:
         there = {*self._mirror.children(f"{_FLOWS}/{flow}/wanted"), *self._mirror.children(f"{_FLOWS}/{flow}/runs")}
         return sorted(tier for tier in there | wanted if WANTED.fits(flow, tier))
 
-    def _flow(self, name: str) -> FlowSeen | Held | None:
+    def _flow(self, name: str) -> FlowSeen | BlockedFlow | None:
         """None where nobody wants anything of it (yet)."""
         status = self._made(STATUS(name))
         wish, spec, refused = read_wish(self._mirror, name, status)
@@ -261,12 +272,12 @@ class Observer:
             self._meetings.drop(name)
             self._readers = None
             for path, said in file.refused.items():
-                return Held(status, f"{path} {said['why']}", said["remedy"], file.refused, tuple(self._damaged), is_new=True)
+                return BlockedFlow(status, f"{path} {said['why']}", said["remedy"], file.refused, tuple(self._damaged), is_new=True)
             return None
         refused = {**refused, **file.refused, **refused_limits(self._mirror, name), **self._bindings.refused.get(name, {})}
         if wish is None or spec is None:
             why, remedy = next(iter((said["why"], said["remedy"]) for said in refused.values()))
-            return Held(status, f"{DESIRED(name).path} {why}", remedy, some_of(refused), tuple(self._damaged))
+            return BlockedFlow(status, f"{DESIRED(name).path} {why}", remedy, some_of(refused), tuple(self._damaged))
         refused |= self._quotas.refused_of(spec.labels)
         counts, wrong = workers_of(self._mirror, name, spec)
         refused |= wrong
@@ -286,7 +297,7 @@ class Observer:
             for tier in names
         }
         for path, why in self._newer.items():
-            return Held(status, f"{path} {why}", "run the newer version", refused, tuple(self._damaged))
+            return BlockedFlow(status, f"{path} {why}", "run the newer version", refused, tuple(self._damaged))
         self._place(name, spec.outside)
         return FlowSeen(
             name,
@@ -311,7 +322,7 @@ class Observer:
         operation = self._made(OPERATION(flow, id_)) if id_ and OPERATION.fits(flow, id_) else None
         return UnderWay(id_, operation) if operation is not None and operation.step in UNDER_WAY else None
 
-    def _tier(self, flow: str, tier: str, spec: Spec, node: str, on: tuple[str, GroupName | None], *, left: bool) -> TierSeen:
+    def _tier(self, flow: str, tier: str, spec: Spec, node: str, on: tuple[str, GroupName | None], *, left: bool) -> ObservedTier:
         """`on`: its group, and what is to be written of that. `left`: the flow has it no more."""
         spots = _spots_of(flow, tier)
         wish, run, report = self._made(spots.wanted), self._made(spots.run), self._made(spots.report)
@@ -326,7 +337,7 @@ class Observer:
             before = _run_of(term)
         group, names = on
         use, warm = (said.cores, said.memory_bytes, said.since, said.process), said.standby == "warm"
-        return TierSeen(
+        return ObservedTier(
             tier,
             frozenset(feeders),
             node,
@@ -357,7 +368,7 @@ class Observer:
         there = self._mirror.read(path)
         if there is None or not there.session:
             return None
-        return LeaseHolder(_run_of(there), there.made if isinstance(there, Entry) else there.changed)
+        return LeaseHolder(_run_of(there), there.made if isinstance(there, RegistryEntry) else there.changed)
 
     def _made(self, spot: Spot[R]) -> R | None:
         """A record that masters or workers make; None where nothing is there, or only a folder. One that is damaged is noted as that."""
@@ -370,16 +381,18 @@ class Observer:
             self._newer[spot.path] = "was written by a newer Scribengin"
         return None
 
-    def _node(self, name: str, cores: int, memory_bytes: int) -> Node:
+    def _node(self, name: str, cores: int, memory_bytes: int) -> WorkerNode:
         """What it has left is what it has registered without what its workers were given."""
         host = self._made(HOST(name))
         limit = (0, 0) if host is None else (host.cores, host.memory_bytes)
         free = [most - used if most else None for most, used in zip(limit, (cores, memory_bytes), strict=True)]
-        return Node(isinstance(self._mirror.stored(DECOMMISSIONED(name)), Stored), free[0], free[1], "" if host is None else host.host)
+        return WorkerNode(
+            isinstance(self._mirror.stored(DECOMMISSIONED(name)), Stored), free[0], free[1], "" if host is None else host.host
+        )
 
-    def _launched(self, flows: Sequence[FlowSeen]) -> tuple[dict[RunId, Process], dict[str, Node]]:
-        processes: dict[RunId, Process] = {}
-        nodes: dict[str, Node] = {}
+    def _launched(self, flows: Sequence[FlowSeen]) -> tuple[dict[RunId, WorkerProcess], dict[str, WorkerNode]]:
+        processes: dict[RunId, WorkerProcess] = {}
+        nodes: dict[str, WorkerNode] = {}
         cores, memory_bytes = Counter[str](), Counter[str]()
         for tier in (tier for flow in flows for tier in flow.tiers.values()):
             if tier.run is not None and tier.run.ended_at is None:
@@ -397,14 +410,16 @@ class Observer:
             for each in seen:
                 if (id_ := RunId.parse(each.worker)) is not None:
                     # what is left of a worker is none that serves, and none that is over
-                    processes[id_] = Process(name, "running" if each.strays and not each.is_over else each.state, each.status, each.reason)
+                    processes[id_] = WorkerProcess(
+                        name, "running" if each.strays and not each.is_over else each.state, each.status, each.reason
+                    )
         self._ill[_LAUNCHED] = {**self._newer, **{spot.path: why for spot, why in self._damaged.items()}}
         return processes, nodes
 
 
-def _run_of(holder: Entry | Damaged) -> int:
+def _run_of(holder: RegistryEntry | Damaged) -> int:
     """Which run a lease's record names, 0 for none."""
-    run = holder.value.get("run", 0) if isinstance(holder, Entry) else 0
+    run = holder.value.get("run", 0) if isinstance(holder, RegistryEntry) else 0
     return run if isinstance(run, int) else 0
 
 

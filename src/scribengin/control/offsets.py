@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Going:
+class PositionChange:
     """What setting or going back would mean: an operation that can be begun, and what it says to people."""
 
     flow: str
@@ -62,7 +62,7 @@ def read_offsets(registry: Registry, packages: PackageStore, flow: str) -> tuple
     return tuple(found)
 
 
-def plan_offsets(registry: Registry, packages: PackageStore, flow: str, source: str, position: str, query: str | None) -> Going:
+def plan_offsets(registry: Registry, packages: PackageStore, flow: str, source: str, position: str, query: str | None) -> PositionChange:
     """What setting a source to a position would mean (`end`: behind all that is there); changes nothing.
 
     Raises Refused where the flow is not stopped, there is no such source or Query, or the position cannot be.
@@ -94,12 +94,12 @@ def plan_offsets(registry: Registry, packages: PackageStore, flow: str, source: 
         raise Refused(
             f'no Query of flow "{flow}" has read source "{source}" yet', remedy=f"scribengin offsets show {flow}", code="query-unknown"
         )
-    return Going(flow, _operation("offsets", version, moves), tuple(says))
+    return PositionChange(flow, _operation("offsets", version, moves), tuple(says))
 
 
 def plan_rewind(
     registry: Registry, packages: PackageStore, flow: str, *, at: datetime | None = None, batch: int | None = None, query: str | None = None
-) -> Going:
+) -> PositionChange:
     """What going back would mean, to after the last Batch decided until `at`, or after Batch number `batch` (-1: before the first); changes
     nothing. Raises Refused where that cannot be, with a remedy, or where it would repeat nothing."""
     prepared, version = prepared_flow(registry, packages, flow)
@@ -113,7 +113,7 @@ def plan_rewind(
         )
     moves = [[way.tier, way.query, {each.source: each.after for each in way.moved}] for way in ways]
     says = [sentence for way in ways for sentence in way.says(prepared.plan.flow)]
-    return Going(flow, _operation("rewind", version, moves), tuple(says), tuple(ways))
+    return PositionChange(flow, _operation("rewind", version, moves), tuple(says), tuple(ways))
 
 
 def prepared_flow(registry: Registry, packages: PackageStore, flow: str) -> tuple[PreparedFlow, int]:

@@ -26,7 +26,7 @@ from scribengin.registry.kinds import Desired, TierWish
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scribengin.control.world import FlowSeen, TierSeen, UnderWay
+    from scribengin.control.world import FlowSeen, ObservedTier, UnderWay
     from scribengin.registry.kinds import FlowState, Operation
 
 
@@ -125,7 +125,7 @@ def _draining_wishes(flow: FlowSeen, operation: Operation) -> dict[str, TierWish
     return wishes
 
 
-def has_done(tier: TierSeen, id_: str) -> bool:
+def has_done(tier: ObservedTier, id_: str) -> bool:
     """True where a worker of the tier has said that its part of the operation is done, or has failed."""
     return tier.report is not None and tier.report.task == id_
 
@@ -159,7 +159,7 @@ def _has_read(flow: FlowSeen, name: str) -> bool:
     return name in flow.tiers and has_drained(flow.tiers[name], flow.wish.generation)
 
 
-def _error(tier: TierSeen, flow: FlowSeen, under_way: UnderWay) -> str | None:
+def _error(tier: ObservedTier, flow: FlowSeen, under_way: UnderWay) -> str | None:
     """Why its part of the operation has failed; None where it has not."""
     if tier.report is not None and has_done(tier, under_way.id):
         return tier.report.task_error or None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.launch.contract import Order
+from scribengin.launch.contract import LaunchOrder
 from scribengin.registry.kinds import TierSpec, spec_of
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import SPEC, WANTED
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def ordering(registry: Registry) -> Ordering:
     """The command of its orders is only the worker's name: the host that starts it makes a real one (`hosts/node.py`)."""
 
-    def order(id_: RunId) -> Order:
+    def order(id_: RunId) -> LaunchOrder:
         spec = tier_spec(registry, id_)
-        return Order(str(id_), (str(id_),), cores=spec.cores, memory_bytes=spec.memory_bytes, executors=spec.executors)
+        return LaunchOrder(str(id_), (str(id_),), cores=spec.cores, memory_bytes=spec.memory_bytes, executors=spec.executors)
 
     return order
 

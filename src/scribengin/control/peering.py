@@ -24,7 +24,7 @@ from scribengin.core.errors import FencedError, Refused, ScribenginError, Unreac
 from scribengin.core.moments import moment_text, now_text, parse_time
 from scribengin.core.secret import read_secret
 from scribengin.registry.contract import Conflict, Create, Replace
-from scribengin.registry.outside import Level, Place, Waters
+from scribengin.registry.outside import ExternalPlace, SourceLevel, Waters
 from scribengin.registry.peers import Peer, PeerState, RemoteFlow, RemoteSource, remote_name
 from scribengin.registry.records import put
 from scribengin.registry.tree import PEER, PEER_STATE, REMOTE_FLOW
@@ -199,7 +199,7 @@ class Asking:
         before = {flow: found.record for flow, found in stored_flows(self._registry, self._name).items()}
         now = dict[str, RemoteFlow]()
         if ends is not None:
-            answer = Answer(self._name, ends.now, began, self._peering.clock(), peer.aliases)
+            answer = PeerAnswer(self._name, ends.now, began, self._peering.clock(), peer.aliases)
             now = {each.flow: answer.flow(each, before.get(each.flow)) for each in ends.flows if each.flow in self._met}
         writes = [put(self._registry, REMOTE_FLOW(self._name, flow), found) for flow, found in now.items() if before.get(flow) != found]
         gone = deletes(self._registry, [REMOTE_FLOW(self._name, flow).path for flow in before.keys() - now.keys()])
@@ -226,7 +226,7 @@ class Asking:
     def _find(self, peer: Peer, began: float) -> None:
         """Which of its flows meet one here."""
         ends = self._peering.ask(self._name, peer, ())
-        answer = Answer(self._name, ends.now, began, self._peering.clock(), peer.aliases)
+        answer = PeerAnswer(self._name, ends.now, began, self._peering.clock(), peer.aliases)
         there = {
             remote_name(self._name, each.flow): answer.flow(each, None) for each in ends.flows if REMOTE_FLOW.fits(self._name, each.flow)
         }
@@ -237,7 +237,7 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PeerAnswer:
     """A peer's answer, to be told by the clock here: asked at `began`, there at `ended`."""
 
     peer: str
@@ -278,9 +278,10 @@ class Answer:
         """By so much the peer's clock is ahead, to half the time that the answer took."""
         return self.now - (self.began + self.ended) / 2
 
-    def _places(self, places: Sequence[EndPlace]) -> tuple[Place, ...]:
+    def _places(self, places: Sequence[EndPlace]) -> tuple[ExternalPlace, ...]:
         return tuple(
-            Place(kind=place.kind, at=_as_here(place.kind, place.at, self.aliases), topic=place.topic, many=place.many) for place in places
+            ExternalPlace(kind=place.kind, at=_as_here(place.kind, place.at, self.aliases), topic=place.topic, many=place.many)
+            for place in places
         )
 
 
@@ -303,8 +304,8 @@ def _waters(source: SourceEnds) -> Waters | None:
     return None if levels is None else Waters(high=_level(levels.high), low=_level(levels.low), capacity=_level(levels.capacity))
 
 
-def _level(level: EndLevel) -> Level:
-    return Level(rows=level.rows, bytes=level.bytes, age_s=level.age_s)
+def _level(level: EndLevel) -> SourceLevel:
+    return SourceLevel(rows=level.rows, bytes=level.bytes, age_s=level.age_s)
 
 
 def set_peer(registry: Registry, name: str, *, masters: Sequence[str], aliases: Mapping[str, str], by: str) -> None:

@@ -6,30 +6,30 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scribengin.control.world import TierSeen
+from scribengin.control.world import ObservedTier
 from scribengin.registry.kinds import HELPER, helper_name, is_helper, tier_of
 from scribengin.spec.tier_keys import MOST_WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from scribengin.control.world import FlowSeen, Node, Process, RunId
+    from scribengin.control.world import FlowSeen, RunId, WorkerNode, WorkerProcess
     from scribengin.registry.kinds import TierSpec
 
 
-def choose_node(nodes: Mapping[str, Node], tier: TierSeen, load: Mapping[str, int]) -> str | None:
+def choose_node(nodes: Mapping[str, WorkerNode], tier: ObservedTier, load: Mapping[str, int]) -> str | None:
     """Where the tier's next worker starts: where it is mapped to; else on the host of its group with the lowest cost; of equal ones where
     there are fewest workers. None where no such node answers and has room."""
     able = [name for name in _able(nodes, tier) if _fits(nodes[name], tier)]
     return min(able, key=lambda name: (_cost(name, nodes[name], tier), load.get(name, 0), name), default=None)
 
 
-def load_of(processes: Mapping[RunId, Process]) -> Counter[str]:
+def load_of(processes: Mapping[RunId, WorkerProcess]) -> Counter[str]:
     """Node → how many workers it has."""
     return Counter(process.node for process in processes.values() if not process.ended)
 
 
-def apart(load: Mapping[str, int], tiers: Mapping[str, TierSeen], name: str) -> Mapping[str, int]:
+def apart(load: Mapping[str, int], tiers: Mapping[str, ObservedTier], name: str) -> Mapping[str, int]:
     """The load of each node as it counts for a worker of the tier: of nodes that cost the same it starts where no other one of its tier
     runs."""
     beside = [tier.run for other, tier in tiers.items() if other != name and tier_of(other) == tier_of(name)]
@@ -41,7 +41,7 @@ _FULL = 1_000
 """more workers than a node has"""
 
 
-def on_each_host(flow: FlowSeen, nodes: Mapping[str, Node], load: Mapping[str, int]) -> FlowSeen:
+def on_each_host(flow: FlowSeen, nodes: Mapping[str, WorkerNode], load: Mapping[str, int]) -> FlowSeen:
     """The flow with the helpers that its tiers of `workers: each` are to have now, each bound to a host of its own.
 
     A tier gets one on each host that it may run on, up to MOST_WORKERS with its own worker, and none on the host of that one. A helper
@@ -73,7 +73,7 @@ def on_each_host(flow: FlowSeen, nodes: Mapping[str, Node], load: Mapping[str, i
     return replace(flow, tiers=tiers, wanted_tiers=frozenset(wanted | places.keys()))
 
 
-def _helper_places(flow: FlowSeen, tier: TierSeen, nodes: Mapping[str, Node], load: Mapping[str, int]) -> dict[str, str]:
+def _helper_places(flow: FlowSeen, tier: ObservedTier, nodes: Mapping[str, WorkerNode], load: Mapping[str, int]) -> dict[str, str]:
     """Helper → its host, of a tier of `workers: each`; empty of one whose run is not noted."""
     helpers = sorted((seen for name, seen in flow.tiers.items() if is_helper(name) and tier_of(name) == tier.tier), key=_number_of)
     there = [helper for helper in helpers if _is_there(helper)]
@@ -98,7 +98,7 @@ def _helper_places(flow: FlowSeen, tier: TierSeen, nodes: Mapping[str, Node], lo
 
 
 def _first_place(
-    flow: FlowSeen, tier: TierSeen, helpers: Iterable[TierSeen], nodes: Mapping[str, Node], load: Mapping[str, int]
+    flow: FlowSeen, tier: ObservedTier, helpers: Iterable[ObservedTier], nodes: Mapping[str, WorkerNode], load: Mapping[str, int]
 ) -> str | None:
     """The host of the worker that holds the tier's lease, or on which it starts next; empty where it is not noted.
 
@@ -116,22 +116,22 @@ def _first_place(
     return min(taken.intersection(_able(nodes, tier)), key=lambda name: (_cost(name, nodes[name], tier), name), default=None)
 
 
-def _new_helper(tier: TierSeen, name: str) -> TierSeen:
+def _new_helper(tier: ObservedTier, name: str) -> ObservedTier:
     """A helper of the tier of which nothing is noted yet."""
     said = (tier.cores, tier.memory_bytes, tier.version, tier.process)
-    return TierSeen(name, frozenset({tier.tier}), "", *said, executors=tier.executors, group=tier.group, hosts=tier.hosts)
+    return ObservedTier(name, frozenset({tier.tier}), "", *said, executors=tier.executors, group=tier.group, hosts=tier.hosts)
 
 
-def _is_there(tier: TierSeen) -> bool:
+def _is_there(tier: ObservedTier) -> bool:
     """True where a worker of it may be at work. Of one whose run is not noted the lease says it."""
     return tier.lease is not None if tier.run is None else tier.run.ended_at is None
 
 
-def _number_of(helper: TierSeen) -> int:
+def _number_of(helper: ObservedTier) -> int:
     return int(helper.tier.rpartition(HELPER)[2])
 
 
-def has_to_move(nodes: Mapping[str, Node], tier: TierSeen) -> bool:
+def has_to_move(nodes: Mapping[str, WorkerNode], tier: ObservedTier) -> bool:
     """True where the tier's worker is to end where it is, in order, because it is wanted on a node that could take it now."""
     run = tier.run
     if run is None or run.ended_at is not None or run.node not in nodes:
@@ -140,7 +140,7 @@ def has_to_move(nodes: Mapping[str, Node], tier: TierSeen) -> bool:
     return leaves and choose_node(nodes, tier, {}) is not None
 
 
-def why_homeless(nodes: Mapping[str, Node], flow: str, tier: TierSeen) -> tuple[str, str] | None:
+def why_homeless(nodes: Mapping[str, WorkerNode], flow: str, tier: ObservedTier) -> tuple[str, str] | None:
     """(reason, next action) of a tier that is mapped to a node, or runs on a group of hosts, none of which can take it now; None where
     neither is so."""
     if tier.node:
@@ -158,12 +158,12 @@ def why_homeless(nodes: Mapping[str, Node], flow: str, tier: TierSeen) -> tuple[
     return reason, start + _elsewhere(flow, tier)
 
 
-def is_on_group(name: str, host: str, tier: TierSeen | TierSpec) -> bool:
+def is_on_group(name: str, host: str, tier: ObservedTier | TierSpec) -> bool:
     """Whether the node, on the machine `host`, is of the group on which the tier runs; of a tier without one each is."""
     return not tier.group or name in tier.hosts or host in tier.hosts
 
 
-def where_it_may(flow: str, tier: TierSeen) -> str:
+def where_it_may(flow: str, tier: ObservedTier) -> str:
     """What has to come about for a tier that no node can take to start: the end of a sentence."""
     if tier.node:
         return f"node {tier.node}, to which it is mapped, can take it; {_elsewhere(flow, tier)}"
@@ -172,30 +172,30 @@ def where_it_may(flow: str, tier: TierSeen) -> str:
     return "a node answers that can take it"
 
 
-def _elsewhere(flow: str, tier: TierSeen) -> str:
+def _elsewhere(flow: str, tier: ObservedTier) -> str:
     return f"to have it elsewhere: scribengin {f'unmap {flow}.{tier.tier}' if tier.node else f'map {flow}.{tier.tier} NODE'}"
 
 
-def _why_not(node: Node | None) -> str:
+def _why_not(node: WorkerNode | None) -> str:
     return "does not answer" if node is None else "is decommissioned" if node.decommissioned else "has no room for it"
 
 
-def _able(nodes: Mapping[str, Node], tier: TierSeen) -> Iterator[str]:
+def _able(nodes: Mapping[str, WorkerNode], tier: ObservedTier) -> Iterator[str]:
     """The nodes that take workers, and this tier's, whether or not they have room now."""
     return (name for name, node in nodes.items() if not node.decommissioned and _may(name, node, tier))
 
 
-def _may(name: str, node: Node, tier: TierSeen) -> bool:
+def _may(name: str, node: WorkerNode, tier: ObservedTier) -> bool:
     """A person who maps a tier to a node means that node, also beside its group."""
     if tier.node:
         return tier.node == name
     return is_on_group(name, node.host, tier)
 
 
-def _cost(name: str, node: Node, tier: TierSeen) -> float:
+def _cost(name: str, node: WorkerNode, tier: ObservedTier) -> float:
     return min((cost for at, cost in tier.hosts.items() if at in (name, node.host)), default=0.0)
 
 
-def _fits(node: Node, tier: TierSeen) -> bool:
+def _fits(node: WorkerNode, tier: ObservedTier) -> bool:
     cores, memory_bytes = node.free_cores, node.free_memory_bytes
     return (cores is None or tier.cores <= cores) and (memory_bytes is None or tier.memory_bytes <= memory_bytes)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.core.units import show_bytes, show_duration
-from scribengin.registry.outside import HeldBack, Hold
+from scribengin.registry.outside import HeldBackSinks, SinkHold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scribengin.control.world import FlowSeen, Reader, Waiting, World
-    from scribengin.registry.kinds import Status
-    from scribengin.registry.outside import Level, Waters
+    from scribengin.control.world import DownstreamReader, FlowSeen, SourceBacklog, World
+    from scribengin.registry.kinds import StatusRecord
+    from scribengin.registry.outside import SourceLevel, Waters
     from scribengin.registry.peers import RemoteFlow
 
 _STEP = 0.25
@@ -28,22 +28,22 @@ _LEAST = 0.05
 """the share below which a feeder is paused, not slowed"""
 
 
-def held_back(world: World, flow: FlowSeen) -> HeldBack:
+def held_back(world: World, flow: FlowSeen) -> HeldBackSinks:
     """What holds back each of its sinks now: of several readers the one that leaves least."""
-    sinks: dict[str, Hold] = {}
+    sinks: dict[str, SinkHold] = {}
     for reader in world.readers.get(flow.name, ()):
         hold = _hold(world, flow, reader)
         if hold is not None and (reader.sink not in sinks or hold.share < sinks[reader.sink].share):
             sinks[reader.sink] = hold
-    return HeldBack(sinks=sinks)
+    return HeldBackSinks(sinks=sinks)
 
 
-def is_news(before: HeldBack | None, now: HeldBack) -> bool:
+def is_news(before: HeldBackSinks | None, now: HeldBackSinks) -> bool:
     """Whether it is to be written: another share, another reader; what waits is always another."""
     return _shares(before) != _shares(now)
 
 
-def held_text(world: World, now: HeldBack) -> str:
+def held_text(world: World, now: HeldBackSinks) -> str:
     """The first reason, for people, and which flow down the stream is ill, since when and why; empty where nothing is held back."""
     holds = sorted(now.sinks.values(), key=lambda each: each.share)
     ill = next((text for hold in holds if (text := _ill_text(world, hold.flow, set()))), "")
@@ -72,15 +72,15 @@ def _remote_ill_text(world: World, name: str, flow: RemoteFlow) -> str:
     return _since_text(name, flow) if flow.state in _ILL else flow.reason
 
 
-def _since_text(name: str, status: Status | RemoteFlow) -> str:
+def _since_text(name: str, status: StatusRecord | RemoteFlow) -> str:
     return f"{name} is {status.state} since {status.since}" + (f": {status.reason}" if status.reason else "")
 
 
-def _shares(held: HeldBack | None) -> dict[str, tuple[str, str, float]]:
+def _shares(held: HeldBackSinks | None) -> dict[str, tuple[str, str, float]]:
     return {} if held is None else {sink: (hold.flow, hold.source, hold.share) for sink, hold in held.sinks.items()}
 
 
-def _hold(world: World, flow: FlowSeen, reader: Reader) -> Hold | None:
+def _hold(world: World, flow: FlowSeen, reader: DownstreamReader) -> SinkHold | None:
     before = None if flow.held_back is None else flow.held_back.sinks.get(reader.sink)
     if before is not None and (before.flow, before.source) != (reader.flow, reader.source):
         before = None
@@ -95,16 +95,16 @@ def _hold(world: World, flow: FlowSeen, reader: Reader) -> Hold | None:
         return None
     if before is not None and before.share == share:
         return before
-    return Hold(flow=reader.flow, source=reader.source, share=share, why=_why(reader, there, waters, share))
+    return SinkHold(flow=reader.flow, source=reader.source, share=share, why=_why(reader, there, waters, share))
 
 
-def _waters(world: World, reader: Reader) -> Waters | None:
+def _waters(world: World, reader: DownstreamReader) -> Waters | None:
     """How much may wait at the source; None where it does not say it, or where nobody knows the flow."""
     flow = world.remote.get(reader.flow) or world.flows.get(reader.flow)
     return None if flow is None else flow.waters.get(reader.source)
 
 
-def _share(there: Waiting, waters: Waters, before: float) -> float:
+def _share(there: SourceBacklog, waters: Waters, before: float) -> float:
     """1: as fast as it can."""
     over = -1.0
     for now, high, low, full in _measures(there, waters):
@@ -120,7 +120,7 @@ def _share(there: Waiting, waters: Waters, before: float) -> float:
     return max(_LEAST, round((1.0 - over) / _STEP) * _STEP)
 
 
-def _measures(there: Waiting, waters: Waters) -> Iterator[tuple[float, float, float, float]]:
+def _measures(there: SourceBacklog, waters: Waters) -> Iterator[tuple[float, float, float, float]]:
     """(what waits, high, low, capacity) of each measure that is looked at and known."""
     for name in ("rows", "bytes", "age_s"):
         now = getattr(there, name)
@@ -129,14 +129,14 @@ def _measures(there: Waiting, waters: Waters) -> Iterator[tuple[float, float, fl
             yield now, high, 0.0 if low is None else low, full
 
 
-def _why(reader: Reader, there: Waiting, waters: Waters, share: float) -> str:
+def _why(reader: DownstreamReader, there: SourceBacklog, waters: Waters, share: float) -> str:
     what = f"{_shown(there.rows, there.bytes, there.age_s)} at {reader.flow}.{reader.source}, which reads {reader.sink}"
     if share == 0.0:
         return f"paused: {what}; goes on below {_level(waters.low)}"
     return f"slowed to {share:.0%}: {what} (slows from {_level(waters.high)}, stops at {_level(waters.capacity)})"
 
 
-def _level(level: Level) -> str:
+def _level(level: SourceLevel) -> str:
     parts = [f"{level.rows:,} rows"] if level.rows is not None else []
     parts += [show_bytes(level.bytes)] if level.bytes is not None else []
     parts += [show_duration(level.age_s)] if level.age_s is not None else []

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from scribengin.control.known import again
 from scribengin.control.quotas import Taken, fits, is_at_work, taken_by
 from scribengin.control.refusals import refusal
-from scribengin.control.world import Allowance, FlowSeen, TierSeen, Wish
+from scribengin.control.world import Allowance, FlowSeen, ObservedTier, Wish
 from scribengin.core.errors import Refused
 from scribengin.core.moments import now_text
 from scribengin.registry.contract import Damaged, Delete
@@ -180,11 +180,11 @@ def _flows(registry: Registry, quotas: Collection[Allowance]) -> list[FlowSeen]:
     return rows
 
 
-def _tier(values: Mapping[str, Any], flow: str, tier: str, spec: Spec) -> TierSeen:
+def _tier(values: Mapping[str, Any], flow: str, tier: str, spec: Spec) -> ObservedTier:
     said = spec_of(spec, tier) or TierSpec()
     wish, run, spare = (values.get(kind(flow, tier).path) for kind in (WANTED, RUN, SPARE))
     cores, memory_bytes, executors = said.cores, said.memory_bytes, said.executors
-    return TierSeen(tier, cores=cores, memory_bytes=memory_bytes, wish=wish, run=run, spare=spare, executors=executors)
+    return ObservedTier(tier, cores=cores, memory_bytes=memory_bytes, wish=wish, run=run, spare=spare, executors=executors)
 
 
 def _values(registry: Registry, spots: Iterable[Spot[Any]]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from scribengin.registry.kinds import Share, is_helper
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from scribengin.control.world import Allowance, FlowSeen, TierSeen, World
+    from scribengin.control.world import Allowance, FlowSeen, ObservedTier, World
 
 _MANY = 40
 """under a quota of rows: so many flows have parts that are exact; among more a part is written anew only where it is much another"""
@@ -42,7 +42,7 @@ class Taken(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class QuotaWait:
     """Why a flow may not start now, in words, and what a person can do about it."""
 
     reason: str
@@ -68,13 +68,13 @@ class _Pool:
 
 
 @dataclass(slots=True)
-class Admission:
+class QuotaAdmission:
     """Who may start. `waits`: flow → why none of its tiers that have no worker gets one now."""
 
-    waits: dict[str, Wait] = field(default_factory=dict)
+    waits: dict[str, QuotaWait] = field(default_factory=dict)
     _pools: list[_Pool] = field(default_factory=list)
 
-    def takes_spare(self, flow: FlowSeen, tier: TierSeen) -> bool:
+    def takes_spare(self, flow: FlowSeen, tier: ObservedTier) -> bool:
         """Whether there is room for a spare of the tier, or for a helper, which it has then. Neither goes before a flow that waits."""
         pools = [pool for pool in self._pools if pool.allowed.covers(flow.labels)]
         more = given_to(tier)
@@ -85,9 +85,9 @@ class Admission:
         return True
 
 
-def admit(world: World) -> Admission:
+def admit(world: World) -> QuotaAdmission:
     """Look at all flows of all quotas, those that have something first, then by the age of their wish."""
-    found = Admission()
+    found = QuotaAdmission()
     if not world.quotas:
         return found
     found._pools = [_Pool(name, allowed) for name, allowed in sorted(world.quotas.items())]
@@ -129,7 +129,7 @@ def taken_by(flow: FlowSeen) -> Taken:
     return sum_of(given_to(tier) for tier in [*at_work, *(tier for tier in flow.tiers.values() if waiting(tier) is not None)])
 
 
-def given_to(tier: TierSeen) -> Taken:
+def given_to(tier: ObservedTier) -> Taken:
     """What a worker of the tier gets, or its executors together."""
     return Taken(tier.executors * tier.cores, tier.executors * tier.memory_bytes)
 
@@ -148,7 +148,7 @@ def fits(allowed: Allowance, taken: Taken) -> bool:
     return (cores is None or taken.cores <= cores) and (memory_bytes is None or taken.memory_bytes <= memory_bytes)
 
 
-def divide(world: World, waits: Mapping[str, Wait]) -> dict[str, Share]:
+def divide(world: World, waits: Mapping[str, QuotaWait]) -> dict[str, Share]:
     """Flow → its part of the rows a second of its quotas; of several the least. Flows that none of them concerns are not in it.
 
     Flows that are at work have equal parts. One that reads nothing keeps a tenth of its own, and the others have the rest; it has its whole
@@ -205,18 +205,18 @@ def _pools_of(pools: list[_Pool], flow: FlowSeen) -> list[_Pool]:
     return [pool for pool in pools if pool.allowed.covers(flow.labels)]
 
 
-def _runs(tier: TierSeen) -> bool:
+def _runs(tier: ObservedTier) -> bool:
     return tier.run is not None and tier.run.ended_at is None
 
 
-def _comes_again(flow: FlowSeen, tier: TierSeen) -> bool:
+def _comes_again(flow: FlowSeen, tier: ObservedTier) -> bool:
     run = tier.run
     if run is None or run.ended_at is None or run.generation != flow.wish.generation or run.permanent:
         return False
     return flow.wish.goal == "running" or needs_worker(tier)
 
 
-def _to_start(world: World, flow: FlowSeen) -> Iterator[TierSeen]:
+def _to_start(world: World, flow: FlowSeen) -> Iterator[ObservedTier]:
     """Its tiers that are to have a worker and have none, as far as a node could take it: what cannot start keeps nobody from anything. A
     helper is none of them: it comes where there is room, and no flow waits for it."""
     part = flow.under_way.operation.tiers if flow.under_way is not None else ()
@@ -232,7 +232,7 @@ def _to_start(world: World, flow: FlowSeen) -> Iterator[TierSeen]:
             yield tier
 
 
-def _reads(world: World, flow: FlowSeen, waits: Mapping[str, Wait]) -> bool:
+def _reads(world: World, flow: FlowSeen, waits: Mapping[str, QuotaWait]) -> bool:
     """Whether it is to read now: it is at work, or starts in this very look. Of one that waits a tier may be at work all the same."""
     if flow.wish.goal not in ("running", "drained"):
         return False
@@ -245,20 +245,20 @@ def _is_idle(world: World, flow: FlowSeen) -> bool:
     return world.idle.get(flow.name, flow.share is not None and flow.share.idle)
 
 
-def _why_not(pool: _Pool, flow: FlowSeen, more: Taken, *, keeps: bool) -> Wait | None:
+def _why_not(pool: _Pool, flow: FlowSeen, more: Taken, *, keeps: bool) -> QuotaWait | None:
     """Why a quota does not let the flow have more; `keeps`: it has been admitted before."""
     quota = f"quota {pool.name}"
     if pool.allowed.closed:
         if keeps:
             return None
-        return Wait(
+        return QuotaWait(
             f"nothing more starts under {quota}, whose record {pool.allowed.closed}",
             f"say it anew: scribengin quota set {pool.name} … (or remove it)",
         )
     if pool.has_room(more):
         if keeps or not pool.first:
             return None
-        return Wait(f"waits for {quota} behind {pool.first}, which was wanted before it", f"see: scribengin quota list {pool.name}")
+        return QuotaWait(f"waits for {quota} behind {pool.first}, which was wanted before it", f"see: scribengin quota list {pool.name}")
     there, limit = pool.total, pool.allowed
     mine = pool.taken.get(flow.name, Taken())
     over_cores = limit.cores is not None and there.cores + more.cores > limit.cores
@@ -269,12 +269,12 @@ def _why_not(pool: _Pool, flow: FlowSeen, more: Taken, *, keeps: bool) -> Wait |
         whole = more.plus(mine)
         needed, _, most = _in_words(whole, there, limit, cores=over_cores)
         enough = _argument(whole, cores=over_cores)
-        return Wait(
+        return QuotaWait(
             f"it takes {needed} in all, and {quota} allows {most}",
             f"scribengin quota set {pool.name} {said} {enough}, or give it less: scribengin scale {flow.name} {said} …",
         )
     # who has taken it is for `quota list`: named here, each taker that comes or goes would be a new status for all who wait
-    return Wait(
+    return QuotaWait(
         f"waits for {quota}: it needs {needed}; taken: {taken} of {most}",
         f"it starts when others end (scribengin quota list {pool.name}); or: scribengin quota set {pool.name} {said} {figure}",
     )

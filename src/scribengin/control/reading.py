@@ -15,10 +15,10 @@ from scribengin.control.kept import read_folders
 from scribengin.control.known import read_known, read_stored
 from scribengin.control.refusals import worker_counts
 from scribengin.control.spares import waiting
-from scribengin.control.world import TierSeen
+from scribengin.control.world import ObservedTier
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
-from scribengin.registry.contract import Damaged, Entry, shown
+from scribengin.registry.contract import Damaged, RegistryEntry, shown
 from scribengin.registry.kinds import Desired, QueryAck, Spec, Task, Workers, tier_of
 from scribengin.registry.records import DAMAGED, Newer, Record, Stored, names, read_record, read_records
 from scribengin.registry.tree import (
@@ -42,21 +42,21 @@ from scribengin.registry.tree import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from scribengin.registry.column_records import Columns
+    from scribengin.registry.column_records import ColumnsRecord
     from scribengin.registry.contract import Registry
-    from scribengin.registry.kinds import Status
+    from scribengin.registry.kinds import StatusRecord
 
 
 R = TypeVar("R", bound=Record)
 
 
 @dataclass(frozen=True, slots=True)
-class FlowRow:
+class ObservedFlow:
     """A flow: what is wanted of it, and how it stands; None where no master has looked at it yet."""
 
     flow: str
     desired: Desired
-    status: Status | None
+    status: StatusRecord | None
 
 
 def version_of(registry: Registry, flow: str, version: int) -> Spec:
@@ -96,7 +96,7 @@ def state_of(registry: Registry, flow: str) -> str:
     return "" if spec is None else spec.state
 
 
-def read_flow(registry: Registry, flow: str) -> FlowRow:
+def read_flow(registry: Registry, flow: str) -> ObservedFlow:
     """Where what is wanted is damaged, it is what was wanted before, and the status says why. Raises Refused where there is no such flow,
     StateError where not even that is known."""
     found, status = read_record(registry, DESIRED(flow)), _record(read_record(registry, STATUS(flow)))
@@ -105,7 +105,7 @@ def read_flow(registry: Registry, flow: str) -> FlowRow:
         desired = read_known(registry, DESIRED(flow))
     if desired is None:
         raise _no_version(registry, flow)
-    return FlowRow(flow, desired, status)
+    return ObservedFlow(flow, desired, status)
 
 
 def check_stopped(registry: Registry, flow: str) -> None:
@@ -116,12 +116,12 @@ def check_stopped(registry: Registry, flow: str) -> None:
         raise Refused(f"flow {flow} is {now}, not stopped", remedy=f"scribengin stop {flow} --wait", code="flow-not-stopped")
 
 
-def read_status(registry: Registry, flow: str) -> Status | None:
+def read_status(registry: Registry, flow: str) -> StatusRecord | None:
     """How it stands, as the newest leader said; None where none has said it, or it says nothing."""
     return _record(read_record(registry, STATUS(flow)))
 
 
-def read_flows(registry: Registry) -> tuple[FlowRow, ...]:
+def read_flows(registry: Registry) -> tuple[ObservedFlow, ...]:
     """All flows, by name. Where what is wanted is damaged it is what was wanted before; a flow of which not even that is known is left out
     (a master reports it)."""
     rows = []
@@ -131,18 +131,20 @@ def read_flows(registry: Registry) -> tuple[FlowRow, ...]:
         now = _record(status)
         wish = desired.record if isinstance(desired, Stored) else _last_wish(desired, now)
         if wish is not None:
-            rows.append(FlowRow(name, wish, now))
+            rows.append(ObservedFlow(name, wish, now))
     return tuple(rows)
 
 
-def read_refused_files(registry: Registry) -> tuple[FlowRow, ...]:
+def read_refused_files(registry: Registry) -> tuple[ObservedFlow, ...]:
     """The flows of which there is only a text in the registry, and that was refused; by name. They want version 0."""
     flows = [name for name in names(registry, "flows") if DESIRED.fits(name)]
     files = registry.read_many([FILE(name).path for name in flows])
     flows = [name for name, file in zip(flows, files, strict=True) if file is not None and registry.read(DESIRED(name).path) is None]
     found = {name: _record(status) for name, status in zip(flows, read_records(registry, [STATUS(name) for name in flows]), strict=True)}
     none = Desired(state="running", version=0)
-    return tuple(FlowRow(name, none, status) for name, status in found.items() if status is not None and FILE(name).path in status.refused)
+    return tuple(
+        ObservedFlow(name, none, status) for name, status in found.items() if status is not None and FILE(name).path in status.refused
+    )
 
 
 def describe(registry: Registry, flow: str) -> dict[str, Any]:
@@ -170,9 +172,9 @@ def _described_tier(registry: Registry, flow: str, tier: str, *, current: bool) 
     """`current`: the version that is wanted has it."""
     wish, run = _record(read_record(registry, WANTED(flow, tier))), _record(read_record(registry, RUN(flow, tier)))
     report, lease = _record(read_record(registry, REPORT(flow, tier))), registry.read(LEASE(flow, tier).path)
-    spare = waiting(TierSeen(tier, run=run, spare=_record(read_record(registry, SPARE(flow, tier)))))
+    spare = waiting(ObservedTier(tier, run=run, spare=_record(read_record(registry, SPARE(flow, tier)))))
     mine = report if run is not None and report is not None and report.run == run.number else None
-    holder = lease.value if isinstance(lease, Entry) else {}
+    holder = lease.value if isinstance(lease, RegistryEntry) else {}
     return {
         "tier": tier,
         "worker": None if run is None else f"{flow}.{tier}-{run.number}",
@@ -245,7 +247,7 @@ def _columns(
     registry: Registry,
     flow: str,
     kind: type[NoticedRow | AcceptedRow],
-    rows_of: Callable[[Columns], Sequence[Mapping[str, Any]]],
+    rows_of: Callable[[ColumnsRecord], Sequence[Mapping[str, Any]]],
 ) -> list[dict[str, Any]]:
     desired = _last_wish(read_record(registry, DESIRED(flow)), read_status(registry, flow))
     spec = None if desired is None else _record(read_record(registry, SPEC(flow, str(desired.version))))
@@ -267,7 +269,7 @@ def read_set_aside(registry: Registry, flow: str) -> list[dict[str, Any]]:
     folders = [root, f"{root}/wanted", f"{root}/runs", *(f"{root}/tiers/{tier}" for tier in names(registry, f"{root}/tiers"))]
     aside = [f"{folder}/{DAMAGED}" for folder in folders]
     paths = [f"{folder}/{name}" for folder, found in zip(aside, registry.children_many(aside), strict=True) for name in found]
-    kept = [entry for entry in registry.read_many(paths) if isinstance(entry, Entry)]
+    kept = [entry for entry in registry.read_many(paths) if isinstance(entry, RegistryEntry)]
     return [{"path": entry.value.get("path", ""), "why": entry.value.get("why", ""), "kept": entry.path} for entry in kept]
 
 
@@ -275,7 +277,7 @@ def _record(found: Stored[R] | Newer | Damaged | None) -> R | None:
     return found.record if isinstance(found, Stored) else None
 
 
-def _last_wish(found: Stored[Desired] | Newer | Damaged | None, status: Status | None) -> Desired | None:
+def _last_wish(found: Stored[Desired] | Newer | Damaged | None, status: StatusRecord | None) -> Desired | None:
     """What a master goes on with where what is wanted of a flow is damaged or was removed, or cannot be."""
     if status is None or status.goal is None:
         return found.record if isinstance(found, Stored) else None

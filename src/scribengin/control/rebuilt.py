@@ -11,12 +11,12 @@ from scribengin.control.spares import waiting
 from scribengin.registry.kinds import Run, TierWish
 
 if TYPE_CHECKING:
-    from scribengin.control.world import TierSeen, World
+    from scribengin.control.world import ObservedTier, World
 
 LOST = "its record was lost"
 
 
-def lost_run(world: World, flow: str, tier: TierSeen) -> Run | None:
+def lost_run(world: World, flow: str, tier: ObservedTier) -> Run | None:
     """The run that serves a tier for which none is noted, else the newest that did; None where there never was one. A spare is none, until
     it holds the lease."""
     report, lease, spare = tier.report, tier.lease, waiting(tier)
@@ -34,7 +34,7 @@ def lost_run(world: World, flow: str, tier: TierSeen) -> Run | None:
     return Run(number=number, node=node, asked_at=world.now, generation=0, ended_at=world.now, cause=LOST)
 
 
-def lost_wish(tier: TierSeen) -> TierWish | None:
+def lost_wish(tier: ObservedTier) -> TierWish | None:
     """What is wanted of a tier of which nothing is written: what its worker says that it does. None where none runs."""
     run, report = tier.run, tier.report
     if run is None or run.ended_at is not None or report is None or report.run != run.number:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from scribengin.control.world import Wish
-from scribengin.registry.contract import Damaged, Entry
+from scribengin.registry.contract import Damaged, RegistryEntry
 from scribengin.registry.kinds import GroupName, Workers
 from scribengin.registry.records import Newer, Stored
 from scribengin.registry.tree import DESIRED, LIMIT, NODE_GROUP, SPEC, STATUS, WORKERS
@@ -14,7 +14,7 @@ from scribengin.spec.tier_keys import MOST_WORKERS
 
 if TYPE_CHECKING:
     from scribengin.control.mirror import Mirror
-    from scribengin.registry.kinds import Limit, Spec, Status, WorkerCount
+    from scribengin.registry.kinds import Limit, Spec, StatusRecord, WorkerCount
 
 MOST = 20
 """that a status tells of"""
@@ -22,12 +22,12 @@ Refusals = Mapping[str, Mapping[str, Any]]
 """path of a record → `version` of what stands there (absent where nothing does), `why`, and the `remedy`"""
 
 
-def refusal(there: Entry | Damaged | None, why: str, remedy: str) -> dict[str, Any]:
+def refusal(there: RegistryEntry | Damaged | None, why: str, remedy: str) -> dict[str, Any]:
     """One of `Refusals`."""
     return {**({} if there is None else {"version": there.version}), "why": why, "remedy": remedy}
 
 
-def read_wish(mirror: Mirror, flow: str, status: Status | None) -> tuple[Wish | None, Spec | None, dict[str, Any]]:
+def read_wish(mirror: Mirror, flow: str, status: StatusRecord | None) -> tuple[Wish | None, Spec | None, dict[str, Any]]:
     """(what is wanted of the flow, the version that is wanted, what is refused of it).
 
     Where what stands in `desired` cannot be, the last that could still is: the status says which that was. No wish and nothing refused:
@@ -140,7 +140,7 @@ def group_of(mirror: Mirror, flow: str, tier: str, spec: Spec) -> tuple[str, Gro
     return name, None if new == found.record else new, {}
 
 
-def _says_nothing(there: Entry | Damaged | None, found: Damaged | Newer, remedy: str) -> dict[str, Any]:
+def _says_nothing(there: RegistryEntry | Damaged | None, found: Damaged | Newer, remedy: str) -> dict[str, Any]:
     """Of a record that cannot be read here."""
     if isinstance(found, Newer):
         return refusal(there, "was written by a newer Scribengin", "run the newer version")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from scribengin.control.actions import Action
-    from scribengin.control.world import Process, TierSeen, World
+    from scribengin.control.world import ObservedTier, WorkerProcess, World
     from scribengin.registry.kinds import TierWish
 
 BACK_OFF_S = (0.0, 2.0, 10.0, 60.0)
@@ -38,7 +38,7 @@ def back_off_s(failures: int) -> float:
     return BACK_OFF_S[min(failures, len(BACK_OFF_S)) - 1] if failures else 0.0
 
 
-def tend(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> Iterator[Action]:
+def tend(world: World, flow: str, tier: ObservedTier, load: Mapping[str, int]) -> Iterator[Action]:
     """What to do for the tier's worker now. `load` is how many workers each node has, for choosing."""
     run = tier.run
     if run is None and (lost := lost_run(world, flow, tier)) is not None:
@@ -102,7 +102,7 @@ def orphans(world: World) -> Iterator[Action]:
             yield Kill(id_, process.node, "nobody wants it any more" if run is None else f"{id_.flow}.{id_.tier} is served by another")
 
 
-def needs_worker(tier: TierSeen) -> bool:
+def needs_worker(tier: ObservedTier) -> bool:
     """True where what is wanted of the tier takes a running process."""
     wish = tier.wish
     if wish is None:
@@ -112,7 +112,7 @@ def needs_worker(tier: TierSeen) -> bool:
     return wish.goal == "running" or (wish.goal == "drained" and not has_drained(tier, wish.generation))
 
 
-def next_start_at(tier: TierSeen, wish: TierWish) -> float | None:
+def next_start_at(tier: ObservedTier, wish: TierWish) -> float | None:
     """When the ended run's successor starts, in seconds since 1970; None where it waits for a person."""
     run = tier.run
     if run is None or run.ended_at is None or run.generation != wish.generation:
@@ -120,7 +120,7 @@ def next_start_at(tier: TierSeen, wish: TierWish) -> float | None:
     return None if run.permanent else run.ended_at + back_off_s(run.failures)
 
 
-def waits(tier: TierSeen) -> bool:
+def waits(tier: ObservedTier) -> bool:
     """True where time alone may change what is to be done: a worker that has not shown itself, has lost its lease, or is to be started."""
     run = tier.run
     if run is None or run.ended_at is not None:
@@ -128,7 +128,7 @@ def waits(tier: TierSeen) -> bool:
     return not run.leased or run.unleased_since is not None or spare_waits(tier)
 
 
-def serves(tier: TierSeen) -> bool:
+def serves(tier: ObservedTier) -> bool:
     """True where its worker holds the lease and says that it runs, and not just so as those before it, which failed one after the other."""
     run, report = tier.run, tier.report
     if run is None or run.ended_at is not None or report is None or not _heard(tier, run) or tier.lease is None:
@@ -137,7 +137,7 @@ def serves(tier: TierSeen) -> bool:
     return runs and (run.failures <= 1 or report.commits > 0)
 
 
-def _is_due(world: World, tier: TierSeen) -> bool:
+def _is_due(world: World, tier: ObservedTier) -> bool:
     """Whether a worker is to be started now, as far as time says."""
     run, wish = tier.run, tier.wish
     if wish is None or not needs_worker(tier) or (run is not None and run.ended_at is None):
@@ -146,7 +146,7 @@ def _is_due(world: World, tier: TierSeen) -> bool:
     return at is not None and world.now >= at
 
 
-def _start(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> Iterator[Action]:
+def _start(world: World, flow: str, tier: ObservedTier, load: Mapping[str, int]) -> Iterator[Action]:
     wish = tier.wish
     if wish is None or not needs_worker(tier):
         return
@@ -160,7 +160,7 @@ def _start(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> 
     yield Start(flow, tier.tier, run)
 
 
-def _end(world: World, id_: RunId, tier: TierSeen, run: Run, process: Process) -> Iterator[Action]:
+def _end(world: World, id_: RunId, tier: ObservedTier, run: Run, process: WorkerProcess) -> Iterator[Action]:
     """Its process has ended: note it, once."""
     report = tier.report if _heard(tier, run) else None
     reached = run.generation if report is None else max(run.generation, report.generation)
@@ -184,7 +184,7 @@ def _lost_its_lease(world: World, run: Run) -> bool:
     return run.leased and run.unleased_since is not None and world.now - run.unleased_since >= REGAIN_S
 
 
-def _give_up(world: World, id_: RunId, run: Run, process: Process | None, why: str) -> Iterator[Action]:
+def _give_up(world: World, id_: RunId, run: Run, process: WorkerProcess | None, why: str) -> Iterator[Action]:
     """It does not answer. Killed where that can be done; where its node is away, or knows nothing of it, its Term alone holds it back."""
     if process is not None:
         yield Kill(id_, process.node, why)
@@ -193,11 +193,11 @@ def _give_up(world: World, id_: RunId, run: Run, process: Process | None, why: s
         yield Note(id_.flow, id_.tier, replace(run, ended_at=world.now, unleased_since=None, failures=run.failures + 1, cause=cause))
 
 
-def _failures(tier: TierSeen, run: Run) -> int:
+def _failures(tier: ObservedTier, run: Run) -> int:
     """Ends in a row without progress, with this one."""
     progressed = tier.report is not None and tier.report.run == run.number and tier.report.commits > 0
     return 1 if progressed else run.failures + 1
 
 
-def _heard(tier: TierSeen, run: Run) -> bool:
+def _heard(tier: ObservedTier, run: Run) -> bool:
     return tier.report is not None and tier.report.run == run.number

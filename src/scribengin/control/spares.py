@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from scribengin.control.actions import Action
-    from scribengin.control.world import Process, TierSeen, World
+    from scribengin.control.world import ObservedTier, WorkerProcess, World
 
 SILENT_S = 300.0
 """How long after its start a spare may say nothing at all; then it is taken for stuck."""
 
 
-def waiting(tier: TierSeen) -> Run | None:
+def waiting(tier: ObservedTier) -> Run | None:
     """The spare that waits, or comes up; None where there is none, or it serves already."""
     spare = tier.spare
     if spare is None or spare.ended_at is not None or (tier.run is not None and spare.number <= tier.run.number):
@@ -34,7 +34,7 @@ def waiting(tier: TierSeen) -> Run | None:
     return spare
 
 
-def spare_waits(tier: TierSeen) -> bool:
+def spare_waits(tier: ObservedTier) -> bool:
     """True where time alone may change what is to be done for the spare: one is wanted and not there, or it has said nothing yet."""
     spare = waiting(tier)
     if spare is None:
@@ -42,12 +42,12 @@ def spare_waits(tier: TierSeen) -> bool:
     return tier.spare_report is None or tier.spare_report.run != spare.number
 
 
-def newest_number(tier: TierSeen) -> int:
+def newest_number(tier: ObservedTier) -> int:
     """The highest number that any worker of the tier was given; 0 where there was none."""
     return max((run.number for run in (tier.run, tier.spare) if run is not None), default=0)
 
 
-def successor(world: World, flow: str, tier: TierSeen, failures: int, *, due: bool) -> Run | None:
+def successor(world: World, flow: str, tier: ObservedTier, failures: int, *, due: bool) -> Run | None:
     """The run that the spare becomes now, if it does: because it holds the lease, or because a successor is `due` and it is there."""
     spare = waiting(tier)
     if spare is None or tier.wish is None:
@@ -60,7 +60,7 @@ def successor(world: World, flow: str, tier: TierSeen, failures: int, *, due: bo
 
 
 def tend_spare(
-    world: World, flow: str, tier: TierSeen, load: Mapping[str, int], back_off_s: Callable[[int], float], *, serves: bool
+    world: World, flow: str, tier: ObservedTier, load: Mapping[str, int], back_off_s: Callable[[int], float], *, serves: bool
 ) -> Iterator[Action]:
     """What to do for the spare. `serves`: the tier's worker does, and not for the first time after a row of failures."""
     spare = waiting(tier)
@@ -83,12 +83,12 @@ def tend_spare(
         yield Kill(id_, spare.node, f"it has said nothing for {SILENT_S:.0f} s after its start")
 
 
-def _keeps_failing(tier: TierSeen) -> bool:
+def _keeps_failing(tier: ObservedTier) -> bool:
     """Taken over at once it would fail again at once, and no back-off would be left."""
     return tier.run is not None and tier.run.ended_at is not None and tier.run.failures > 1
 
 
-def _start(world: World, flow: str, tier: TierSeen, load: Mapping[str, int], back_off_s: Callable[[int], float]) -> Iterator[Action]:
+def _start(world: World, flow: str, tier: ObservedTier, load: Mapping[str, int], back_off_s: Callable[[int], float]) -> Iterator[Action]:
     wish, before, run = tier.wish, tier.spare, tier.run
     if wish is None or run is None or wish.goal != "running":
         return
@@ -106,7 +106,7 @@ def _start(world: World, flow: str, tier: TierSeen, load: Mapping[str, int], bac
     yield Start(flow, tier.tier, spare, spare=True)
 
 
-def _ended(world: World, tier: TierSeen, spare: Run, process: Process) -> Run:
+def _ended(world: World, tier: ObservedTier, spare: Run, process: WorkerProcess) -> Run:
     report = tier.spare_report if tier.spare_report is not None and tier.spare_report.run == spare.number else None
     if report is not None and report.state == "stopped":
         return replace(spare, ended_at=world.now, failures=0, cause=report.cause)

@@ -14,12 +14,12 @@ from scribengin.control.wishes import at_rest, is_old
 from scribengin.core.moments import moment_text
 from scribengin.core.remedies import flow_command, for_flow
 from scribengin.core.units import show_duration
-from scribengin.registry.kinds import Status, is_helper, tier_of
+from scribengin.registry.kinds import StatusRecord, is_helper, tier_of
 from scribengin.watching.intake import BEHIND
 
 if TYPE_CHECKING:
-    from scribengin.control.quotas import Wait
-    from scribengin.control.world import FlowSeen, Held, TierSeen, World
+    from scribengin.control.quotas import QuotaWait
+    from scribengin.control.world import BlockedFlow, FlowSeen, ObservedTier, World
     from scribengin.registry.kinds import FlowState
 
 CAUGHT_UP_SHARE = 0.9
@@ -27,12 +27,12 @@ CAUGHT_UP_SHARE = 0.9
 _UNDER_WAY: dict[str, FlowState] = {"paused": "pausing", "drained": "draining", "stopped": "stopping"}
 
 
-def standing(world: World, flow: FlowSeen, wait: Wait | None = None) -> Status:
+def standing(world: World, flow: FlowSeen, wait: QuotaWait | None = None) -> StatusRecord:
     """How the flow stands now. `since` is now where its state is new, else as it was. `wait`: why quotas do not let it start."""
     state, reason, next_action = _state(world, flow, wait)
     before = flow.status
     since = before.since if before is not None and before.state == state else moment_text(world.now)
-    return Status(
+    return StatusRecord(
         state=state,
         since=since,
         reason=reason,
@@ -45,18 +45,18 @@ def standing(world: World, flow: FlowSeen, wait: Wait | None = None) -> Status:
     )
 
 
-def held_standing(world: World, held: Held) -> Status:
+def held_standing(world: World, held: BlockedFlow) -> StatusRecord:
     """How a flow stands of which nobody can know what is to be done. What was wanted last stays."""
-    before = held.status or Status(state="created")
+    before = held.status or StatusRecord(state="created")
     if held.is_new:
         since = before.since or moment_text(world.now)
-        return Status(state="created", since=since, reason=held.why, next=held.next, refused=held.refused)
+        return StatusRecord(state="created", since=since, reason=held.why, next=held.next, refused=held.refused)
     since = before.since if before.state == "degraded" else moment_text(world.now)
     reason = f"it is left as it is: {held.why}"
     return replace(before, state="degraded", since=since, reason=reason, next=held.next, refused=held.refused)
 
 
-def _state(world: World, flow: FlowSeen, wait: Wait | None) -> tuple[FlowState, str, str]:
+def _state(world: World, flow: FlowSeen, wait: QuotaWait | None) -> tuple[FlowState, str, str]:
     if flow.under_way is not None:
         state, how, then = standing_of(flow, flow.under_way)
         return (state, how, then) if wait is None else (state, f"{how}; {wait.reason}", wait.next)
@@ -80,7 +80,7 @@ def _state(world: World, flow: FlowSeen, wait: Wait | None) -> tuple[FlowState, 
     return _UNDER_WAY[flow.wish.goal], f"waits for {', '.join(waiting)}", ""
 
 
-def _running(world: World, flow: FlowSeen, tiers: list[TierSeen], helpers: list[TierSeen]) -> tuple[FlowState, str, str]:
+def _running(world: World, flow: FlowSeen, tiers: list[ObservedTier], helpers: list[ObservedTier]) -> tuple[FlowState, str, str]:
     if (lost := _lost(world, flow, tiers)) is not None:
         return "recovering", *lost
     old = [name for name, tier in sorted(flow.tiers.items()) if is_old(flow, name) and not at_rest(tier)]
@@ -114,7 +114,7 @@ def _running(world: World, flow: FlowSeen, tiers: list[TierSeen], helpers: list[
     return ("running", *_lacking(world, flow, helpers)) if helpers else ("running", "", "")
 
 
-def _lacking(world: World, flow: FlowSeen, helpers: list[TierSeen]) -> tuple[str, str]:
+def _lacking(world: World, flow: FlowSeen, helpers: list[ObservedTier]) -> tuple[str, str]:
     """(reason, next action) where a tier has fewer workers than it is to have: the others do its part."""
     away = [helper for helper in helpers if not _is_up(helper, flow)]
     if not away:
@@ -156,7 +156,7 @@ def _behind(world: World, flow: FlowSeen) -> str | None:
     return f"{BEHIND}the oldest that waits is {show_duration(delay.seconds)} old, max_delay is {show_duration(most_s)}{cause}"
 
 
-def _lost(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[str, str] | None:
+def _lost(world: World, flow: FlowSeen, tiers: list[ObservedTier]) -> tuple[str, str] | None:
     """(reason, next action) of the first tier whose worker was lost and is not there again."""
     for tier in tiers:
         wish, run = tier.wish, tier.run
@@ -174,30 +174,30 @@ def _lost(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[str, str
     return None
 
 
-def _waits_for_a_person(tier: TierSeen) -> bool:
+def _waits_for_a_person(tier: ObservedTier) -> bool:
     run, wish = tier.run, tier.wish
     return run is not None and run.ended_at is not None and run.permanent and wish is not None and run.generation == wish.generation
 
 
-def _failure(tier: TierSeen) -> str:
+def _failure(tier: ObservedTier) -> str:
     return f"tier {tier.tier}: {tier.run.cause if tier.run else ''}"
 
 
-def _remedy(flow: FlowSeen, tier: TierSeen) -> str:
+def _remedy(flow: FlowSeen, tier: ObservedTier) -> str:
     said = f"{tier.run.remedy}; then: " if tier.run is not None and tier.run.remedy else ""
     return f"{said}scribengin resume {flow.name}"
 
 
-def _is_of(tier: TierSeen, flow: FlowSeen) -> bool:
+def _is_of(tier: ObservedTier, flow: FlowSeen) -> bool:
     """True where its run is of the flow's wish, not of one before."""
     return tier.run is not None and tier.run.generation == flow.wish.generation
 
 
-def _is_down(tier: TierSeen) -> bool:
+def _is_down(tier: ObservedTier) -> bool:
     return tier.run is None or tier.run.ended_at is not None
 
 
-def _is_up(tier: TierSeen, flow: FlowSeen) -> bool:
+def _is_up(tier: ObservedTier, flow: FlowSeen) -> bool:
     """True where its worker holds the lease and has said that it runs as wanted."""
     run, report = tier.run, tier.report
     return (
@@ -210,7 +210,7 @@ def _is_up(tier: TierSeen, flow: FlowSeen) -> bool:
     )
 
 
-def _reached(tier: TierSeen, flow: FlowSeen) -> bool:
+def _reached(tier: ObservedTier, flow: FlowSeen) -> bool:
     """True where the tier has come to the flow's goal, which is not `running`."""
     if flow.wish.goal == "paused" and not _is_down(tier):
         report = tier.report

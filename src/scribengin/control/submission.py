@@ -15,7 +15,7 @@ from scribengin.plan.workers import standby_of, why_alone
 from scribengin.registry.kinds import TierSpec
 from scribengin.registry.outside import Outside
 from scribengin.registry.tree import HOST
-from scribengin.registry.watched import AlertSpec, Watched
+from scribengin.registry.watched import AlertSettings, AlertSpec
 from scribengin.spec.alerts import show_condition
 from scribengin.spec.model import Resources
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scribengin.registry.kinds import Spec
     from scribengin.spec.model import Flow, Sink, Tier
 
-NOT_WATCHED = Watched()
+NOT_WATCHED = AlertSettings()
 NOWHERE = Outside()
 
 
@@ -40,7 +40,7 @@ class Submission:
     path: str
     base: str
     tiers: Mapping[str, TierSpec]
-    watched: Watched = NOT_WATCHED
+    watched: AlertSettings = NOT_WATCHED
     labels: Mapping[str, str] = field(default_factory=dict)
     outside: Outside = NOWHERE
     groups: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -112,11 +112,11 @@ def _groups_of(flow: Flow) -> dict[str, dict[str, float]]:
     }
 
 
-def _watched_of(flow: Flow) -> Watched:
+def _watched_of(flow: Flow) -> AlertSettings:
     alerts = {
         alert.id: AlertSpec(when=show_condition(alert.when), webhook=alert.webhook, command=alert.command) for alert in flow.alerts.values()
     }
-    return Watched(max_delay_s=flow.max_delay_s, alerts=alerts)
+    return AlertSettings(max_delay_s=flow.max_delay_s, alerts=alerts)
 
 
 def same_as(spec: Spec, submission: Submission) -> bool:

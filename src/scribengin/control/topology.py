@@ -34,7 +34,7 @@ Accept = Literal["again", "lost"]
 
 
 @dataclass(frozen=True, slots=True)
-class TopologyPlan:
+class PlannedTopology:
     """What submitting would change. `hash` is over what is wanted now and what would come, not over how far anything has come: it is the
     same until somebody changes a flow, or a Query that could go on cannot any more."""
 
@@ -53,7 +53,7 @@ class TopologyPlan:
 
 def plan_topology(
     registry: Registry, submissions: Sequence[Submission], *, packages: PackageStore, state: Callable[[str], str]
-) -> TopologyPlan:
+) -> PlannedTopology:
     """Compare with what is wanted now; changes nothing. `state`: flow → folder of its state, where it has none yet.
 
     Raises InputError with every problem of every flow, Refused (`tier-two-flows`) where two of them claim the same tiers.
@@ -69,10 +69,10 @@ def plan_topology(
         runs = wanted is not None and wanted.state == "running"
         compared.append(compare(submission, flow, version, spec, runs=runs, packages=packages))
     specs = [wishes[submission.flow][1] for submission in submissions]
-    return TopologyPlan(tuple(compared), _hash(submissions, compared, specs))
+    return PlannedTopology(tuple(compared), _hash(submissions, compared, specs))
 
 
-def plan_rollback(registry: Registry, flow: str, version: int, *, packages: PackageStore, only: bool = False) -> TopologyPlan:
+def plan_rollback(registry: Registry, flow: str, version: int, *, packages: PackageStore, only: bool = False) -> PlannedTopology:
     """What `admin.rollback` would change; changes nothing. Raises as it, and as `plan_topology`."""
     submissions = []
     for name, number in admin.going_back(registry, flow, version, only=only).items():
@@ -144,7 +144,7 @@ def apply_topology(
     by: str,
     expected: str = "",
     accept: Accept | None = None,
-) -> tuple[TopologyPlan, tuple[Applied, ...]]:
+) -> tuple[PlannedTopology, tuple[Applied, ...]]:
     """Submit them all, or none. `expected` is the hash of the plan that was looked at, or how it begins (12 characters at least); it agrees
     to all that the plan says, rows read again included.
 
@@ -156,7 +156,7 @@ def apply_topology(
     return plan, write_topology(registry, submissions, plan, state=state, by=by, accept=accept)
 
 
-def check_agreed(plan: TopologyPlan, *, expected: str = "", accept: Accept | None = None) -> None:
+def check_agreed(plan: PlannedTopology, *, expected: str = "", accept: Accept | None = None) -> None:
     """Raise Refused where it is not what somebody has looked at (`plan-stale`), cannot be made as things are (`plan-refused`), or where
     rows would be read again or lost and nobody has agreed (`plan-unsaid`)."""
     if expected and (len(expected) < 12 or not plan.hash.startswith(expected)):
@@ -181,7 +181,7 @@ def check_agreed(plan: TopologyPlan, *, expected: str = "", accept: Accept | Non
 def write_topology(
     registry: Registry,
     submissions: Sequence[Submission],
-    plan: TopologyPlan,
+    plan: PlannedTopology,
     *,
     state: Callable[[str], str],
     by: str,

@@ -18,13 +18,13 @@ from scribengin.core.moments import moment_text
 from scribengin.registry.contract import Conflict, Delete, parent_of
 from scribengin.registry.records import Newer, Stored
 from scribengin.registry.tree import KEEPING, UPKEEP_LEASE_TERM, UPKEPT
-from scribengin.registry.upkeep_records import Keeping, id_of_folder
+from scribengin.registry.upkeep_records import MaintenanceOwner, id_of_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from scribengin.control.mirror import Mirror
-    from scribengin.control.world import FlowSeen, Node, TierSeen, World
+    from scribengin.control.world import FlowSeen, ObservedTier, WorkerNode, World
     from scribengin.registry.contract import Registry, Term, Write
 
 FOLDERS = "upkeep"
@@ -38,7 +38,7 @@ _FOLDERS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class MaintainedFolder:
     """A folder, the tiers that write there, and on which hosts their workers are."""
 
     path: str
@@ -46,7 +46,9 @@ class Written:
     nodes: frozenset[str]
 
 
-def place(wanted: Mapping[str, Written], kept: Mapping[str, Keeping], nodes: Mapping[str, Node]) -> dict[str, Keeping]:
+def place(
+    wanted: Mapping[str, MaintainedFolder], kept: Mapping[str, MaintenanceOwner], nodes: Mapping[str, WorkerNode]
+) -> dict[str, MaintenanceOwner]:
     """Who is to keep each folder, where that is another than stands there. It stays where it is while that host answers and is not being
     emptied, unless all who write there are elsewhere; who has the fewest is chosen, of the hosts of those who write there where one can."""
     able = {name for name, node in nodes.items() if not node.decommissioned}
@@ -64,7 +66,7 @@ def place(wanted: Mapping[str, Written], kept: Mapping[str, Keeping], nodes: Map
         load[node] += 1
         if now is not None:
             load[now.node] -= 1
-        found[id_] = Keeping(path=folder.path, node=node, number=1 if now is None else now.number + 1, writers=folder.writers)
+        found[id_] = MaintenanceOwner(path=folder.path, node=node, number=1 if now is None else now.number + 1, writers=folder.writers)
     return found
 
 
@@ -95,7 +97,7 @@ class Upkeep:
         refused: list[str] = []
         writes: list[list[Write]] = []
 
-        def add(id_: str, keeping: Keeping | None) -> None:
+        def add(id_: str, keeping: MaintenanceOwner | None) -> None:
             try:
                 writes.append([*(self._remove(id_) if keeping is None else self._put(id_, keeping))])
             except Refused as error:
@@ -108,12 +110,12 @@ class Upkeep:
         for id_ in sorted(kept.keys() - wanted.keys() - held):
             left_s = _left_s(kept[id_], world.now)
             if left_s is None:
-                add(id_, Keeping(path=kept[id_].path, node="", number=kept[id_].number, since=moment_text(world.now)))
+                add(id_, MaintenanceOwner(path=kept[id_].path, node="", number=kept[id_].number, since=moment_text(world.now)))
             elif left_s <= 0:
                 add(id_, None)
         if not unknown:  # where no word stands, or it says nothing, though somebody had the right there once
             for id_ in self._ids() - kept.keys() - wanted.keys():
-                add(id_, Keeping(path="", node="", since=moment_text(world.now)))
+                add(id_, MaintenanceOwner(path="", node="", since=moment_text(world.now)))
         writes = [each for each in writes if each]
         again = False
         for at in range(0, len(writes), _FOLDERS):
@@ -138,7 +140,7 @@ class Upkeep:
         self._look = (self._look + 1) % ROUNDS
         return news or not self._look
 
-    def _wanted(self) -> dict[str, Written]:
+    def _wanted(self) -> dict[str, MaintainedFolder]:
         paths: dict[str, str] = {}
         writers: dict[str, set[str]] = {}
         nodes: dict[str, set[str]] = {}
@@ -148,9 +150,9 @@ class Upkeep:
                 paths.setdefault(id_, path)
                 writers.setdefault(id_, set()).add(tier)
                 nodes.setdefault(id_, set()).update({node} - {""})
-        return {id_: Written(path, tuple(sorted(writers[id_])), frozenset(nodes[id_])) for id_, path in paths.items()}
+        return {id_: MaintainedFolder(path, tuple(sorted(writers[id_])), frozenset(nodes[id_])) for id_, path in paths.items()}
 
-    def _read_kept(self) -> dict[str, Keeping]:
+    def _read_kept(self) -> dict[str, MaintenanceOwner]:
         """Of which somebody was told to keep them, or, for a day, nobody."""
         ids = sorted(self._ids())
         self._mirror.fetch([KEEPING(id_).path for id_ in ids])
@@ -160,7 +162,7 @@ class Upkeep:
     def _ids(self) -> set[str]:
         return {id_ for id_ in self._mirror.children(FOLDERS) if KEEPING.fits(id_)}
 
-    def _put(self, id_: str, keeping: Keeping) -> Iterator[Write]:
+    def _put(self, id_: str, keeping: MaintenanceOwner) -> Iterator[Write]:
         """What says nothing is written over; what a newer program wrote is left alone. With the last writer goes what was told."""
         if isinstance(self._mirror.stored(KEEPING(id_)), Newer):
             return
@@ -208,7 +210,7 @@ def _folders(flow: str, seen: FlowSeen) -> dict[str, tuple[str, str, str]]:
     }
 
 
-def _left_s(keeping: Keeping, now: float) -> float | None:
+def _left_s(keeping: MaintenanceOwner, now: float) -> float | None:
     """How long its records stay yet; None where it is somebody's, or says no moment from which that counts."""
     if keeping.node:
         return None
@@ -218,6 +220,6 @@ def _left_s(keeping: Keeping, now: float) -> float | None:
         return None
 
 
-def _host(tier: TierSeen) -> str:
+def _host(tier: ObservedTier) -> str:
     """Where its worker is, or was last."""
     return tier.run.node if tier.run is not None else ""

@@ -17,12 +17,12 @@ from scribengin.connectors.contract import Backlog
 from scribengin.control.attempts import remembered
 from scribengin.control.masters import leader
 from scribengin.control.reading import unknown_flow
-from scribengin.control.world import Delay, RunId, Waiting
+from scribengin.control.world import Delay, RunId, SourceBacklog
 from scribengin.core.errors import Refused
-from scribengin.registry.contract import Entry
+from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.tree import LEASE
 from scribengin.watching.backlogs import OLD_S, backlog_of, is_known
-from scribengin.watching.exposition import FlowState, expose
+from scribengin.watching.exposition import RegistryFlow, expose
 from scribengin.watching.figures import figures_of, flow_as_json
 from scribengin.watching.intake import intake_of
 from scribengin.watching.progress import decode
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
     from scribengin.control.bell import Bell
     from scribengin.control.measuring import Measuring
-    from scribengin.control.world import FlowSeen, Reader, TierSeen, World
+    from scribengin.control.world import DownstreamReader, FlowSeen, ObservedTier, World
     from scribengin.registry.contract import Registry, Term
     from scribengin.registry.peers import RemoteFlow, RemoteSource
     from scribengin.watching.board import Board
-    from scribengin.watching.intake import Intake
+    from scribengin.watching.intake import ProducerSignal
 
 _CLAIM_S = 5.0
 """how long a claim that was right is believed without another look at the lease"""
@@ -51,7 +51,7 @@ IDLE_S = 60.0
 """a flow that has read nothing for so long is idle: others have most of its part of a quota"""
 
 
-class Watch:
+class WorkerWatch:
     """`leads` says whether this master leads now; `bell` rings where an alert fires."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Watch:
         self._registry = registry
         self._flows: Mapping[str, FlowSeen] = {}
         self._remote: Mapping[str, RemoteFlow] = {}
-        self._readers: Mapping[str, tuple[Reader, ...]] | None = None
+        self._readers: Mapping[str, tuple[DownstreamReader, ...]] | None = None
         self._reading: set[str] = set()
         """flows that may hold others back"""
         self._asked_at = -inf
@@ -142,11 +142,11 @@ class Watch:
         shared = (name for name, flow in self._flows.items() if flow.share is not None and flow.share.quota)
         return {name: rests for name in shared if (rests := self.board.is_idle(name, IDLE_S)) is not None}
 
-    def waiting(self) -> dict[tuple[str, str], Waiting]:
+    def waiting(self) -> dict[tuple[str, str], SourceBacklog]:
         """(flow, source) → what waits there, of sources that say how much may."""
         waters = {name: flow.waters for flows in (self._flows, self._remote) for name, flow in flows.items() if flow.waters}
         return {
-            (name, source): Waiting(there.rows, there.bytes, there.seconds)
+            (name, source): SourceBacklog(there.rows, there.bytes, there.seconds)
             for name, sources in waters.items()
             for source, there in self.waits(name).items()
             if source in sources
@@ -196,7 +196,7 @@ class Watch:
         told = flow_as_json(flow, self.board.tiers(flow), self.board.now())["tiers"]
         return remembered(self._registry, flow, [{"tier": tier["tier"], **attempt} for tier in told for attempt in tier["attempts"]])
 
-    def intake(self, flow: str) -> Intake:
+    def intake(self, flow: str) -> ProducerSignal:
         """What the flow says to who produces for it. Raises Refused where there is no such flow."""
         return self._intake(flow, self._flow(flow))
 
@@ -250,10 +250,10 @@ class Watch:
         states = {}
         for name, flow in self._flows.items():
             state = "created" if flow.status is None else flow.status.state
-            states[name] = FlowState(state, self._intake(name, flow).intake, self._bell.firing(name))
+            states[name] = RegistryFlow(state, self._intake(name, flow).intake, self._bell.firing(name))
         return expose(self.board, states, leads=self.leads())
 
-    def _intake(self, name: str, flow: FlowSeen) -> Intake:
+    def _intake(self, name: str, flow: FlowSeen) -> ProducerSignal:
         figures = figures_of(name, self.board.tiers(name), self.board.now())
         state, reason = ("created", "") if flow.status is None else (flow.status.state, flow.status.reason)
         ages = [waits.oldest_s for _, waits in self.board.waits(name).values() if waits.oldest_s is not None]
@@ -274,7 +274,7 @@ class Watch:
             there = self._registry.read(LEASE(flow, tier).path)
         except ValueError:
             there = None
-        if not claim or not isinstance(there, Entry) or not there.session or there.value.get("claim") != claim:
+        if not claim or not isinstance(there, RegistryEntry) or not there.session or there.value.get("claim") != claim:
             raise Refused(f"this is not who holds the lease of {flow}.{tier}", remedy="a worker waits until it has it", code="claim-wrong")
         with self._lock:
             self._claims[key] = (claim, now + _CLAIM_S)
@@ -288,7 +288,7 @@ def _backlog(source: RemoteSource) -> Backlog:
     return Backlog(source.files, source.bytes, source.rows, source.oldest_s)
 
 
-def _last_end(tier: TierSeen) -> dict[str, Any] | None:
+def _last_end(tier: ObservedTier) -> dict[str, Any] | None:
     """How the tier's worker has ended last, as the registry knows; that of one before the newest where it was started again."""
     run = tier.run
     if run is None or not (run.cause or run.ended_at):

@@ -19,15 +19,15 @@ from scribengin.registry.kinds import TierWish
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from scribengin.control.world import FlowSeen, Node, TierSeen
+    from scribengin.control.world import FlowSeen, ObservedTier, WorkerNode
 
 
-def at_rest(tier: TierSeen) -> bool:
+def at_rest(tier: ObservedTier) -> bool:
     """True where no worker of the tier runs, as far as is noted, and none holds its lease."""
     return (tier.run is None or tier.run.ended_at is not None) and tier.lease is None
 
 
-def has_drained(tier: TierSeen, generation: int) -> bool:
+def has_drained(tier: ObservedTier, generation: int) -> bool:
     """True where a worker has said that all there was when drain was asked has gone through."""
     return tier.report is not None and tier.report.state == "drained" and tier.report.generation == generation
 
@@ -38,7 +38,7 @@ def from_the_sources(flow: FlowSeen) -> list[str]:
     return list(sorter.static_order())
 
 
-def tier_wishes(flow: FlowSeen, nodes: Mapping[str, Node]) -> dict[str, TierWish]:
+def tier_wishes(flow: FlowSeen, nodes: Mapping[str, WorkerNode]) -> dict[str, TierWish]:
     """What is wanted of each tier now, in the order in which it is to be written. A tier that was never wanted has none."""
     order = from_the_sources(flow)
     if flow.wish.goal == "running":
@@ -53,7 +53,7 @@ def tier_wishes(flow: FlowSeen, nodes: Mapping[str, Node]) -> dict[str, TierWish
     return wishes
 
 
-def _tier_wish(flow: FlowSeen, tier: TierSeen, leaving: Collection[str]) -> TierWish | None:
+def _tier_wish(flow: FlowSeen, tier: ObservedTier, leaving: Collection[str]) -> TierWish | None:
     """`leaving`: tiers whose workers give way to those of another version; all of them end before any of these starts."""
     wish, before = flow.wish, tier.wish or lost_wish(tier)
     wanted = flow.wanted_tiers is None or tier.tier in flow.wanted_tiers
@@ -74,7 +74,7 @@ def _tier_wish(flow: FlowSeen, tier: TierSeen, leaving: Collection[str]) -> Tier
     return TierWish(version=tier.version or wish.version, goal=wish.goal, generation=wish.generation)
 
 
-def _is_wanted(flow: FlowSeen, tier: TierSeen) -> bool:
+def _is_wanted(flow: FlowSeen, tier: ObservedTier) -> bool:
     return flow.wanted_tiers is None or tier.tier in flow.wanted_tiers
 
 

@@ -14,8 +14,8 @@ from scribengin.control.workflow_operations import before_of, has_come_to
 from scribengin.control.workflows import feeders_in
 from scribengin.core.errors import Refused
 from scribengin.core.moments import now_text
-from scribengin.registry.contract import Delete, Entry, Require
-from scribengin.registry.kinds import WorkflowOperation
+from scribengin.registry.contract import Delete, RegistryEntry, Require
+from scribengin.registry.kinds import WorkflowOperationRecord
 from scribengin.registry.records import Stored, names, read_records
 from scribengin.registry.tree import DESIRED, WORKFLOW_OPERATION
 
@@ -45,7 +45,7 @@ def begin(registry: Registry, workflow: Workflow, goal: Goal, *, by: str) -> str
         number = max(_numbers(registry), default=0) + 1
         now = now_text()
         begun = {flow: entry.changed for flow, entry in wanted.items()}
-        operation = WorkflowOperation(goal=goal, step="ask", feeders=feeders, begun=begun, by=by, at=now, since=now)
+        operation = WorkflowOperationRecord(goal=goal, step="ask", feeders=feeders, begun=begun, by=by, at=now, since=now)
         writes: list[Write] = [WORKFLOW_OPERATION(str(number)).create(operation)]
         for stored in there.values():
             if stored.record.step == "ask" and not feeders.keys().isdisjoint(stored.record.feeders):
@@ -106,7 +106,7 @@ def rows_of(registry: Registry, flow: str | None = None, seen: Callable[[Collect
     return tuple(rows)
 
 
-def _told(registry: Registry, number: int, operation: WorkflowOperation) -> Told:
+def _told(registry: Registry, number: int, operation: WorkflowOperationRecord) -> Told:
     waits = _waits(registry, operation) if operation.step == "ask" else {}
     stuck = tuple(name for name, (_, needs) in waits.items() if needs)
     said = (operation.since, operation.by, operation.at, operation.error)
@@ -114,7 +114,7 @@ def _told(registry: Registry, number: int, operation: WorkflowOperation) -> Told
     return Told(f"{PREFIX}{number}", operation.goal, operation.step, tuple(_ordered(operation)), *said, texts, stuck)
 
 
-def _ordered(operation: WorkflowOperation) -> list[str]:
+def _ordered(operation: WorkflowOperationRecord) -> list[str]:
     """Its flows in the order in which they are asked."""
     left, order = dict(before_of(operation)), list[str]()
     while left:
@@ -125,12 +125,12 @@ def _ordered(operation: WorkflowOperation) -> list[str]:
     return order
 
 
-def _waits(registry: Registry, operation: WorkflowOperation) -> dict[str, tuple[str, bool]]:
+def _waits(registry: Registry, operation: WorkflowOperationRecord) -> dict[str, tuple[str, bool]]:
     """The flows that were asked and have not come to the goal: why, and whether a person must see to it."""
     found = {}
     for name in _ordered(operation):
         wanted = registry.read(DESIRED(name).path)
-        if not isinstance(wanted, Entry) or wanted.changed == operation.begun.get(name):
+        if not isinstance(wanted, RegistryEntry) or wanted.changed == operation.begun.get(name):
             continue
         status = read_status(registry, name)
         if not has_come_to(operation.goal, status, wanted.changed):
@@ -142,7 +142,7 @@ def _waits(registry: Registry, operation: WorkflowOperation) -> dict[str, tuple[
     return found
 
 
-def _read(registry: Registry) -> dict[int, Stored[WorkflowOperation]]:
+def _read(registry: Registry) -> dict[int, Stored[WorkflowOperationRecord]]:
     """By number, the oldest first; what says nothing is left out."""
     numbers = _numbers(registry)
     found = read_records(registry, [WORKFLOW_OPERATION(str(number)) for number in numbers])

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from scribengin.control.actions import Action
     from scribengin.control.world import FlowSeen, World
-    from scribengin.registry.kinds import Goal, Status, WorkflowOperation
+    from scribengin.registry.kinds import Goal, StatusRecord, WorkflowOperationRecord
 
 REACHED: Mapping[Goal, str] = {"running": "running", "paused": "paused", "drained": "stopped", "stopped": "stopped"}
 """goal → the state of a flow that has come to it"""
 
 
-def next_of(world: World, id_: str, operation: WorkflowOperation) -> Iterator[Action]:
+def next_of(world: World, id_: str, operation: WorkflowOperationRecord) -> Iterator[Action]:
     """What to do for it now. A flow that is gone has nothing to wait for; one whose records say nothing is waited for."""
     now = moment_text(world.now)
     for name in operation.feeders:
@@ -56,7 +56,7 @@ def next_of(world: World, id_: str, operation: WorkflowOperation) -> Iterator[Ac
         yield Ask(name, id_, wanted)
 
 
-def before_of(operation: WorkflowOperation) -> dict[str, tuple[str, ...]]:
+def before_of(operation: WorkflowOperationRecord) -> dict[str, tuple[str, ...]]:
     """Flow → those that must have come to the goal before it is asked."""
     feeders = operation.feeders
     if operation.goal != "running":
@@ -64,7 +64,7 @@ def before_of(operation: WorkflowOperation) -> dict[str, tuple[str, ...]]:
     return {name: tuple(other for other, fed_by in feeders.items() if name in fed_by) for name in feeders}
 
 
-def has_come_to(goal: Goal, status: Status | None, generation: int) -> bool:
+def has_come_to(goal: Goal, status: StatusRecord | None, generation: int) -> bool:
     """Whether a flow of which this was written last is as it is wanted."""
     if status is None or status.generation != generation:
         return False
@@ -73,11 +73,11 @@ def has_come_to(goal: Goal, status: Status | None, generation: int) -> bool:
     return behind or status.state == REACHED[goal]
 
 
-def _is_asked(operation: WorkflowOperation, flow: FlowSeen) -> bool:
+def _is_asked(operation: WorkflowOperationRecord, flow: FlowSeen) -> bool:
     return flow.wish.generation != operation.begun.get(flow.name)
 
 
-def _is_through(world: World, operation: WorkflowOperation, name: str) -> bool:
+def _is_through(world: World, operation: WorkflowOperationRecord, name: str) -> bool:
     flow = world.flows.get(name)
     if flow is None:
         return name not in world.held

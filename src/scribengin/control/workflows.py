@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
 from scribengin.plan.meetings import MeetingIndex, circle, way_text
-from scribengin.registry.contract import Entry
+from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.records import Stored, names, read_records
 from scribengin.registry.tree import DESIRED, SPEC
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from scribengin.plan.meetings import Meeting
     from scribengin.registry.contract import Registry
-    from scribengin.registry.kinds import Spec, Status
+    from scribengin.registry.kinds import Spec, StatusRecord
     from scribengin.registry.outside import Outside
     from scribengin.registry.peers import RemoteFlow
 
@@ -113,7 +113,7 @@ class Workflows:
     def _look(self) -> None:
         there = [name for name in names(self.registry, "flows") if DESIRED.fits(name)]
         found = self.registry.read_many([DESIRED(name).path for name in there])
-        now = {name: _version(entry) for name, entry in zip(there, found, strict=True) if isinstance(entry, Entry)}
+        now = {name: _version(entry) for name, entry in zip(there, found, strict=True) if isinstance(entry, RegistryEntry)}
         for gone in self._known.keys() - {name for name, entry in zip(there, found, strict=True) if entry is not None}:
             self._index.drop(gone)
             self._all = None
@@ -129,7 +129,7 @@ class Workflows:
                     self._all = None
 
 
-def _version(entry: Entry) -> tuple[int, int]:
+def _version(entry: RegistryEntry) -> tuple[int, int]:
     version = entry.value.get("version")
     return entry.made, version if isinstance(version, int) else 0
 
@@ -206,6 +206,6 @@ def refuse_circle(workflows: Workflows, coming: Mapping[str, tuple[str, Outside]
     raise InputError([Problem("flows-circle", Place(at), message, remedy)])
 
 
-def is_ill(status: Status | RemoteFlow | None) -> bool:
+def is_ill(status: StatusRecord | RemoteFlow | None) -> bool:
     """Whether the others of its workflow tell of it."""
     return status is not None and status.state in ILL

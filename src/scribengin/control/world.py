@@ -10,17 +10,17 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from scribengin.registry.watched import Watched
+from scribengin.registry.watched import AlertSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.registry.kinds import Goal, GroupName, Operation, Report, Run, Share, Status, TierWish, WorkflowOperation
-    from scribengin.registry.outside import HeldBack, Waters
+    from scribengin.registry.kinds import Goal, GroupName, Operation, Report, Run, Share, StatusRecord, TierWish, WorkflowOperationRecord
+    from scribengin.registry.outside import HeldBackSinks, Waters
     from scribengin.registry.peers import Peer, PeerState, RemoteFlow
     from scribengin.registry.records import Spot
 
-NOT_WATCHED = Watched()
+NOT_WATCHED = AlertSettings()
 
 ProcessState = Literal["starting", "running", "exited", "gone"]
 """What a launcher says. `gone`: there is no such process any more, and nobody knows how it ended."""
@@ -73,7 +73,7 @@ class LeaseHolder:
 
 
 @dataclass(frozen=True, slots=True)
-class TierSeen:
+class ObservedTier:
     """One tier of a flow. `feeders` are the tiers that write what it reads."""
 
     tier: str
@@ -130,8 +130,8 @@ class FlowSeen:
 
     name: str
     wish: Wish
-    tiers: Mapping[str, TierSeen]
-    status: Status | None = None
+    tiers: Mapping[str, ObservedTier]
+    status: StatusRecord | None = None
     wanted_tiers: frozenset[str] | None = None
     """those of the wanted version; None: all"""
     each: frozenset[str] = frozenset()
@@ -140,7 +140,7 @@ class FlowSeen:
     """what of it people have written by hand and cannot be (`control.refusals`)"""
     damaged: tuple[Spot[Any], ...] = ()
     """records that masters or workers make anew, once they are out of the way; till then nothing is decided about the flow"""
-    watched: Watched = NOT_WATCHED
+    watched: AlertSettings = NOT_WATCHED
     """what its wanted version says of delay and alerts"""
     under_way: UnderWay | None = None
     """the operation that the flow waits for"""
@@ -148,7 +148,7 @@ class FlowSeen:
     """of its wanted version"""
     share: Share | None = None
     """what it was allotted last of the rows a second of its quotas"""
-    held_back: HeldBack | None = None
+    held_back: HeldBackSinks | None = None
     """by flows that read what it writes"""
     waters: Mapping[str, Waters] = field(default_factory=dict)
     """source → how much may wait there"""
@@ -174,10 +174,10 @@ class Allowance:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class BlockedFlow:
     """A flow of which nobody can know what is to be done: nothing of it is touched, its workers go on. `why` ends a sentence."""
 
-    status: Status | None
+    status: StatusRecord | None
     why: str
     next: str
     refused: Mapping[str, Any] = field(default_factory=dict)
@@ -189,7 +189,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class WorkerProcess:
     """A worker as its launcher sees it."""
 
     node: str
@@ -214,7 +214,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class WorkerNode:
     """A physical node that can take workers: its launcher answers."""
 
     decommissioned: bool = False
@@ -226,7 +226,7 @@ class Node:
     """the name of its machine"""
 
 
-class Reader(NamedTuple):
+class DownstreamReader(NamedTuple):
     """A source of another flow that reads what a sink writes, and says how much may wait there."""
 
     sink: str
@@ -234,7 +234,7 @@ class Reader(NamedTuple):
     source: str
 
 
-class Waiting(NamedTuple):
+class SourceBacklog(NamedTuple):
     """What waits at a source, as its worker said last."""
 
     rows: int | None = None
@@ -248,14 +248,14 @@ class World:
 
     now: float
     flows: Mapping[str, FlowSeen] = field(default_factory=dict)
-    processes: Mapping[RunId, Process] = field(default_factory=dict)
-    nodes: Mapping[str, Node] = field(default_factory=dict)
+    processes: Mapping[RunId, WorkerProcess] = field(default_factory=dict)
+    nodes: Mapping[str, WorkerNode] = field(default_factory=dict)
     """those that answer now"""
-    held: Mapping[str, Held] = field(default_factory=dict)
+    held: Mapping[str, BlockedFlow] = field(default_factory=dict)
     """flows that are in none of `flows`, because their records say nothing"""
-    workflows: Mapping[str, WorkflowOperation] = field(default_factory=dict)
+    workflows: Mapping[str, WorkflowOperationRecord] = field(default_factory=dict)
     """operations over workflows that are under way, by the names of their records"""
-    readers: Mapping[str, tuple[Reader, ...]] = field(default_factory=dict)
+    readers: Mapping[str, tuple[DownstreamReader, ...]] = field(default_factory=dict)
     """flow → those that may hold it back"""
     peers: Mapping[str, Peer] = field(default_factory=dict)
     """other control planes"""
@@ -263,7 +263,7 @@ class World:
     """of those that have been asked"""
     remote: Mapping[str, RemoteFlow] = field(default_factory=dict)
     """flows of peers that meet flows here, by their names here"""
-    waiting: Mapping[tuple[str, str], Waiting] = field(default_factory=dict)
+    waiting: Mapping[tuple[str, str], SourceBacklog] = field(default_factory=dict)
     """(flow, source) → what waits there, of those that say how much may; those of which nobody has said anything are not in it"""
     delays: Mapping[str, Delay] = field(default_factory=dict)
     """flow → what its workers say; those of which nobody has said anything yet are not in it"""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RemoteStat:
     """What a look tells of a file or folder. `modified_s` is by the other system's clock."""
 
     is_folder: bool
@@ -64,11 +64,11 @@ class RemotePath(PosixPath):
         """All of a file; None where there is none."""
 
     @abstractmethod
-    def look(self) -> Seen | None:
+    def look(self) -> RemoteStat | None:
         """What is there; None where nothing is."""
 
     @abstractmethod
-    def entries(self) -> dict[str, Seen]:
+    def entries(self) -> dict[str, RemoteStat]:
         """Name → what lies right in the folder; empty where there is none."""
 
     @abstractmethod

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoreEntry:
     """An object as a listing tells it. `etag` is another one where its content was changed; `modified_s` is by the store's clock."""
 
     key: str
@@ -66,10 +66,10 @@ class Store(Protocol):
     def range(self, key: str, start: int, end: int) -> bytes:
         """The bytes from `start` to `end`, fewer where the object ends before. Raises FileNotFoundError."""
 
-    def head(self, key: str) -> Entry | None:
+    def head(self, key: str) -> StoreEntry | None:
         """What a listing would tell of one; None where there is none."""
 
-    def list(self, folder: str = "", after: str = "") -> Iterator[Entry]:
+    def list(self, folder: str = "", after: str = "") -> Iterator[StoreEntry]:
         """Those whose keys begin with `folder/` and come behind `after`, in the order of their keys' bytes; what is changed meanwhile may
         be among them or not. The store is asked for those behind `after` alone."""
 
@@ -115,15 +115,15 @@ class LocalStore:
             file.seek(start)
             return file.read(end - start)
 
-    def head(self, key: str) -> Entry | None:
+    def head(self, key: str) -> StoreEntry | None:
         """See Store."""
         try:
             status = (self.folder / key).stat()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return Entry(key, status.st_size, _etag(status), status.st_mtime_ns / 1e9)
+        return StoreEntry(key, status.st_size, _etag(status), status.st_mtime_ns / 1e9)
 
-    def list(self, folder: str = "", after: str = "") -> Iterator[Entry]:
+    def list(self, folder: str = "", after: str = "") -> Iterator[StoreEntry]:
         """See Store."""
         keys = (key for key in self._keys(f"{folder}/" if folder else "") if key.encode() > after.encode())
         for key in sorted(keys, key=str.encode):

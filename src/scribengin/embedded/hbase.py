@@ -14,7 +14,7 @@ from scribengin.embedded.jars import fetch, pyspark_jars
 from scribengin.embedded.java_server import HOST, check_port, free_ports, java_command
 from scribengin.embedded.lone_server import LoneServer
 from scribengin.embedded.place import remembered
-from scribengin.embedded.process import Server, find_server, start_server
+from scribengin.embedded.process import ServerProcess, find_server, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,9 +64,9 @@ class _Gateway:
         self.port = port
         self.log = folder / "log" / f"{files}.log"
         self.pid_file = folder / "run" / f"{files}.pid.json"
-        self.server: Server | None = find_server(name, pid_file=self.pid_file, log=self.log)
+        self.server: ServerProcess | None = find_server(name, pid_file=self.pid_file, log=self.log)
 
-    def taken(self) -> Server | None:
+    def taken(self) -> ServerProcess | None:
         """Its process, which the caller ends now."""
         server, self.server = self.server, None
         return server

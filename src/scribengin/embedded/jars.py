@@ -1,7 +1,7 @@
 """The jars that are not part of PySpark: their list, their cache, and how they are fetched.
 
-`jars.json` pins each by coordinate and SHA-256, for each version of PySpark; `pin.py` writes it. Jars that the cache lacks are fetched by
-the Ivy that is part of PySpark, with the Ivy settings of this machine; this code contains no address.
+`jars.json` pins each by coordinate and SHA-256, for each version of PySpark; `python -m harness.pin_jars` writes it. Jars that the
+cache lacks are fetched by the Ivy that is part of PySpark, with the Ivy settings of this machine; this code contains no address.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import fetch
 from scribengin.embedded.java_server import HOST, check_port, free_ports, java_command
 from scribengin.embedded.place import remembered
-from scribengin.embedded.process import Server, find_server, start_server
+from scribengin.embedded.process import ServerProcess, find_server, start_server
 from scribengin.embedded.wire import Metadata, read_metadata
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class KafkaCluster:
         self.folder = folder.absolute()
         self._properties = dict(properties or {})
         self._cluster = _read_or_make(folder, brokers)
-        self._servers: dict[int, Server] = {}
+        self._servers: dict[int, ServerProcess] = {}
         for node in self._cluster.nodes:
             found = find_server(self._name(node), pid_file=self._pid_file(node), log=self.log(node.number))
             if found is not None:

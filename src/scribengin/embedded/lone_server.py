@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from scribengin.embedded.process import Server
+    from scribengin.embedded.process import ServerProcess
 
 _STOPPED_WITHIN_S = 20.0
 
@@ -31,7 +31,7 @@ class LoneServer(ABC):
         self.log = self.folder / "log" / f"{files}.log"
         self._pid_file = self.folder / "run" / f"{files}.pid.json"
         self._port = port_of(self.folder, ports)
-        self._server: Server | None = find_server(name, pid_file=self._pid_file, log=self.log)
+        self._server: ServerProcess | None = find_server(name, pid_file=self._pid_file, log=self.log)
 
     @property
     def address(self) -> str:

@@ -37,7 +37,7 @@ wait
 """
 
 
-class Server:
+class ServerProcess:
     """A server that was started here, or found by its pid file. `log` is its log file."""
 
     def __init__(self, name: str, process: Process, pid_file: Path, log: Path, holder: subprocess.Popen[bytes] | None = None) -> None:
@@ -110,7 +110,7 @@ class Server:
 
 def start_server(
     name: str, command: Sequence[str | Path], *, pid_file: Path, log: Path, environment: Mapping[str, str] | None = None
-) -> Server:
+) -> ServerProcess:
     """Start a program; it ends with this process unless it is released. It gets this process's environment, overridden by `environment`.
 
     Raises EnvironmentFault if its folders cannot be written.
@@ -134,16 +134,16 @@ def start_server(
     except BaseException:
         holder.communicate(b"")
         raise
-    return Server(name, process, pid_file, log, holder)
+    return ServerProcess(name, process, pid_file, log, holder)
 
 
-def find_server(name: str, *, pid_file: Path, log: Path) -> Server | None:
+def find_server(name: str, *, pid_file: Path, log: Path) -> ServerProcess | None:
     """The server of the pid file, alive or not; None if there is no such file, or it is not valid."""
     data = read_or_none(pid_file)
     if data is None:
         return None
     try:
-        return Server(name, msgspec.json.decode(data, type=Process), pid_file, log)
+        return ServerProcess(name, msgspec.json.decode(data, type=Process), pid_file, log)
     except msgspec.DecodeError:
         return None
 

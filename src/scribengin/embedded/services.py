@@ -45,7 +45,7 @@ State = Literal["running", "silent", "dead", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ServiceInfo:
     """The status of a service.
 
     `state`: running; silent (its process is running and does not answer); dead (it was started, not stopped, and is not running); stopped
@@ -67,7 +67,7 @@ class _Record(msgspec.Struct, frozen=True):
     since: str
 
 
-def start(names: Sequence[str], folder: Path, tell: Callable[[str], None] = lambda _line: None) -> list[Service]:
+def start(names: Sequence[str], folder: Path, tell: Callable[[str], None] = lambda _line: None) -> list[ServiceInfo]:
     """Start those of the services that are not up; they keep running after this process. Returns when they answer.
 
     `tell` gets a line before jars are fetched, or a program is built, which takes minutes. Raises EnvironmentFault; services before the one
@@ -89,7 +89,7 @@ def start(names: Sequence[str], folder: Path, tell: Callable[[str], None] = lamb
         return [_look(name, folder) for name in names]
 
 
-def stop(names: Sequence[str], folder: Path) -> list[Service]:
+def stop(names: Sequence[str], folder: Path) -> list[ServiceInfo]:
     """Stop those of the services that are up; their data is kept. No error if one is not up."""
     with _alone(folder):
         for name in names:
@@ -107,22 +107,22 @@ def known(folder: Path) -> list[str]:
     return [name for name in NAMES if name in BY_DEFAULT or _read(_home(folder, name)) is not None]
 
 
-def status(names: Sequence[str], folder: Path) -> list[Service]:
+def status(names: Sequence[str], folder: Path) -> list[ServiceInfo]:
     """Check their status; changes nothing."""
     return [_look(name, folder) for name in names]
 
 
-def _look(name: str, folder: Path) -> Service:
+def _look(name: str, folder: Path) -> ServiceInfo:
     home = _home(folder, name)
     record = _read(home)
     if record is None:
-        return Service(name, "stopped", "", None, "", "")
+        return ServiceInfo(name, "stopped", "", None, "", "")
     server = _open(name, home)
     address, pid, log = _facts(server)
     state: State = "stopped" if record.wanted == "down" else "dead"
     if pid is not None:
         state = "running" if server.answers() else "silent"
-    return Service(name, state, address, pid, str(log), record.since)
+    return ServiceInfo(name, state, address, pid, str(log), record.since)
 
 
 def _open(name: str, home: Path) -> Hdfs | KafkaCluster | LoneServer | StandaloneCluster:

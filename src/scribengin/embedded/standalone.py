@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from scribengin.embedded.process import Server
+    from scribengin.embedded.process import ServerProcess
 
 MASTER = "Spark master"
 _HEAP_MIB = 256
@@ -50,7 +50,7 @@ class StandaloneCluster:
         self._cores = cores
         self._memory_mib = memory_mib
         self._names = (MASTER, *(_worker(number) for number in range(1, workers + 1)))
-        self._servers: dict[str, Server] = {}
+        self._servers: dict[str, ServerProcess] = {}
         # those too of a larger cluster that was started in this folder before
         before = [_worker(int(path.name.split("-")[2].partition(".")[0])) for path in (self.folder / "run").glob("spark-worker-*.pid.json")]
         for name in dict.fromkeys([*self._names, *before]):

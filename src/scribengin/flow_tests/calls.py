@@ -17,12 +17,12 @@ from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem, did_you_mean
 from scribengin.core.storage import remove_tree
 from scribengin.flow_tests.play import Play
-from scribengin.flow_tests.session import Session, running_session
+from scribengin.flow_tests.session import LazySpark, running_session
 from scribengin.flow_tests.twin import Scratch
 from scribengin.plan.check import check_flow
 from scribengin.plan.validate import validate_file
 from scribengin.spec.calls import CallPlaces
-from scribengin.spec.flow_tests import FlowTest, Rows
+from scribengin.spec.flow_tests import FlowTest, GivenRows
 from scribengin.spec.model import Flow
 from scribengin.spec.read_tests import parse_crash
 
@@ -63,13 +63,13 @@ def call_flow(
     if len(times) > batches:
         raise ValueError(f"the clock has {len(times)} times, and {batches} Batch is given: give a list of lists, one for each Batch")
     with ExitStack() as stack:
-        session = _living() if spark is None else stack.enter_context(Session(lent=spark))
+        session = _living() if spark is None else stack.enter_context(LazySpark(lent=spark))
         scratch = Scratch(session.folder / f"{checked.name}-{time.monotonic_ns()}")
         stack.callback(remove_tree, scratch.root)
         return Play(file, {1: checked}, test, scratch, place_of=lambda path: Place("/".join(map(str, path)))).run(session.spark)
 
 
-def _living() -> Session:
+def _living() -> LazySpark:
     """This process's, or another where that one was stopped since."""
     session = _session()
     if session.ended:
@@ -81,9 +81,9 @@ def _living() -> Session:
 
 
 @cache
-def _session() -> Session:
+def _session() -> LazySpark:
     """This process's own, which takes over a session of Spark that runs already."""
-    session = Session(lent=running_session())
+    session = LazySpark(lent=running_session())
     atexit.register(session.close)
     return session
 
@@ -106,7 +106,7 @@ def _checked(flow: Flow | Path | str) -> tuple[Path, Flow]:
     return file, found
 
 
-def _batches(source: str, given: Iterable[Any]) -> tuple[Rows, ...]:
+def _batches(source: str, given: Iterable[Any]) -> tuple[GivenRows, ...]:
     if isinstance(given, (Mapping, str, bytes)):
         raise TypeError(f'source "{source}" is given {given!r}; give a list of rows')
     rows = list(given)
@@ -116,4 +116,4 @@ def _batches(source: str, given: Iterable[Any]) -> tuple[Rows, ...]:
         for row in batch:
             if not isinstance(row, (Mapping, str)):
                 raise TypeError(f'a row for source "{source}" is {row!r}; give a mapping of columns, or the text of a raw record')
-    return tuple(Rows(tuple(batch), at=("given", source)) for batch in batches)
+    return tuple(GivenRows(tuple(batch), at=("given", source)) for batch in batches)

@@ -75,7 +75,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FlowTestOutcome:
     """One test."""
 
     flow: str

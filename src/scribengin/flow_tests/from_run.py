@@ -24,7 +24,7 @@ from scribengin.plan.split import CHANNEL
 from scribengin.plan.test_files import beside, read_test_files
 from scribengin.spec.document import Document
 from scribengin.spec.dump_tests import dump_test
-from scribengin.spec.flow_tests import Expected, FlowTest, Rows
+from scribengin.spec.flow_tests import Expected, FlowTest, GivenRows
 from scribengin.spec.nodes import Sequence as ListNode
 from scribengin.state.source_log import SourceLog
 from scribengin.state.trails import find_arrivals
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from scribengin.connectors.contract import Source, SourceStream
+    from scribengin.connectors.contract import SourceConnector, SourceStream
     from scribengin.flow_tests.contract import Result
-    from scribengin.flow_tests.session import Session
+    from scribengin.flow_tests.session import LazySpark
     from scribengin.local.prepare import PreparedFlow
     from scribengin.spec.model import Flow
 
@@ -47,7 +47,7 @@ _NO_RAW = ("parquet", "avro")
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class AddedTest:
     """The test that was added to a file."""
 
     name: str
@@ -81,7 +81,7 @@ class _Kinds:
         return [*arrived, *others, *bad][:most]
 
 
-def add_test(file: Path, state: Path, session: Session, *, rows: int) -> Made:
+def add_test(file: Path, state: Path, session: LazySpark, *, rows: int) -> AddedTest:
     """Sample, play, and append the test to `FLOW.test.yaml`. Raises Refused where the run has taken nothing, or that file is no list."""
     prepared = prepare(file, state=state)
     flow = prepared.plan.flow
@@ -93,7 +93,7 @@ def add_test(file: Path, state: Path, session: Session, *, rows: int) -> Made:
     picked = {id_: _picked(prepared, id_, sources[id_], ways, rows) for id_ in flow.sources}
     if not any(picked.values()):
         raise Refused(f'flow "{flow.name}" has taken no record in {prepared.root}', remedy="run it first, or name its state folder")
-    given = {id_: (Rows(tuple(row for _, row in entries)),) for id_, entries in picked.items() if entries}
+    given = {id_: (GivenRows(tuple(row for _, row in entries)),) for id_, entries in picked.items() if entries}
     name = _free_name(flow, file, f"rows of a run, {now_text()[:10]}")
     scratch = Scratch(session.folder / "from-run")
     try:
@@ -117,7 +117,7 @@ def add_test(file: Path, state: Path, session: Session, *, rows: int) -> Made:
         id_: {sink for sink, records in reached.items() if any(each and (each.source, each.index) == at for each in records)}
         for id_, at in _at(picked)
     }
-    return Made(name, target, text, tuple(_notes(flow, ways, now)))
+    return AddedTest(name, target, text, tuple(_notes(flow, ways, now)))
 
 
 def _ways(prepared: PreparedFlow) -> dict[str, set[str]]:
@@ -135,7 +135,7 @@ def _number(id_: str) -> str:
     return id_.rpartition("+")[2].partition(".")[0]
 
 
-def _picked(prepared: PreparedFlow, id_: str, source: Source, ways: Mapping[str, set[str]], most: int) -> list[tuple[str, Any]]:
+def _picked(prepared: PreparedFlow, id_: str, source: SourceConnector, ways: Mapping[str, set[str]], most: int) -> list[tuple[str, Any]]:
     flow = prepared.plan.flow
     if flow.sources[id_].type == "sequence":
         return []
@@ -167,7 +167,7 @@ def _spread(streams: Sequence[SourceStream]) -> list[SourceStream]:
     return [streams[number * (len(streams) - 1) // (_STREAMS - 1)] for number in range(_STREAMS)]
 
 
-def _records(source: Source, stream: SourceStream, id_: str, *, raw: bool) -> Iterator[tuple[str, Any, bool]]:
+def _records(source: SourceConnector, stream: SourceStream, id_: str, *, raw: bool) -> Iterator[tuple[str, Any, bool]]:
     """(its id, row or raw record, True where it could not be read) of the first records of a stream."""
     decoder, sequence = source.decoder(), 0
     for block in source.read(stream):

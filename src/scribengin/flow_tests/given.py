@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.core.problems import Place
-    from scribengin.spec.flow_tests import Rows
+    from scribengin.spec.flow_tests import GivenRows
     from scribengin.spec.model import Source
 
 _NULL = "\N{OBJECT REPLACEMENT CHARACTER}null"
@@ -31,7 +31,7 @@ _PLAIN = Dialect(nulls=(_NULL,))
 _SUFFIX = {"json": ".jsonl", "csv": ".csv", "text": ".txt", "parquet": ".parquet"}
 
 
-def write_given(source: Source, folder: Path, number: int, rows: Rows, base: Path, place: Callable[[int], Place]) -> None:
+def write_given(source: Source, folder: Path, number: int, rows: GivenRows, base: Path, place: Callable[[int], Place]) -> None:
     """One Batch for the twin of a source, as files in its folder. `base`: where the paths of files start; `place`: where a row stands.
 
     Raises InputError for a row or a file that is not what it should be.

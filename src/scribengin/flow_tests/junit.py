@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from scribengin.flow_tests.contract import Outcome
+    from scribengin.flow_tests.contract import FlowTestOutcome
 
 _FORBIDDEN = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 65534, 65535), "�")
 
 
-def write_junit(file: Path, outcomes: Sequence[Outcome]) -> None:
+def write_junit(file: Path, outcomes: Sequence[FlowTestOutcome]) -> None:
     """One `testsuite` a flow. Raises OSError."""
     root = ElementTree.Element("testsuites")
     for flow in dict.fromkeys(outcome.flow for outcome in outcomes):

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from scribengin.connectors import catalog
-from scribengin.connectors.contract import Limits, Place
+from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.connectors.files.time_path import NULL
 from scribengin.core.errors import SinkError
 from scribengin.core.types import INTEGER_BITS, Field, Schema, Type
@@ -49,11 +49,11 @@ def read_rows(
         return list(_json_rows(path, schema, others=others, named=named))
     cells = {name: options[name] for name in ("header", "delimiter", "null") if name in options and format_ == "csv"}
     read = _as_texts(schema) if format_ == "csv" else schema
-    place = Place(path.name, path.parent, {"path": str(path), "format": format_, "settle": 0.0, **cells}, read)
+    place = ConnectorContext(path.name, path.parent, {"path": str(path), "format": format_, "settle": 0.0, **cells}, read)
     source = catalog.open_source("files", place)
     reader, decoder = source.reader(), source.decoder()
     rows: list[dict[str, Any]] = []
-    while streams := reader.split(Limits(), final=True):
+    while streams := reader.split(BatchLimits(), final=True):
         for stream in streams:
             for block in source.read(stream):
                 found = decoder.columns(block)

@@ -38,7 +38,7 @@ _PROBE = "look_behind_"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class GivenRecord:
     """A row that a test gives: the `index`-th of a Batch (from 1) of a source, from 0."""
 
     source: str
@@ -46,10 +46,10 @@ class Record:
     index: int
 
     @staticmethod
-    def of(id_: str) -> Record | None:
+    def of(id_: str) -> GivenRecord | None:
         """The row behind a record's id; None of one that came by a file of the test, or of a row that was made of several."""
         found = _RECORD.match(without_ways(id_))
-        return Record(found["source"], int(found["batch"]), int(found["index"])) if found else None
+        return GivenRecord(found["source"], int(found["batch"]), int(found["index"])) if found else None
 
     def text(self, *, batches: int) -> str:
         """`row 2 of tweets`, and in which Batch where there are several."""
@@ -94,18 +94,18 @@ def _references(graph: Graph) -> list[str]:
     return found
 
 
-def arrivals(play: Play) -> dict[str, list[Record | None]]:
+def arrivals(play: Play) -> dict[str, list[GivenRecord | None]]:
     """Sink → of each row there whose way was kept, the given row that it came of; None where that is no row of the test's text."""
-    found: dict[str, list[Record | None]] = {}
+    found: dict[str, list[GivenRecord | None]] = {}
     for tier in play.prepared.tiers:
         for query in tier.plan.queries:
             for arrival in find_arrivals(tier.folder.query(query.name), ""):
-                found.setdefault(arrival.sink, []).append(Record.of(arrival.id))
+                found.setdefault(arrival.sink, []).append(GivenRecord.of(arrival.id))
     return found
 
 
-def _buried(letters: Sequence[DeadLetter]) -> dict[Record, DeadLetter]:
-    return {record: letter for letter in letters if letter.record and (record := Record.of(letter.record)) is not None}
+def _buried(letters: Sequence[DeadLetter]) -> dict[GivenRecord, DeadLetter]:
+    return {record: letter for letter in letters if letter.record and (record := GivenRecord.of(letter.record)) is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,11 @@ class _View:
     test: FlowTest
     result: Result
     probes: Mapping[str, str]
-    arrived: Mapping[str, set[Record]]
+    arrived: Mapping[str, set[GivenRecord]]
     blind: set[str]
     """probes with rows of which nobody knows what they came of: behind a join, an aggregation, SQL of the user's, a function over batches.
     There a row is found again by its values"""
-    buried: Mapping[Record, DeadLetter]
+    buried: Mapping[GivenRecord, DeadLetter]
 
     def sentences(self, difference: Difference) -> Iterator[str]:
         """One for each of the first pairs, where something can be said; then what steps still hold, or have let go as late."""
@@ -165,7 +165,7 @@ class _View:
         told = self._lost(record, given, difference)
         return f"{name} is most like what is missing; {told}" if told else ""
 
-    def _lost(self, record: Record, given: Row, difference: Difference) -> str:
+    def _lost(self, record: GivenRecord, given: Row, difference: Difference) -> str:
         letter = self.buried.get(record)
         if letter is not None:
             return f'"{letter.step}" made it a dead letter: {letter.reason}: {letter.message}'
@@ -225,11 +225,11 @@ class _View:
         ]
         return found[0].text(batches=self.test.batches) if len(found) == 1 else "the test" if found else ""
 
-    def _likest(self, row: Row, difference: Difference) -> tuple[Record, Row] | None:
+    def _likest(self, row: Row, difference: Difference) -> tuple[GivenRecord, Row] | None:
         """The given row that shares most values with `row`; None where none does."""
         schema = self.result.columns[difference.node]
         above = self.graph.upstream([difference.node])
-        best: tuple[int, Record, Row] | None = None
+        best: tuple[int, GivenRecord, Row] | None = None
         for record, given in self._given():
             if record.source not in above:
                 continue
@@ -242,18 +242,18 @@ class _View:
                 best = (shared, record, given)
         return None if best is None else (best[1], best[2])
 
-    def _given(self) -> Iterator[tuple[Record, Mapping[str, Any]]]:
+    def _given(self) -> Iterator[tuple[GivenRecord, Mapping[str, Any]]]:
         for source, batches in self.test.given.items():
             for number, rows in enumerate(batches, 1):
                 for index, row in enumerate(rows.rows):
                     if not isinstance(row, str):
-                        yield Record(source, number, index), row
+                        yield GivenRecord(source, number, index), row
 
     def _of_step(self, id_: str) -> list[str]:
         """Its references that are watched."""
         return [reference for reference in self.probes if base(reference) == id_]
 
-    def _is_behind(self, reference: str, record: Record, given: Row) -> bool:
+    def _is_behind(self, reference: str, record: GivenRecord, given: Row) -> bool:
         """By its way; where ways end, by its values: a row with all those that it gives and that are columns there."""
         probe = self.probes.get(reference)
         if probe is None or record in self.arrived.get(probe, ()):
@@ -264,7 +264,7 @@ class _View:
             return False
         return any(_values(row, list(wanted), schema) == list(wanted.values()) for row in self.result.outputs[probe])
 
-    def _it(self, behind: Iterable[str], record: Record, given: Row) -> str:
+    def _it(self, behind: Iterable[str], record: GivenRecord, given: Row) -> str:
         """What is known to be behind these references: the row, or one of several where it was found by values that others have too."""
         for probe in (self.probes[reference] for reference in behind if reference in self.probes):
             if record in self.arrived.get(probe, ()):

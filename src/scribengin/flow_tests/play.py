@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
     from scribengin.flow_tests.twin import Scratch
     from scribengin.local.prepare import PreparedFlow
-    from scribengin.spec.flow_tests import FlowTest, Rows
+    from scribengin.spec.flow_tests import FlowTest, GivenRows
     from scribengin.spec.model import Flow, Sink
     from scribengin.state.contract import Counts, DeadLetter
     from scribengin.state.folder import QueryFolder
@@ -108,7 +108,7 @@ class Play:
                 rows = batches[number - 1]
                 write_given(source, self._scratch.given(source.id), number, rows, base, partial(self._place_in, rows))
 
-    def _place_in(self, rows: Rows, index: int) -> Place:
+    def _place_in(self, rows: GivenRows, index: int) -> Place:
         return self._place_of((*rows.at, index))
 
     def _check(self, spark: SparkSession, prepared: PreparedFlow) -> None:

@@ -10,14 +10,14 @@ from scribengin.spec.yaml_text import write_scalar
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from scribengin.flow_tests.contract import Difference, Outcome, Row
+    from scribengin.flow_tests.contract import Difference, FlowTestOutcome, Row
     from scribengin.state.contract import Counts
 
 MOST_PAIRS = 20
 _WIDE = 48
 
 
-def outcome_text(outcome: Outcome) -> str:
+def outcome_text(outcome: FlowTestOutcome) -> str:
     """All of it, without colours."""
     lines = [str(problem) for problem in outcome.problems]
     for difference in outcome.differences:

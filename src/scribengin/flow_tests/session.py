@@ -57,7 +57,7 @@ def is_alive(spark: SparkSession) -> bool:
     return context._jsc is not None and not context._jsc.sc().isStopped()
 
 
-class Session:
+class LazySpark:
     """Starts Spark when the first test asks for it. `lent` lends one that runs already; `tell` hears that it starts.
 
     Raises EnvironmentFault for a lent one that is set otherwise than a run's.

@@ -14,7 +14,7 @@ from scribengin.connectors import catalog
 from scribengin.core.errors import InputError, ScribenginError
 from scribengin.core.problems import Place, Problem
 from scribengin.core.storage import remove_tree
-from scribengin.flow_tests.contract import Outcome
+from scribengin.flow_tests.contract import FlowTestOutcome
 from scribengin.flow_tests.given import check_file
 from scribengin.flow_tests.judge import Judge, expected_file
 from scribengin.flow_tests.parted import where_parted
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from scribengin.flow_tests.session import Session
-    from scribengin.spec.flow_tests import Change
+    from scribengin.flow_tests.session import LazySpark
+    from scribengin.spec.flow_tests import VersionChange
     from scribengin.spec.model import Flow
 
 
@@ -63,7 +63,9 @@ def read_suite(file: Path, *, named: str = "") -> Suite:
     return Suite(file, flow, tuple(tests), tuple(problems))
 
 
-def run_suites(suites: Sequence[Suite], session: Session, *, named: str = "", watch: Callable[[Outcome], None]) -> list[Outcome]:
+def run_suites(
+    suites: Sequence[Suite], session: LazySpark, *, named: str = "", watch: Callable[[FlowTestOutcome], None]
+) -> list[FlowTestOutcome]:
     """Run the tests whose name holds `named` (upper and lower case are the same); `watch` hears of each when it is through."""
     outcomes = []
     for suite in suites:
@@ -82,7 +84,7 @@ def _named(tests: Sequence[PlacedTest], named: str) -> list[PlacedTest]:
     return [placed for placed in tests if named.lower() in placed.test.name.lower()]
 
 
-def run_placed(suite: Suite, placed: PlacedTest, session: Session) -> Outcome:
+def run_placed(suite: Suite, placed: PlacedTest, session: LazySpark) -> FlowTestOutcome:
     """One test, in a scratch folder that is removed when it is through."""
     spark = session.spark
     begun = time.monotonic()
@@ -110,7 +112,7 @@ def run_placed(suite: Suite, placed: PlacedTest, session: Session) -> Outcome:
     finally:
         remove_tree(scratch.root)
     told = tuple(_without(scratch, problem) for problem in problems)
-    return Outcome(suite.flow.name, str(suite.file), test.name, place, time.monotonic() - begun, differences, told, result)
+    return FlowTestOutcome(suite.flow.name, str(suite.file), test.name, place, time.monotonic() - begun, differences, told, result)
 
 
 def _without(scratch: Scratch, problem: Problem) -> Problem:
@@ -119,7 +121,7 @@ def _without(scratch: Scratch, problem: Problem) -> Problem:
     return replace(problem, message=message, remedy=problem.remedy.partition("; all of it is in ")[0])
 
 
-def changed_flow(flow: Flow, change: Change, placed: PlacedTest) -> Flow:
+def changed_flow(flow: Flow, change: VersionChange, placed: PlacedTest) -> Flow:
     """The flow that goes on. Raises InputError for one that is not right, or has another name."""
     place = placed.place(change.at)
     if change.flow:
@@ -135,7 +137,7 @@ def changed_flow(flow: Flow, change: Change, placed: PlacedTest) -> Flow:
     return found
 
 
-def _patched(flow: Flow, change: Change, place: Place) -> Flow:
+def _patched(flow: Flow, change: VersionChange, place: Place) -> Flow:
     from scribengin.plan.check import check_flow
 
     types: dict[str, Any] = {"source_types": catalog.source_types(), "sink_types": catalog.sink_types()}

@@ -18,7 +18,7 @@ from scribengin.core.problems import Place, Problem
 from scribengin.local.prepare import source_place
 from scribengin.plan.columns import schema_of
 from scribengin.plan.resolve import source_columns
-from scribengin.spec.edge_model import Edge
+from scribengin.spec.edge_model import EdgeProperties
 from scribengin.spec.model import MaxDead, RecordBound, SchemaSpec
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.core.types import Schema
-    from scribengin.spec.flow_tests import Rows
+    from scribengin.spec.flow_tests import GivenRows
     from scribengin.spec.model import Flow, Sink, Source
 
 _OF_FILES = ("metadata", "json", "multiline")
@@ -62,7 +62,7 @@ def make_twin(flow: Flow, given: Mapping[str, Any], scratch: Scratch) -> Flow:
     # what rows are given is plain; what files are given says its compression by its name
     sources = {source.id: _source(flow, source, scratch, given.get(source.id)) for source in flow.sources.values()}
     sinks = {sink.id: _sink(sink, scratch) for sink in flow.sinks.values()}
-    defaults = replace(flow.defaults, edge=Edge(), standby="none", delivery="exactly_once", trigger_s=0.0, retain_s=None)
+    defaults = replace(flow.defaults, edge=EdgeProperties(), standby="none", delivery="exactly_once", trigger_s=0.0, retain_s=None)
     return replace(
         flow,
         sources=sources,
@@ -81,7 +81,7 @@ def make_twin(flow: Flow, given: Mapping[str, Any], scratch: Scratch) -> Flow:
     )
 
 
-def _source(flow: Flow, source: Source, scratch: Scratch, given: Sequence[Rows] | None) -> Source:
+def _source(flow: Flow, source: Source, scratch: Scratch, given: Sequence[GivenRows] | None) -> Source:
     plain = replace(source, high_water=None, low_water=None, capacity=None)
     if source.type == "sequence" and given is None and source.options.get("rows") is not None:
         return plain

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from scribengin.flow_tests.contract import Outcome, Result, Row
+    from scribengin.flow_tests.contract import FlowTestOutcome, Result, Row
     from scribengin.plan.test_files import PlacedTest
     from scribengin.spec.flow_tests import FlowTest
 
@@ -49,9 +49,9 @@ class Rewrite:
         rewrite(self.file, self.after.encode())
 
 
-def rewrites(failed: Sequence[tuple[PlacedTest, Outcome]]) -> Iterator[Rewrite]:
+def rewrites(failed: Sequence[tuple[PlacedTest, FlowTestOutcome]]) -> Iterator[Rewrite]:
     """One for each file in which expectations differ from what came. Raises Refused for a file that cannot be rewritten safely."""
-    by_file: dict[Path, list[tuple[PlacedTest, Outcome]]] = {}
+    by_file: dict[Path, list[tuple[PlacedTest, FlowTestOutcome]]] = {}
     for placed, outcome in failed:
         by_file.setdefault(placed.file.resolve(), []).append((placed, outcome))
     for members in by_file.values():
@@ -75,7 +75,7 @@ def rewrites(failed: Sequence[tuple[PlacedTest, Outcome]]) -> Iterator[Rewrite]:
             yield Rewrite(file, before, after)
 
 
-def _cuts(text: str, placed: PlacedTest, outcome: Outcome) -> Iterator[tuple[int, int, str]]:
+def _cuts(text: str, placed: PlacedTest, outcome: FlowTestOutcome) -> Iterator[tuple[int, int, str]]:
     """(start, end, what stands there in the end) of each expectation that was not met."""
     if outcome.result is None or outcome.problems:
         return

@@ -16,7 +16,7 @@ import numpy as np
 
 from scribengin.core.types import INTEGER_BITS, arrow_schema
 from scribengin.formats.blocks import FileFacts, LineBlock
-from scribengin.formats.contract import Columns, RecordPlace, Rows
+from scribengin.formats.contract import DecodedColumns, DecodedRows, RecordPlace
 from scribengin.formats.csv import CellColumn
 from scribengin.formats.json_types import MisfitError
 
@@ -102,7 +102,7 @@ class AddedColumns:
         other._fixed = (place, facts)
         return other
 
-    def rows(self, block: Block) -> Rows:
+    def rows(self, block: Block) -> DecodedRows:
         """Dicts with every column of the schema and no other."""
         found = self.own.rows(block)
         alike, each = self._values(block, found.ordinals)
@@ -114,9 +114,9 @@ class AddedColumns:
                 row[name] = value
         if not self._at_end or len(alike) + len(each) + len(self.own.schema.names) != len(self.schema.names):
             rows = [{name: row[name] for name in self.schema.names} for row in rows]
-        return Rows(rows, found.ordinals, found.bad, found.skipped)
+        return DecodedRows(rows, found.ordinals, found.bad, found.skipped)
 
-    def columns(self, block: Block) -> Columns:
+    def columns(self, block: Block) -> DecodedColumns:
         """The same records as one Arrow batch."""
         import pyarrow as pa
 
@@ -131,7 +131,7 @@ class AddedColumns:
             else found.batch.column(field.name)
             for field in form
         ]
-        return Columns(pa.RecordBatch.from_arrays(arrays, schema=form), found.ordinals, found.bad, found.skipped)
+        return DecodedColumns(pa.RecordBatch.from_arrays(arrays, schema=form), found.ordinals, found.bad, found.skipped)
 
     def _values(self, block: Any, ordinals: Sequence[int]) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
         """(column → the value that all records have, column → one a record)"""

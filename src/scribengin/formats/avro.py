@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from scribengin.core.types import arrow_schema
 from scribengin.formats.avro_schema import WriterSchema, fastavro
 from scribengin.formats.avro_types import FIRST_DAY, FIRST_SECOND, LAST_DAY, LAST_SECOND, PER_SECOND, fit_field
-from scribengin.formats.contract import Bad, Columns, Rows
+from scribengin.formats.contract import Bad, DecodedColumns, DecodedRows
 from scribengin.formats.json_types import MisfitError
 from scribengin.formats.json_words import misfit_message
 from scribengin.formats.rows import batch_to_rows
@@ -52,10 +52,10 @@ class AvroDecoder:
     def __init__(self, schema: Schema, writer: WriterSchema | Lookup, *, truncate: bool = False) -> None:
         self.schema = schema
         self._truncate = truncate
-        self._forms: dict[bytes, Form | Bad] = {}
+        self._forms: dict[bytes, AvroForm | Bad] = {}
         self._lookup: Lookup | None = None
         if isinstance(writer, WriterSchema):
-            self._forms[b""] = form = Form(writer, schema, truncate=truncate)
+            self._forms[b""] = form = AvroForm(writer, schema, truncate=truncate)
             if form.never is not None:
                 raise ValueError(f"no record of this Avro schema fits: {form.never}")
         else:
@@ -63,13 +63,13 @@ class AvroDecoder:
         self._prefix_bytes = 0 if self._lookup is None else _PREFIX_BYTES
         self._read = fastavro().schemaless_reader
 
-    def rows(self, values: Sequence[bytes | None]) -> Rows:
+    def rows(self, values: Sequence[bytes | None]) -> DecodedRows:
         """One dict a record; values that are None are skipped, ordinals are the values' indexes."""
         found = self.columns(values)
         rows = batch_to_rows(found.batch) if self.schema.fields else [{} for _ in found.ordinals]
-        return Rows(rows, found.ordinals, found.bad, found.skipped)
+        return DecodedRows(rows, found.ordinals, found.bad, found.skipped)
 
-    def columns(self, values: Sequence[bytes | None]) -> Columns:
+    def columns(self, values: Sequence[bytes | None]) -> DecodedColumns:
         """The same records as one Arrow batch."""
         bad: list[Bad] = []
         taken = self._taken_apart(values, bad)
@@ -81,14 +81,14 @@ class AvroDecoder:
         bad.sort(key=lambda each: each.ordinal)
         skipped = sum(value is None for value in values)
         if len(batches) == 1:
-            return Columns(batches[0], ordinals, bad, skipped)
+            return DecodedColumns(batches[0], ordinals, bad, skipped)
         batch = pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], arrow_schema(self.schema))
         order = sorted(range(len(ordinals)), key=ordinals.__getitem__)
-        return Columns(batch.take(pa.array(order, pa.int64())), [ordinals[index] for index in order], bad, skipped)
+        return DecodedColumns(batch.take(pa.array(order, pa.int64())), [ordinals[index] for index in order], bad, skipped)
 
-    def _taken_apart(self, values: Sequence[bytes | None], bad: list[Bad]) -> list[tuple[Form, list[Any], list[int]]]:
+    def _taken_apart(self, values: Sequence[bytes | None], bad: list[Bad]) -> list[tuple[AvroForm, list[Any], list[int]]]:
         """(form, records, their ordinals), one for each writer's schema among the values; those that cannot be read go to `bad`."""
-        groups: dict[int, tuple[Form, list[Any], list[int]]] = {}
+        groups: dict[int, tuple[AvroForm, list[Any], list[int]]] = {}
         read, forms, length = self._read, self._forms, self._prefix_bytes
         for ordinal, value in enumerate(values):
             if value is None:
@@ -115,24 +115,24 @@ class AvroDecoder:
             group[2].append(ordinal)
         return list(groups.values())
 
-    def _form_of(self, prefix: bytes) -> Form | Bad:
+    def _form_of(self, prefix: bytes) -> AvroForm | Bad:
         """The form of values that begin so, or what each of them is."""
         assert self._lookup is not None
         if len(self._forms) >= _KNOWN:
             self._forms.clear()
-        form: Form | Bad
+        form: AvroForm | Bad
         if len(prefix) < _PREFIX_BYTES or prefix[0]:
             begins = f"begins with the bytes {prefix.hex(' ')}" if prefix else "is empty"
             form = Bad(0, "malformed", f"not Avro's wire format: the value {begins}; expected a byte 0, a schema's id in four bytes, Avro")
         else:
             try:
-                form = Form(self._lookup.schema(int.from_bytes(prefix[1:], "big")), self.schema, truncate=self._truncate)
+                form = AvroForm(self._lookup.schema(int.from_bytes(prefix[1:], "big")), self.schema, truncate=self._truncate)
             except UnknownSchemaError as error:
                 form = Bad(0, "unknown-schema", str(error))
         self._forms[prefix] = form
         return form
 
-    def _unreadable(self, ordinal: int, value: bytes, form: Form, error: Exception) -> Bad:
+    def _unreadable(self, ordinal: int, value: bytes, form: AvroForm, error: Exception) -> Bad:
         if isinstance(error, UnicodeDecodeError):
             body = BytesIO(value)
             body.seek(self._prefix_bytes)
@@ -179,7 +179,7 @@ def _unclean(value: Any) -> str:
     return next((name + inner.removesuffix(".") for name, inner in found if inner), "")
 
 
-class Form:
+class AvroForm:
     """Records of one writer's schema, and the columns that they become."""
 
     def __init__(self, writer: WriterSchema, schema: Schema, *, truncate: bool = False) -> None:

@@ -19,10 +19,10 @@ import msgspec
 import pyarrow as pa
 
 from scribengin.core.types import arrow_schema
-from scribengin.formats.avro import Form, read_record
+from scribengin.formats.avro import AvroForm, read_record
 from scribengin.formats.avro_schema import fastavro, parse_writer
 from scribengin.formats.blocks import DamageBlock, FileFacts
-from scribengin.formats.contract import Bad, Columns, RecordPlace, Rows
+from scribengin.formats.contract import Bad, DecodedColumns, DecodedRows, RecordPlace
 from scribengin.formats.rows import batch_to_rows
 
 if TYPE_CHECKING:
@@ -106,27 +106,27 @@ class AvroFileDecoder:
     def __init__(self, schema: Schema, *, truncate: bool = False) -> None:
         self.schema = schema
         self._truncate = truncate
-        self._forms: dict[int, tuple[WriterSchema, Form]] = {}
+        self._forms: dict[int, tuple[WriterSchema, AvroForm]] = {}
 
-    def rows(self, block: Block) -> Rows:
+    def rows(self, block: Block) -> DecodedRows:
         """One dict a record."""
         found = self.columns(block)
-        return Rows(batch_to_rows(found.batch), found.ordinals, found.bad)
+        return DecodedRows(batch_to_rows(found.batch), found.ordinals, found.bad)
 
-    def columns(self, block: Block) -> Columns:
+    def columns(self, block: Block) -> DecodedColumns:
         """The same records as one Arrow batch."""
         if isinstance(block, DamageBlock):
-            return Columns(pa.RecordBatch.from_pylist([], arrow_schema(self.schema)), [], block.bad())
+            return DecodedColumns(pa.RecordBatch.from_pylist([], arrow_schema(self.schema)), [], block.bad())
         assert isinstance(block, AvroBlock)
         bad = list(block.unclean.values())
         clean = [ordinal for ordinal in range(len(block)) if ordinal not in block.unclean]
         batch, ordinals = self._form(block.writer).batch([block.records[ordinal] for ordinal in clean], clean, bad)
-        return Columns(batch, ordinals, sorted(bad, key=lambda each: each.ordinal))
+        return DecodedColumns(batch, ordinals, sorted(bad, key=lambda each: each.ordinal))
 
-    def _form(self, writer: WriterSchema) -> Form:
+    def _form(self, writer: WriterSchema) -> AvroForm:
         known = self._forms.get(id(writer))
         if known is None:
-            known = self._forms[id(writer)] = (writer, Form(writer, self.schema, truncate=self._truncate))
+            known = self._forms[id(writer)] = (writer, AvroForm(writer, self.schema, truncate=self._truncate))
         return known[1]
 
 

@@ -80,7 +80,7 @@ class TracedBlock(Block, Protocol):
 
 
 @dataclass(slots=True)
-class Rows:
+class DecodedRows:
     """Decoded records as dicts: `rows[i]` is the record with ordinal `ordinals[i]`. `skipped` counts empty lines."""
 
     rows: list[dict[str, Any]]
@@ -90,8 +90,8 @@ class Rows:
 
 
 @dataclass(slots=True)
-class Columns:
-    """Decoded records as one Arrow batch with the schema's columns; else as `Rows`."""
+class DecodedColumns:
+    """Decoded records as one Arrow batch with the schema's columns; else as `DecodedRows`."""
 
     batch: pa.RecordBatch
     ordinals: Sequence[int]
@@ -101,7 +101,7 @@ class Columns:
 
 @dataclass(slots=True)
 class Structs:
-    """Decoded records as Structs of `form`; else as `Rows`."""
+    """Decoded records as Structs of `form`; else as `DecodedRows`."""
 
     form: StructForm
     structs: list[Any]
@@ -115,10 +115,10 @@ class Decoder(Protocol):
 
     schema: Schema
 
-    def rows(self, block: Block) -> Rows:
+    def rows(self, block: Block) -> DecodedRows:
         """Decode for record functions. Never raises for what the data hold."""
 
-    def columns(self, block: Block) -> Columns:
+    def columns(self, block: Block) -> DecodedColumns:
         """Decode for SQL and batch functions. Never raises for what the data hold."""
 
 
@@ -132,7 +132,7 @@ class StructDecoder(Decoder, Protocol):
 class ValueDecoder(Protocol):
     """What a `parse` step needs of a decoder; those of the text formats have it."""
 
-    def decode_values(self, values: Sequence[bytes | str | None]) -> Rows:
+    def decode_values(self, values: Sequence[bytes | str | None]) -> DecodedRows:
         """One record a value; the ordinals are the values' indexes. Never raises for what the values hold."""
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from scribengin.core.types import INTEGER_BITS, arrow_schema
 from scribengin.formats.blocks import DamageBlock
-from scribengin.formats.contract import Bad, Columns, Rows
+from scribengin.formats.contract import Bad, DecodedColumns, DecodedRows
 from scribengin.formats.csv_columns import QuickCsv
 from scribengin.formats.csv_records import RFC_4180, CsvBlock, split_cells, split_records
 from scribengin.formats.dialect import in_utf_8, undecodable
@@ -53,16 +53,16 @@ class CsvDecoder:
         self.quick: QuickCsv | None = QuickCsv(schema, self._columns, dialect, truncate=truncate)
         """reads the blocks that are in order; without it all go the long way, to the same end"""
 
-    def rows(self, block: Block) -> Rows:
+    def rows(self, block: Block) -> DecodedRows:
         """Dicts with every column of the schema and no other."""
         quick = self._quickly(block)
         if quick is not None:
-            return Rows(batch_to_rows(quick.batch), quick.ordinals, quick.bad)
+            return DecodedRows(batch_to_rows(quick.batch), quick.ordinals, quick.bad)
         values, ordinals, bad, skipped = self._decode(block)
         names = self.schema.names
-        return Rows([dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)], ordinals, bad, skipped)
+        return DecodedRows([dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)], ordinals, bad, skipped)
 
-    def columns(self, block: Block) -> Columns:
+    def columns(self, block: Block) -> DecodedColumns:
         """The same records as one Arrow batch."""
         quick = self._quickly(block)
         if quick is not None:
@@ -70,9 +70,9 @@ class CsvDecoder:
         values, ordinals, bad, skipped = self._decode(block)
         form = arrow_schema(self.schema)
         arrays = [pa.array(column, field.type) for column, field in zip(values, form, strict=True)]
-        return Columns(pa.RecordBatch.from_arrays(arrays, schema=form), ordinals, bad, skipped)
+        return DecodedColumns(pa.RecordBatch.from_arrays(arrays, schema=form), ordinals, bad, skipped)
 
-    def decode_values(self, values: Sequence[bytes | str | None]) -> Rows:
+    def decode_values(self, values: Sequence[bytes | str | None]) -> DecodedRows:
         """One record a value, for a `parse` step: columns by position. A null gives nulls, a blank is skipped."""
         width = len(self._columns)
         found = _Found()
@@ -83,9 +83,11 @@ class CsvDecoder:
                 self._take_value(found, ordinal, value, width)
         columns, ordinals = self._typed(found, [list(column) for column in zip(*found.cells, strict=True)] or [[] for _ in self._columns])
         names = self.schema.names
-        return Rows([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)], ordinals, found.sorted_bad(), found.skipped)
+        return DecodedRows(
+            [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)], ordinals, found.sorted_bad(), found.skipped
+        )
 
-    def _quickly(self, block: Block) -> Columns | None:
+    def _quickly(self, block: Block) -> DecodedColumns | None:
         return self.quick.decode(block) if self.quick is not None and isinstance(block, CsvBlock) else None
 
     def _decode(self, block: Block) -> tuple[list[list[Any]], Sequence[int], list[Bad], int]:

@@ -16,7 +16,7 @@ import pyarrow.csv
 
 from scribengin.core.types import INTEGER_BITS, arrow_schema
 from scribengin.formats.blocks import parts
-from scribengin.formats.contract import Bad, Columns
+from scribengin.formats.contract import Bad, DecodedColumns
 from scribengin.formats.csv_records import has_whole_cells, is_commented, is_escaped
 from scribengin.formats.dialect import CR, CRLF, LF
 from scribengin.formats.json_columns import times_of
@@ -67,7 +67,7 @@ class QuickCsv:
             ignore_empty_lines=False,
         )
 
-    def decode(self, block: CsvBlock) -> Columns | None:
+    def decode(self, block: CsvBlock) -> DecodedColumns | None:
         """The block's records; None where the long way has to decide."""
         names = self._names if block.header is None else block.header
         places = {name: f"c{index}" for index, name in enumerate(names)}
@@ -87,9 +87,9 @@ class QuickCsv:
         block.has_lines(size)
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         if not bad:
-            return Columns(batch, range(size))
+            return DecodedColumns(batch, range(size))
         good = [ordinal for ordinal in range(size) if ordinal not in bad]
-        return Columns(batch.take(pa.array(good, pa.int64())), good, [bad[ordinal] for ordinal in sorted(bad)])
+        return DecodedColumns(batch.take(pa.array(good, pa.int64())), good, [bad[ordinal] for ordinal in sorted(bad)])
 
     def _cells(self, block: CsvBlock, width: int, wanted: list[str]) -> pa.Table | None:
         """The cells of the wanted columns as texts; None where any record is not in order, or is blank."""

@@ -34,18 +34,18 @@ Cells = list[str | None]
 
 
 @dataclass(slots=True)
-class Shape:
+class CsvShape:
     """How a file is cut into cells. `skip_lines` lines stand before the first record."""
 
     dialect: Dialect
     skip_lines: int = 0
 
 
-def guess_shape(head: bytes, delimiter: str | None = None) -> Shape:
+def guess_shape(head: bytes, delimiter: str | None = None) -> CsvShape:
     """Of the first lines of a file, in UTF-8: the delimiter where none is given, lines before the records, quotes and what escapes them."""
     end = line_end_of("auto", head)
     comment, skip = _before(head, end)
-    shape = Shape(Dialect(line_end=end, comment=comment), skip)
+    shape = CsvShape(Dialect(line_end=end, comment=comment), skip)
     rest = _lines_from(head, end, skip)
     plain = Dialect(line_end=end, comment=comment, delimiter=delimiter or guess_delimiter(rest, shape.dialect))
     widths = [_width(cells) for cells in _first_cells(rest, plain) if cells != [None]]

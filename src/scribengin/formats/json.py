@@ -15,7 +15,7 @@ import msgspec
 
 from scribengin.core.types import Schema, Type
 from scribengin.formats.blocks import DamageBlock, LineBlock
-from scribengin.formats.contract import Bad, Columns, Rows, Structs
+from scribengin.formats.contract import Bad, DecodedColumns, DecodedRows, Structs
 from scribengin.formats.json_columns import QuickColumns
 from scribengin.formats.json_pieces import REFUSED, lines_of, pieces
 from scribengin.formats.json_shapes import Dicts, FlatStructs
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from scribengin.formats.contract import Block
-    from scribengin.formats.json_shapes import Shape
+    from scribengin.formats.json_shapes import RecordShape
 
 _LINES = 64
 """lines that are tried together where a piece has failed for a reason without a place, or has many bad lines"""
@@ -51,16 +51,16 @@ class JsonDecoder:
         self._quick = QuickColumns(schema, truncate=truncate) if flat else None
         self.structs = self._structs if flat else None
 
-    def rows(self, block: Block) -> Rows:
+    def rows(self, block: Block) -> DecodedRows:
         """Dicts with every column of the schema and no other."""
-        return Rows(*_decoded(self._dicts, block))
+        return DecodedRows(*_decoded(self._dicts, block))
 
     def _structs(self, block: Block) -> Structs:
         """The same records as `rows` gives, as Structs."""
         assert self._flat is not None
         return Structs(self._flat.form, *_decoded(self._flat, block))
 
-    def columns(self, block: Block) -> Columns:
+    def columns(self, block: Block) -> DecodedColumns:
         """The same records as `rows` gives, as one Arrow batch."""
         if self._flat is None or self._quick is None or not isinstance(block, LineBlock):
             return self._as_columns(self.rows(block))
@@ -78,29 +78,29 @@ class JsonDecoder:
             batches.append(batch)
         _, ordinals, bad, skipped = _joined(parts, 0)
         block.has_lines(len(ordinals) + len(bad) + skipped)
-        return Columns(batches[0] if len(batches) == 1 else pa.concat_batches(batches), ordinals, bad, skipped)
+        return DecodedColumns(batches[0] if len(batches) == 1 else pa.concat_batches(batches), ordinals, bad, skipped)
 
-    def decode_values(self, values: Sequence[bytes | str | None]) -> Rows:
+    def decode_values(self, values: Sequence[bytes | str | None]) -> DecodedRows:
         """One record a value, for a `parse` step; the ordinals are the values' indexes. A null gives nulls, a blank is skipped."""
         texts = [b"{}" if v is None else v.encode("utf-8", "surrogatepass") if isinstance(v, str) else bytes(v) for v in values]
         # A carriage return is to JSON what a line end is: white space between, refused inside of a text.
-        return Rows(*_some_at_a_time(self._dicts, [text.replace(b"\n", b"\r") for text in texts], 0))
+        return DecodedRows(*_some_at_a_time(self._dicts, [text.replace(b"\n", b"\r") for text in texts], 0))
 
-    def _as_columns(self, decoded: Rows) -> Columns:
+    def _as_columns(self, decoded: DecodedRows) -> DecodedColumns:
         import pyarrow as pa
 
         from scribengin.core.types import arrow_schema
 
         schema = arrow_schema(self.schema)
         arrays = [pa.array([row[field.name] for row in decoded.rows], field.type) for field in schema]
-        return Columns(pa.RecordBatch.from_arrays(arrays, schema=schema), decoded.ordinals, decoded.bad, decoded.skipped)
+        return DecodedColumns(pa.RecordBatch.from_arrays(arrays, schema=schema), decoded.ordinals, decoded.bad, decoded.skipped)
 
 
 Decoded = tuple[list[Any], "Sequence[int]", list[Bad], int]
 """records (none where they are columns already), their ordinals, bad records, blank lines"""
 
 
-def _decoded(shape: Shape, block: Block) -> Decoded:
+def _decoded(shape: RecordShape, block: Block) -> Decoded:
     """All of a block, piece by piece."""
     if isinstance(block, DamageBlock):
         return [], [], block.bad(), 0
@@ -122,7 +122,7 @@ def _joined(parts: list[Decoded], first: int) -> Decoded:
     return records, range(first, first + sum(len(part[1]) for part in parts)), bad, skipped
 
 
-def _piece(shape: Shape, first: int, piece: bytes) -> Decoded:
+def _piece(shape: RecordShape, first: int, piece: bytes) -> Decoded:
     """The records of whole lines, of which the first has the ordinal `first`."""
     records = shape.whole(piece)
     if not isinstance(records, list):
@@ -133,7 +133,7 @@ def _piece(shape: Shape, first: int, piece: bytes) -> Decoded:
     return records, range(first, first + len(records)), [], 0
 
 
-def _carefully(shape: Shape, data: bytes, lines: Sequence[bytes], stopped: int | None) -> list[Any] | int | None:
+def _carefully(shape: RecordShape, data: bytes, lines: Sequence[bytes], stopped: int | None) -> list[Any] | int | None:
     """The careful way, unless the line at which the quick one has stopped is one that it does not read either: to learn that, all of the
     data need not be read again."""
     if not shape.has_two_ways:
@@ -146,7 +146,7 @@ def _carefully(shape: Shape, data: bytes, lines: Sequence[bytes], stopped: int |
     return shape.carefully(data)
 
 
-def _around_the_bad(shape: Shape, lines: Sequence[bytes], first: int, bad: int | None) -> Decoded:
+def _around_the_bad(shape: RecordShape, lines: Sequence[bytes], first: int, bad: int | None) -> Decoded:
     """The lines before and behind line `bad` each in one go, and that line alone; where there are many such, some at a time."""
     parts: list[Decoded] = []
     start = 0
@@ -162,7 +162,7 @@ def _around_the_bad(shape: Shape, lines: Sequence[bytes], first: int, bad: int |
     return _joined([*parts, _some_at_a_time(shape, lines[start:], first + start)], first)
 
 
-def _some_at_a_time(shape: Shape, lines: Sequence[bytes], first: int) -> Decoded:
+def _some_at_a_time(shape: RecordShape, lines: Sequence[bytes], first: int) -> Decoded:
     """Some lines together, and where these fail line by line; the first line has the ordinal `first`."""
     parts: list[Decoded] = [([], range(first, first), [], 0)]
     for start in range(0, len(lines), _LINES):
@@ -175,8 +175,8 @@ def _some_at_a_time(shape: Shape, lines: Sequence[bytes], first: int) -> Decoded
     return _joined(parts, first)
 
 
-def _in_one_go(shape: Shape, lines: Sequence[bytes], first: int) -> Decoded | int | None:
-    """All lines together, each of which must hold one record; else as `Shape.whole`."""
+def _in_one_go(shape: RecordShape, lines: Sequence[bytes], first: int) -> Decoded | int | None:
+    """All lines together, each of which must hold one record; else as `RecordShape.whole`."""
     data = b"\n".join(lines)
     records = shape.whole(data)
     if not isinstance(records, list):
@@ -186,7 +186,7 @@ def _in_one_go(shape: Shape, lines: Sequence[bytes], first: int) -> Decoded | in
     return (records, range(first, first + len(lines)), [], 0) if len(records) == len(lines) else None
 
 
-def _alone(shape: Shape, line: bytes, ordinal: int) -> Decoded:
+def _alone(shape: RecordShape, line: bytes, ordinal: int) -> Decoded:
     if not line.strip(_BLANK):
         return [], [], [], 1
     try:

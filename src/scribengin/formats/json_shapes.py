@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 
-class Shape(Protocol):
+class RecordShape(Protocol):
     """How records are decoded."""
 
     schema: Schema

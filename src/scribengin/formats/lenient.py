@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.core.types import Schema
-from scribengin.formats.contract import Bad, Columns, Rows
+from scribengin.formats.contract import Bad, DecodedColumns, DecodedRows
 from scribengin.formats.csv import CellColumn
 from scribengin.formats.csv_records import CsvBlock, split_cells
 from scribengin.formats.dialect import Dialect
@@ -49,15 +49,15 @@ class LenientDecoder:
         """What it asks first; it takes the same blocks."""
         return self._strict
 
-    def rows(self, block: Block) -> Rows:
+    def rows(self, block: Block) -> DecodedRows:
         """Dicts."""
-        found: Rows = self._decoded(block, self._strict.rows)
+        found: DecodedRows = self._decoded(block, self._strict.rows)
         return found
 
-    def columns(self, block: Block) -> Columns:
+    def columns(self, block: Block) -> DecodedColumns:
         """Arrow."""
         found = self._decoded(block, self._strict.columns)
-        if isinstance(found, Columns):
+        if isinstance(found, DecodedColumns):
             return found
         import pyarrow as pa
 
@@ -65,14 +65,14 @@ class LenientDecoder:
 
         form = arrow_schema(self.schema)
         arrays = [pa.array([row[field.name] for row in found.rows], field.type) for field in form]
-        return Columns(pa.RecordBatch.from_arrays(arrays, schema=form), found.ordinals, found.bad, found.skipped)
+        return DecodedColumns(pa.RecordBatch.from_arrays(arrays, schema=form), found.ordinals, found.bad, found.skipped)
 
     def _decoded(self, block: Block, strict: Callable[[Block], Any]) -> Any:
         """What `strict` makes of the block, or Rows where a record of it was mended."""
         found = strict(block)
         if all(bad.reason not in _MENDABLE for bad in found.bad):
             return found
-        rows = found if isinstance(found, Rows) else self._strict.rows(block)
+        rows = found if isinstance(found, DecodedRows) else self._strict.rows(block)
         mended: dict[int, dict[str, Any]] = dict(zip(rows.ordinals, rows.rows, strict=True))
         left: list[Bad] = []
         for bad in rows.bad:
@@ -84,7 +84,7 @@ class LenientDecoder:
             for column in nulled:
                 self._noticer.nulled(column, block, bad.ordinal)
         ordinals = sorted(mended)
-        return Rows([mended[ordinal] for ordinal in ordinals], ordinals, left, rows.skipped)
+        return DecodedRows([mended[ordinal] for ordinal in ordinals], ordinals, left, rows.skipped)
 
     def _mended(self, block: Block, bad: Bad) -> _Mended | None:
         """The record's values, and the columns that became null; None where a column is NOT NULL that would, or there is no record."""
@@ -145,14 +145,14 @@ class LearnedAvro:
         alone = [field for field in schema.fields if field.name in learned]
         self._learned = {field.name: AvroFileDecoder(Schema((field,)), truncate=truncate) for field in alone}
 
-    def rows(self, block: Block) -> Rows:
+    def rows(self, block: Block) -> DecodedRows:
         """Dicts."""
         from scribengin.formats.rows import batch_to_rows
 
         found = self.columns(block)
-        return Rows(batch_to_rows(found.batch), found.ordinals, found.bad)
+        return DecodedRows(batch_to_rows(found.batch), found.ordinals, found.bad)
 
-    def columns(self, block: Block) -> Columns:
+    def columns(self, block: Block) -> DecodedColumns:
         """Arrow."""
         found = self.strict.columns(block)
         if all(bad.reason not in _MENDABLE for bad in found.bad):
@@ -171,4 +171,4 @@ class LearnedAvro:
             columns[name] = one.batch.column(0).take(pc.index_in(ordinals, pa.array(one.ordinals, pa.int64())))
             for ordinal in sorted({bad.ordinal for bad in one.bad}.intersection(found.ordinals)):
                 self._noticer.nulled(name, block, ordinal)
-        return Columns(pa.RecordBatch.from_arrays([columns[name] for name in form.names], schema=form), found.ordinals, found.bad)
+        return DecodedColumns(pa.RecordBatch.from_arrays([columns[name] for name in form.names], schema=form), found.ordinals, found.bad)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core.types import Schema, Type, arrow_schema
 from scribengin.formats.blocks import LineBlock
 from scribengin.formats.catalog import decoder_for
-from scribengin.formats.contract import Bad, Columns, RecordPlace, Rows
+from scribengin.formats.contract import Bad, DecodedColumns, DecodedRows, RecordPlace
 from scribengin.formats.rows import rows_to_batch
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class MessageDecoder:
         self._values = _values_of(format, own, options, writer)
         self.structs: Callable[[Block], Structs] | None = self._values.structs if isinstance(self._values, _Lines) and not parts else None
 
-    def rows(self, block: Block) -> Rows:
+    def rows(self, block: Block) -> DecodedRows:
         """Dicts with every column of the schema and no other."""
         assert isinstance(block, MessageBlock)
         found = self._values.rows(block)
@@ -99,9 +99,9 @@ class MessageDecoder:
             if ordinal in kept:
                 row |= {name: values[ordinal] for name, values in taken.items()}
                 rows.append({name: row[name] for name in names})
-        return Rows(rows, ordinals, _in_order([*found.bad, *bad]), found.skipped)
+        return DecodedRows(rows, ordinals, _in_order([*found.bad, *bad]), found.skipped)
 
-    def columns(self, block: Block) -> Columns:
+    def columns(self, block: Block) -> DecodedColumns:
         """The same records as one Arrow batch."""
         import pyarrow as pa
 
@@ -119,7 +119,7 @@ class MessageDecoder:
             else batch.column(column.name)
             for column in form
         ]
-        return Columns(pa.RecordBatch.from_arrays(arrays, schema=form), ordinals, _in_order([*found.bad, *bad]), found.skipped)
+        return DecodedColumns(pa.RecordBatch.from_arrays(arrays, schema=form), ordinals, _in_order([*found.bad, *bad]), found.skipped)
 
     def _taken(self, block: MessageBlock, ordinals: Sequence[int]) -> tuple[Sequence[int], list[Bad], dict[str, Sequence[Any]]]:
         """(ordinals that stay, what became of the others, column → its values by ordinal)"""
@@ -196,10 +196,10 @@ class _Lines:
         inner: Callable[[Block], Structs] | None = getattr(self._decoder, "structs", None)
         self.structs: Callable[[Block], Structs] | None = None if inner is None else lambda block: inner(_as_lines(block))
 
-    def rows(self, block: MessageBlock) -> Rows:
+    def rows(self, block: MessageBlock) -> DecodedRows:
         return self._decoder.rows(_as_lines(block))
 
-    def columns(self, block: MessageBlock) -> Columns:
+    def columns(self, block: MessageBlock) -> DecodedColumns:
         return self._decoder.columns(_as_lines(block))
 
 
@@ -220,10 +220,10 @@ class _Avro:
 
         self._decoder = AvroDecoder(schema, writer, truncate=truncate)
 
-    def rows(self, block: MessageBlock) -> Rows:
+    def rows(self, block: MessageBlock) -> DecodedRows:
         return self._decoder.rows(block.values)
 
-    def columns(self, block: MessageBlock) -> Columns:
+    def columns(self, block: MessageBlock) -> DecodedColumns:
         return self._decoder.columns(block.values)
 
 
@@ -243,18 +243,18 @@ class _Alone:
         else:
             self._decoder = decoder_for(self.format, self.schema, self.options)  # type: ignore[assignment]
 
-    def rows(self, block: MessageBlock) -> Rows:
+    def rows(self, block: MessageBlock) -> DecodedRows:
         there = [ordinal for ordinal, value in enumerate(block.values) if value is not None]
         values = [block.values[ordinal] for ordinal in there]
         skipped = len(block) - len(there)
         if self._decoder is None:
             (name,) = self.schema.names
-            return Rows([{name: value} for value in values], there, [], skipped)
+            return DecodedRows([{name: value} for value in values], there, [], skipped)
         found = self._decoder.decode_values(values)
         bad = [Bad(there[each.ordinal], each.reason, each.message) for each in found.bad]
-        return Rows(found.rows, [there[ordinal] for ordinal in found.ordinals], bad, skipped + found.skipped)
+        return DecodedRows(found.rows, [there[ordinal] for ordinal in found.ordinals], bad, skipped + found.skipped)
 
-    def columns(self, block: MessageBlock) -> Columns:
+    def columns(self, block: MessageBlock) -> DecodedColumns:
         found = self.rows(block)
         batch, _ = rows_to_batch(found.rows, self.schema, found.ordinals)
-        return Columns(batch, found.ordinals, found.bad, found.skipped)
+        return DecodedColumns(batch, found.ordinals, found.bad, found.skipped)

@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(slots=True)
-class Notice:
+class FormatNotice:
     """`kind` is `new` (a column that the schema has not), `field` (the same of an object in a column: `column.field`), `missing` (one that
     files lack), `renamed` (one that is null in all records of a file, whose `type` is a field that is called nearly so), `null` (one that
     is null in all records of a Batch), `nulled` (values that did not fit became null), `lines` (a cell in quotes over several lines in a

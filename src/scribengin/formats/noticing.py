@@ -16,16 +16,16 @@ import msgspec
 
 from scribengin.formats.avro_container import AvroBlock
 from scribengin.formats.blocks import ArrowBlock, DamageBlock, LineBlock
-from scribengin.formats.contract import Columns, Structs
+from scribengin.formats.contract import DecodedColumns, Structs
 from scribengin.formats.csv_records import CsvBlock, longer_cell
 from scribengin.formats.guess import wide_type
-from scribengin.formats.notice import Notice
+from scribengin.formats.notice import FormatNotice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from scribengin.core.types import Schema, Type
-    from scribengin.formats.contract import Block, Rows
+    from scribengin.formats.contract import Block, DecodedRows
 
 FORMATS = frozenset({"json", "csv", "parquet", "avro"})
 MOST = 100
@@ -44,7 +44,7 @@ class Noticer:
 
     def __init__(self, source: str, schema: Schema, format: str, learned: Collection[str] = ()) -> None:
         """`learned`: columns of the schema that nobody has declared."""
-        self.found: dict[tuple[str, str], Notice] = {}
+        self.found: dict[tuple[str, str], FormatNotice] = {}
         self._source = source
         self._format = format if format in FORMATS else ""
         self.types = {field.name: str(field.type) for field in schema.fields}
@@ -93,7 +93,7 @@ class Noticer:
             case _ if self._format == "json":
                 self._json(block)
 
-    def decoded(self, found: Rows | Columns | Structs) -> None:
+    def decoded(self, found: DecodedRows | DecodedColumns | Structs) -> None:
         """Notice which columns of a block that was looked at have no value at all."""
         self.nulls.take(found)
         if self._renamed:
@@ -102,7 +102,7 @@ class Noticer:
     def end(self) -> None:
         """The last block was decoded."""
         for column in self._of_file.columns if self._of_file.records else ():
-            self._note(Notice(self._source, column, "renamed", self._renamed[column], self._file_name, records=self._of_file.records))
+            self._note(FormatNotice(self._source, column, "renamed", self._renamed[column], self._file_name, records=self._of_file.records))
         self._renamed = {}
         self._of_file = NullColumns((), ())
 
@@ -134,7 +134,7 @@ class Noticer:
         known = self.found.get((column, "nulled"))
         if known is None:
             place = block.place(ordinal)
-            known = Notice(self._source, column, "nulled", self.types[column], place.file, place.line)
+            known = FormatNotice(self._source, column, "nulled", self.types[column], place.file, place.line)
             self.found[column, "nulled"] = known
         known.records += count
 
@@ -143,17 +143,17 @@ class Noticer:
         file = block.place(0).file
         for name, type_ in there.items():
             if name and name not in self.types:
-                self._note(Notice(self._source, name, "new", type_, file))
+                self._note(FormatNotice(self._source, name, "new", type_, file))
         for name, type_ in self.types.items():
             if name not in there:
-                self._note(Notice(self._source, name, "missing", type_, file))
+                self._note(FormatNotice(self._source, name, "missing", type_, file))
 
     def _shape(self, block: CsvBlock) -> None:
         """Whether records are there, and go over several lines in a file with tabs, of which hardly any program quotes cells."""
         if not block.data:
-            self.found.setdefault(("", "empty"), Notice(self._source, "", "empty", "", block.file))
+            self.found.setdefault(("", "empty"), FormatNotice(self._source, "", "empty", "", block.file))
         elif ("", "lines") not in self.found and (place := longer_cell(block)) is not None:
-            self.found["", "lines"] = Notice(self._source, "", "lines", "", place.file, place.line)
+            self.found["", "lines"] = FormatNotice(self._source, "", "lines", "", place.file, place.line)
 
     def _record(self, block: Block, record: bytes, ordinal: int) -> dict[str, Any]:
         """The record; empty where it is none."""
@@ -170,10 +170,10 @@ class Noticer:
             type_ = None if value is None else wide_type(value)
             if type_ is not None:
                 place = block.place(max(ordinal, 0))
-                self._note(Notice(self._source, name, kind, str(type_), place.file, place.line if ordinal >= 0 else None))
+                self._note(FormatNotice(self._source, name, kind, str(type_), place.file, place.line if ordinal >= 0 else None))
         return found
 
-    def _note(self, notice: Notice) -> None:
+    def _note(self, notice: FormatNotice) -> None:
         (self._inner if notice.kind == "field" else self._known).add(notice.column)
         kind = (notice.column, notice.kind)
         if kind not in self.found and self._kinds[notice.kind] < MOST:
@@ -194,9 +194,9 @@ class NullColumns:
         """that were looked at"""
         self._blocks = 0
 
-    def take(self, found: Rows | Columns | Structs) -> None:
+    def take(self, found: DecodedRows | DecodedColumns | Structs) -> None:
         """The records of a block."""
-        if isinstance(found, Columns):
+        if isinstance(found, DecodedColumns):
             self.records += (count := found.batch.num_rows)
             if count and self.columns:
                 batch, names = found.batch, self.names

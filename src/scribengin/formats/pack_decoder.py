@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scribengin.core.types import INTEGER_BITS, arrow_schema
-from scribengin.formats.contract import Bad, Columns, Rows
+from scribengin.formats.contract import Bad, DecodedColumns, DecodedRows
 from scribengin.formats.packs import PackBlock
 from scribengin.formats.rows import batch_to_rows
 
@@ -36,19 +36,19 @@ class PackDecoder:
         self._needed = [index for index, field in enumerate(schema.fields) if not field.nullable]
         self._misfits: dict[Schema, tuple[str, str] | None] = {}
 
-    def rows(self, block: Block) -> Rows:
+    def rows(self, block: Block) -> DecodedRows:
         """Dicts with every column of the schema and no other."""
         found = self.columns(block)
         try:
-            return Rows(batch_to_rows(found.batch), found.ordinals, found.bad)
+            return DecodedRows(batch_to_rows(found.batch), found.ordinals, found.bad)
         except (ValueError, OverflowError):
             return _one_by_one(found)
 
-    def columns(self, block: Block) -> Columns:
+    def columns(self, block: Block) -> DecodedColumns:
         """The same records as one Arrow batch."""
         assert isinstance(block, PackBlock)
         if block.bad is not None or block.schema is None:
-            return Columns(pa.RecordBatch.from_pylist([], self._form), [], [] if block.bad is None else [block.bad])
+            return DecodedColumns(pa.RecordBatch.from_pylist([], self._form), [], [] if block.bad is None else [block.bad])
         batch = block.batch
         if block.schema != self.schema:
             if block.schema not in self._misfits:
@@ -56,7 +56,7 @@ class PackDecoder:
             misfit = self._misfits[block.schema]
             if misfit is not None:
                 bad = [Bad(ordinal, *misfit) for ordinal in range(len(block))]
-                return Columns(pa.RecordBatch.from_pylist([], self._form), [], bad)
+                return DecodedColumns(pa.RecordBatch.from_pylist([], self._form), [], bad)
             names = set(block.schema.names)
             arrays = [
                 batch.column(field.name).cast(field.type) if field.name in names else pa.nulls(batch.num_rows, field.type)
@@ -65,7 +65,7 @@ class PackDecoder:
             batch = pa.RecordBatch.from_arrays(arrays, schema=self._form)
         return self._without_nulls(batch)
 
-    def _without_nulls(self, batch: pa.RecordBatch) -> Columns:
+    def _without_nulls(self, batch: pa.RecordBatch) -> DecodedColumns:
         bad: dict[int, Bad] = {}
         for index in self._needed:
             column = batch.column(index)
@@ -73,12 +73,12 @@ class PackDecoder:
                 for ordinal in pc.indices_nonzero(column.is_null()).to_pylist():
                     bad.setdefault(ordinal, Bad(ordinal, "missing", f'field "{self.schema.fields[index].name}" is null and NOT NULL'))
         if not bad:
-            return Columns(batch, range(batch.num_rows))
+            return DecodedColumns(batch, range(batch.num_rows))
         kept = [ordinal for ordinal in range(batch.num_rows) if ordinal not in bad]
-        return Columns(batch.take(pa.array(kept, pa.int64())), kept, [bad[ordinal] for ordinal in sorted(bad)])
+        return DecodedColumns(batch.take(pa.array(kept, pa.int64())), kept, [bad[ordinal] for ordinal in sorted(bad)])
 
 
-def _one_by_one(found: Columns) -> Rows:
+def _one_by_one(found: DecodedColumns) -> DecodedRows:
     """For batches with a value that Python has none for: a time outside of the years 1 to 9999."""
     rows: list[dict[str, Any]] = []
     ordinals: list[int] = []
@@ -90,7 +90,7 @@ def _one_by_one(found: Columns) -> Rows:
             bad.append(Bad(ordinal, "out-of-range", f"a value that Python has no form for: {error}"))
         else:
             ordinals.append(ordinal)
-    return Rows(rows, ordinals, sorted(bad, key=lambda each: each.ordinal))
+    return DecodedRows(rows, ordinals, sorted(bad, key=lambda each: each.ordinal))
 
 
 def _misfit(found: Schema, asked: Schema) -> tuple[str, str] | None:

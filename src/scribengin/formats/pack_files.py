@@ -42,7 +42,7 @@ class PackFileEncoder:
         """Nothing ends the form. The caller flushes and syncs the file."""
 
 
-class Frame(NamedTuple):
+class PackFrame(NamedTuple):
     """`offset` is where the frame begins. `value` is its pack; where `fault` says why there is none, the bytes from `offset` on, 64 KiB at
     most, and nothing behind it can be read."""
 
@@ -51,7 +51,7 @@ class Frame(NamedTuple):
     fault: Bad | None = None
 
 
-def pack_frames(file: IO[bytes], start: int, end: int) -> Iterator[Frame]:
+def pack_frames(file: IO[bytes], start: int, end: int) -> Iterator[PackFrame]:
     """The frames of bytes `start`, where one begins, to `end`. No more than the range has is ever allocated. Raises OSError."""
     offset = start
     while offset < end:
@@ -68,9 +68,9 @@ def pack_frames(file: IO[bytes], start: int, end: int) -> Iterator[Frame]:
         if len(value) < length:
             fault = Bad(0, "truncated", f"the frame at {offset} says {length} bytes, of which {len(value)} are there")
             break
-        yield Frame(offset, value)
+        yield PackFrame(offset, value)
         offset += _LENGTH.size + length
     else:
         return
     file.seek(offset)
-    yield Frame(offset, file.read(min(PAYLOAD_BYTES, end - offset)), fault)
+    yield PackFrame(offset, file.read(min(PAYLOAD_BYTES, end - offset)), fault)

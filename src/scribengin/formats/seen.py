@@ -28,7 +28,7 @@ _DATE = msgspec.json.Decoder(dt.date)
 
 
 @dataclass(slots=True)
-class Seen:
+class ObservedValues:
     """The values of one column, of the items of a list, or of one field of an object."""
 
     nulls: int = 0
@@ -42,8 +42,8 @@ class Seen:
     """texts that are a DATE, and texts that are a TIMESTAMP"""
     distinct: set[Any] = field(default_factory=set)
     examples: list[str] = field(default_factory=list)
-    items: Seen | None = None
-    fields: dict[str, Seen] = field(default_factory=dict)
+    items: ObservedValues | None = None
+    fields: dict[str, ObservedValues] = field(default_factory=dict)
     odd: Any = None
     """the first value of another kind than the first value's"""
 
@@ -75,13 +75,13 @@ class Seen:
 
     def _add_parts(self, value: Any, depth: int) -> None:
         if isinstance(value, list):
-            self.items = self.items or Seen()
+            self.items = self.items or ObservedValues()
             for item in value:
                 self.items.add(item, depth)
             return
         for name, part in value.items():
             if name not in self.fields:
-                self.fields[name] = Seen()
+                self.fields[name] = ObservedValues()
             self.fields[name].add(part, depth)
 
     def _add_text(self, text: str) -> None:
@@ -179,7 +179,7 @@ class Seen:
         return Type("STRUCT", fields=schema.fields) if schema else Type("MAP", parts=(_STRING, _STRING))
 
 
-def schema_of(columns: dict[str, Seen], notes: list[str], *, path: str = "") -> Schema | None:
+def schema_of(columns: dict[str, ObservedValues], notes: list[str], *, path: str = "") -> Schema | None:
     """The columns in the order in which they were seen, every one nullable; None where not one has a name that a schema can hold."""
     fields: list[Field] = []
     taken: set[str] = set()

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from scribengin.core.types import arrow_schema
 from scribengin.formats.blocks import ArrowBlock, DamageBlock
-from scribengin.formats.contract import Bad, Columns, Rows
+from scribengin.formats.contract import Bad, DecodedColumns, DecodedRows
 from scribengin.formats.rows import batch_to_rows
 
 if TYPE_CHECKING:
@@ -63,15 +63,15 @@ class ArrowDecoder:
         self._needed = [field.name for field in schema.fields if not field.nullable]
         self._form = arrow_schema(schema)
 
-    def rows(self, block: Block) -> Rows:
+    def rows(self, block: Block) -> DecodedRows:
         """The rows as dicts."""
         columns = self.columns(block)
-        return Rows(batch_to_rows(columns.batch), columns.ordinals, columns.bad)
+        return DecodedRows(batch_to_rows(columns.batch), columns.ordinals, columns.bad)
 
-    def columns(self, block: Block) -> Columns:
+    def columns(self, block: Block) -> DecodedColumns:
         """The block's own batch, without the rows that lack what is NOT NULL."""
         if isinstance(block, DamageBlock):
-            return Columns(pa.RecordBatch.from_pylist([], self._form), [], block.bad())
+            return DecodedColumns(pa.RecordBatch.from_pylist([], self._form), [], block.bad())
         assert isinstance(block, ArrowBlock)
         batch = block.batch
         bad: dict[int, Bad] = {}
@@ -81,16 +81,16 @@ class ArrowDecoder:
                 for ordinal in pc.indices_nonzero(column.is_null()).to_pylist():
                     bad.setdefault(ordinal, Bad(ordinal, "missing", f'field "{name}" is null and NOT NULL'))
         if not bad:
-            return Columns(pa.RecordBatch.from_arrays(batch.columns, schema=self._form), range(batch.num_rows))
+            return DecodedColumns(pa.RecordBatch.from_arrays(batch.columns, schema=self._form), range(batch.num_rows))
         kept = [ordinal for ordinal in range(batch.num_rows) if ordinal not in bad]
         good = batch.take(pa.array(kept, pa.int64()))
-        return Columns(pa.RecordBatch.from_arrays(good.columns, schema=self._form), kept, [bad[ordinal] for ordinal in sorted(bad)])
+        return DecodedColumns(pa.RecordBatch.from_arrays(good.columns, schema=self._form), kept, [bad[ordinal] for ordinal in sorted(bad)])
 
 
 class TableDecoder(ArrowDecoder):
     """As ArrowDecoder, without the rows that did not fit."""
 
-    def columns(self, block: Block) -> Columns:
+    def columns(self, block: Block) -> DecodedColumns:
         """The block's own batch, without what is bad in it."""
         if not isinstance(block, TableBlock) or not block.bad:
             return ArrowDecoder.columns(self, block)
@@ -100,4 +100,4 @@ class TableDecoder(ArrowDecoder):
         found = ArrowDecoder.columns(self, ArrowBlock(block.file, fit))
         null = {kept[each.ordinal]: Bad(kept[each.ordinal], each.reason, each.message) for each in found.bad}
         bad = unfit | null
-        return Columns(found.batch, [kept[ordinal] for ordinal in found.ordinals], [bad[ordinal] for ordinal in sorted(bad)])
+        return DecodedColumns(found.batch, [kept[ordinal] for ordinal in found.ordinals], [bad[ordinal] for ordinal in sorted(bad)])

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from scribengin.core.types import Field, Schema, Type, arrow_schema
 from scribengin.formats.blocks import DamageBlock, LineBlock
-from scribengin.formats.contract import Bad, Columns, Rows
+from scribengin.formats.contract import Bad, DecodedColumns, DecodedRows
 from scribengin.formats.dialect import AUTO, in_utf_8, undecodable
 from scribengin.formats.spans import SpanBlock
 
@@ -36,21 +36,21 @@ class TextDecoder:
         self._encoding = encoding
         self._form = arrow_schema(schema)
 
-    def rows(self, block: Block) -> Rows:
+    def rows(self, block: Block) -> DecodedRows:
         """One dict a line."""
         texts, ordinals, bad = self._decode(block)
         name = self._name
-        return Rows([{name: text} for text in texts], ordinals, bad, self._skipped(block, ordinals, bad))
+        return DecodedRows([{name: text} for text in texts], ordinals, bad, self._skipped(block, ordinals, bad))
 
-    def columns(self, block: Block) -> Columns:
+    def columns(self, block: Block) -> DecodedColumns:
         """The lines as one column."""
         texts, ordinals, bad = self._decode(block)
         batch = pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=self._form)
-        return Columns(batch, ordinals, bad, self._skipped(block, ordinals, bad))
+        return DecodedColumns(batch, ordinals, bad, self._skipped(block, ordinals, bad))
 
-    def decode_values(self, values: Sequence[bytes | str | None]) -> Rows:
+    def decode_values(self, values: Sequence[bytes | str | None]) -> DecodedRows:
         """One record a value, for a `parse` step; null is missing where the column is NOT NULL."""
-        found = Rows([], [])
+        found = DecodedRows([], [])
         ordinals: list[int] = []
         for ordinal, value in enumerate(values):
             text = _text(ordinal, in_utf_8(value, self._encoding), self._encoding) if isinstance(value, bytes) else value

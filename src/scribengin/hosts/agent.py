@@ -17,10 +17,10 @@ from scribengin.core.errors import EnvironmentFault, FencedError, ScribenginErro
 from scribengin.core.moments import moment_text, now_text
 from scribengin.core.said import Said
 from scribengin.launch.contract import TellsEnds
-from scribengin.registry.contract import Conflict, Delete, Entry
+from scribengin.registry.contract import Conflict, Delete, RegistryEntry
 from scribengin.registry.host_records import WorkerOrder, WorkerSeen
-from scribengin.registry.kinds import Link
-from scribengin.registry.lease import Lease
+from scribengin.registry.kinds import ServedPage
+from scribengin.registry.lease import RegistryLease
 from scribengin.registry.records import Stored, names, put, read_record
 from scribengin.registry.tree import HOST, HOST_HTTP, HOST_JSON, HOST_UP, HOSTS, WORKER_ORDER, WORKER_SEEN
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from scribengin.launch.contract import Launcher, Order, Seen
+    from scribengin.launch.contract import Launcher, LaunchOrder, ObservedWorker
     from scribengin.registry.contract import Registry, Write
     from scribengin.registry.kinds import Host
 
-    Making = Callable[[str, WorkerOrder], Order]
+    Making = Callable[[str, WorkerOrder], LaunchOrder]
     """worker, what it may use → what is started: command, environment, secrets"""
 
 LOOK_S = 0.5
@@ -72,7 +72,7 @@ class Agent:
         if isinstance(launcher, TellsEnds):
             launcher.on_end(self._mirror.changed.set)
         self._http = str(about.get("http") or "")
-        self._right = Lease(registry, HOST_UP(name).path, about)
+        self._right = RegistryLease(registry, HOST_UP(name).path, about)
         self._told: dict[str, WorkerSeen] = {}
         """as it stands in the registry"""
         self._known: set[str] = set()
@@ -199,7 +199,7 @@ class Agent:
         spots = {HOST_HTTP(self._name): "", HOST_JSON(self._name): "/json"}
         if self._http:
             self._registry.commit(
-                *(put(self._registry, spot, Link(url=f"{self._http}{path}")) for spot, path in spots.items()), term=self._right.term
+                *(put(self._registry, spot, ServedPage(url=f"{self._http}{path}")) for spot, path in spots.items()), term=self._right.term
             )
         elif gone := [Delete(spot.path) for spot in spots if self._registry.read(spot.path) is not None]:
             self._registry.commit(*gone, term=self._right.term)
@@ -220,7 +220,7 @@ class Agent:
             if there is None:
                 continue
             order = self._mirror.stored(spot)
-            self._made[worker] = there.made if isinstance(there, Entry) else 0
+            self._made[worker] = there.made if isinstance(there, RegistryEntry) else 0
             if isinstance(order, Stored):
                 found[worker] = order.record
             else:
@@ -236,7 +236,7 @@ class Agent:
                 self._last_orders.append({"at": now, "worker": worker, "ask": order.ask})
         self._heard = {**orders}
 
-    def _follow(self, worker: str, order: WorkerOrder, seen: Seen | None) -> str | None:
+    def _follow(self, worker: str, order: WorkerOrder, seen: ObservedWorker | None) -> str | None:
         """Do it; or why it cannot be started, for good: who orders it tries again under another number."""
         told = self._told.get(worker)
         if told is not None and (seen is None or seen.is_over) and told.order not in (0, self._made[worker]):
@@ -258,7 +258,7 @@ class Agent:
                 self._launcher.kill(worker)
         return None
 
-    def _record(self, worker: str, seen: Seen) -> WorkerSeen:
+    def _record(self, worker: str, seen: ObservedWorker) -> WorkerSeen:
         before = self._told.get(worker)
         since_s = seen.since_s
         if before is not None and before.state == seen.state and abs(before.since_s - since_s) < _SINCE_S:

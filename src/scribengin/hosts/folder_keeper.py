@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from scribengin.connectors.files.upkeep import Upkept as Done
+from scribengin.connectors.files.upkeep import MaintenanceRun as Done
 from scribengin.connectors.files.upkeep import keep_folder
 from scribengin.control.mirror import Mirror
 from scribengin.control.upkeep import FOLDERS
 from scribengin.core.errors import FencedError, Refused, ScribenginError, Unreachable
 from scribengin.core.moments import now_text
 from scribengin.registry.contract import Conflict
-from scribengin.registry.lease import Lease
+from scribengin.registry.lease import RegistryLease
 from scribengin.registry.records import Stored, put, read_record
 from scribengin.registry.tree import KEEPING, UPKEEP_LEASE, UPKEPT
-from scribengin.registry.upkeep_records import Keeping, Upkept
+from scribengin.registry.upkeep_records import MaintenanceOwner, MaintenanceReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,10 +47,10 @@ _BUG_S = 5.0
 class _Duty:
     """One folder of this host's. Moments are of the monotonic clock."""
 
-    lease: Lease
+    lease: RegistryLease
     due_s: float = 0.0
     told_s: float | None = None
-    last: Upkept | None = None
+    last: MaintenanceReport | None = None
     path: str = ""
     roll_s: float | None = None
     """in how many seconds, counted from the last turn, hidden segments have waited long enough"""
@@ -105,7 +105,7 @@ class FolderKeeper:
         """The folders that it keeps now, and what came of it as it was told last, as JSON. From any thread."""
         said = []
         for duty in self._duties.copy().values():
-            last = duty.last or Upkept(node=self.node)
+            last = duty.last or MaintenanceReport(node=self.node)
             done = {"looked_at": last.at, "did_at": last.did_at, "folded": last.folded, "files": last.files, "bytes": last.bytes}
             if duty.lease.held():
                 said.append({"path": duty.path, "term": duty.lease.term.number, **done, "error": last.error})
@@ -124,7 +124,7 @@ class FolderKeeper:
                 break
             duty = self._duties.get(id_)
             if duty is None:
-                duty = self._duties[id_] = _Duty(Lease(self.registry, UPKEEP_LEASE(id_).path, self.about))
+                duty = self._duties[id_] = _Duty(RegistryLease(self.registry, UPKEEP_LEASE(id_).path, self.about))
             duty.path = keeping.path
             if time.monotonic() >= duty.due_s and (duty.lease.held() or duty.lease.acquire()):
                 duty.due_s = time.monotonic() + self.every_s
@@ -138,13 +138,13 @@ class FolderKeeper:
             next_s = min(next_s, max(duty.due_s - time.monotonic(), _AGAIN_S))
         return next_s
 
-    def _read_mine(self) -> dict[str, Keeping]:
+    def _read_mine(self) -> dict[str, MaintenanceOwner]:
         ids = [id_ for id_ in self._mirror.children(FOLDERS) if KEEPING.fits(id_)]
         self._mirror.fetch([KEEPING(id_).path for id_ in ids])
         found = {id_: self._mirror.stored(KEEPING(id_)) for id_ in ids}
         return {id_: each.record for id_, each in found.items() if isinstance(each, Stored) and each.record.node == self.node}
 
-    def _turn(self, id_: str, keeping: Keeping, duty: _Duty) -> None:
+    def _turn(self, id_: str, keeping: MaintenanceOwner, duty: _Duty) -> None:
         """Keep it once, and tell."""
         done, error = Done(), ""
         try:
@@ -164,10 +164,10 @@ class FolderKeeper:
             self.log.info("upkeep", folder=keeping.path, folded=done.folded, files=done.files, bytes=done.bytes, **rolled)
         self._tell(id_, keeping, duty, done, error)
 
-    def _tell(self, id_: str, keeping: Keeping, duty: _Duty, done: Done, error: str) -> None:
+    def _tell(self, id_: str, keeping: MaintenanceOwner, duty: _Duty, done: Done, error: str) -> None:
         if duty.last is None:
             there = read_record(self.registry, UPKEPT(id_))
-            duty.last = there.record if isinstance(there, Stored) else Upkept(node="")
+            duty.last = there.record if isinstance(there, Stored) else MaintenanceReport(node="")
         at, last, term = now_text(), duty.last, duty.lease.term
         same = (last.node, last.number, last.term, last.error) == (self.node, keeping.number, term.number, error)
         if same and not done.anything and duty.told_s is not None and time.monotonic() - duty.told_s < TOLD_S:

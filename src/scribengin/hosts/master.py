@@ -19,14 +19,14 @@ from scribengin.api.serving import Listen, open_door
 from scribengin.api.token_file import TokenFile
 from scribengin.api.tokens import Tokens
 from scribengin.control.bell import Bell
-from scribengin.control.flow_files import FlowFiles, Taking
+from scribengin.control.flow_files import FlowFilePlanner, FlowFiles
 from scribengin.control.master import Master
 from scribengin.control.masters import certificates_of, others, token_of
 from scribengin.control.measuring import Measuring
 from scribengin.control.orders import ordering
 from scribengin.control.peering import PeerClients, Peering
 from scribengin.control.versions import KEPT_VERSIONS, prune_versions
-from scribengin.control.watch import Watch
+from scribengin.control.watch import WorkerWatch
 from scribengin.control.workflows import Workflows
 from scribengin.core.moments import now_text
 from scribengin.hosts.package_keeper import PackageKeeper
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from scribengin.control.home import Home
     from scribengin.hosts.package_keeper import Versions
     from scribengin.registry.contract import Registry
-    from scribengin.registry.entrance import Entrance
+    from scribengin.registry.entrance import ConnectionSettings
 
 
 class MasterHost:
@@ -58,7 +58,7 @@ class MasterHost:
         self,
         home: Home,
         name: str,
-        entrance: Entrance,
+        entrance: ConnectionSettings,
         *,
         listen: Listen | None = None,
         logs: Callable[[str], Sequence[str]] = lambda _worker: (),
@@ -80,7 +80,7 @@ class MasterHost:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        """Raises as `Entrance.open` and `open_door`."""
+        """Raises as `ConnectionSettings.open` and `open_door`."""
         self._entrance.check_workers()
         with ExitStack() as stack:
             self._listen.check_transport()
@@ -109,7 +109,7 @@ class MasterHost:
             stack.callback(bell.close)
             measuring = Measuring(lambda flow: measured_backlogs(plane, flow), board, log, lambda: master.leads)
             stack.callback(measuring.close)
-            watch = Watch(self.registry, board, bell, lambda: master.leads, measuring)
+            watch = WorkerWatch(self.registry, board, bell, lambda: master.leads, measuring)
             audit = AuditLog(self.home.audit_log(self.name), log)
             files = FlowFiles(
                 self.registry,
@@ -117,7 +117,7 @@ class MasterHost:
                 str(self._state),
                 note=lambda flow, outcome: audit.write(FILE(flow).path, "", "apply", flow, outcome),
             )
-            taking = Taking(files, log)
+            taking = FlowFilePlanner(files, log)
             stack.callback(taking.close)
             peering = Peering(
                 self.registry, PeerClients(self.home.peers, certificates_of(os.environ)), Workflows(self.registry), log, waits=watch.waits

@@ -23,11 +23,11 @@ from scribengin.hosts.folder_keeper import FolderKeeper
 from scribengin.hosts.node_door import NodeGate, NodeGlance, check_door, node_app
 from scribengin.hosts.presence import lives_here
 from scribengin.hosts.worker_environment import not_its_own
-from scribengin.launch.contract import Order
+from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.standalone import StandaloneLauncher
 from scribengin.local.run_log import open_run_log
-from scribengin.registry.contract import Conflict, Delete, Entry
+from scribengin.registry.contract import Conflict, Delete, RegistryEntry
 from scribengin.registry.kinds import Host
 from scribengin.registry.tree import HOST, HOST_UP
 from scribengin.worker.sharing import REACHED_AT
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from scribengin.control.home import Home
     from scribengin.core.secret import Secret
     from scribengin.hosts.agent import Making
-    from scribengin.launch.standalone import Cluster
+    from scribengin.launch.standalone import SparkCluster
     from scribengin.registry.contract import Registry
-    from scribengin.registry.entrance import Entrance
+    from scribengin.registry.entrance import ConnectionSettings
     from scribengin.registry.host_records import WorkerOrder
 
 HOME, NODE = "SCRIBENGIN_HOME", "SCRIBENGIN_NODE"
@@ -58,19 +58,19 @@ class Capacity:
     memory_bytes: int | None = None
 
 
-class Node:
+class NodeAgent:
     """Up inside the `with` block: registered, and its workers are those of the ones before it in the same folder. They go on after it."""
 
     def __init__(
         self,
         home: Home,
         name: str,
-        entrance: Entrance,
+        entrance: ConnectionSettings,
         *,
         capacity: Capacity | None = None,
         token: Secret | None = None,
         make: Making | None = None,
-        cluster: Cluster | None = None,
+        cluster: SparkCluster | None = None,
         listen: Listen | None = None,
     ) -> None:
         """`cluster`: the Spark cluster on which its workers' executors run; None: Spark runs in the workers.
@@ -89,7 +89,7 @@ class Node:
         check_name(name)
 
     def __enter__(self) -> Self:
-        """Raises Refused where another process has this folder or this name, and as `Entrance.open`."""
+        """Raises Refused where another process has this folder or this name, and as `ConnectionSettings.open`."""
         self._entrance.check_workers()
         self._listen.check_transport()
         with ExitStack() as stack:
@@ -115,7 +115,7 @@ class Node:
             _remove_left_over(registry, self.name, about)
             agent = Agent(registry, self.name, launcher, self._make, host, about, log=log)
             there = registry.read(HOST_UP(self.name).path)
-            if not agent.enter(0.0 if isinstance(there, Entry) and lives_here(there.value) else _TAKEN_WITHIN_S):
+            if not agent.enter(0.0 if isinstance(there, RegistryEntry) and lives_here(there.value) else _TAKEN_WITHIN_S):
                 raise _taken(registry, self.name)
             thread = threading.Thread(target=agent.run, name="agent")
             stack.callback(thread.join)
@@ -164,18 +164,18 @@ def reached_at(listen: Listen) -> str:
     return socket.gethostname() if listen.host in ("0.0.0.0", "::") else listen.host
 
 
-def worker_order(home: Home, name: str, entrance: Entrance, token: Secret | None = None, host: str = LOOPBACK) -> Making:
+def worker_order(home: Home, name: str, entrance: ConnectionSettings, token: Secret | None = None, host: str = LOOPBACK) -> Making:
     """What a host makes of an order: the worker's command, with its own way into the registry in its environment. `host`: see
     `reached_at`."""
 
-    def make(worker: str, order: WorkerOrder) -> Order:
+    def make(worker: str, order: WorkerOrder) -> LaunchOrder:
         id_ = RunId.parse(worker)
         if id_ is None:
             raise ValueError(f"{worker!r} is not a valid name of a worker")
         environment, secrets = entrance.of_worker(id_.flow, id_.tier)
         if token is not None:
             secrets = {**secrets, TOKEN: token}
-        return Order(
+        return LaunchOrder(
             worker,
             (sys.executable, "-m", "scribengin.worker", worker),
             {**not_its_own(os.environ, *secrets), **environment, HOME: str(home.folder.absolute()), NODE: name, REACHED_AT: host},
@@ -204,7 +204,7 @@ def check_name(name: str) -> None:
 def _remove_left_over(registry: Registry, name: str, about: Mapping[str, object]) -> None:
     """The right of an agent that was killed, so that its session need not run out: it had this folder, which is locked by this process."""
     there = registry.read(HOST_UP(name).path)
-    if isinstance(there, Entry) and all(there.value.get(key) == about[key] for key in ("host", "home")):
+    if isinstance(there, RegistryEntry) and all(there.value.get(key) == about[key] for key in ("host", "home")):
         with suppress(Conflict):
             registry.commit(Delete(there.path, there.version))
 

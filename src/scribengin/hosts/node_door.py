@@ -17,11 +17,11 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from scribengin.api.access import Role
-from scribengin.api.gate import Gate
+from scribengin.api.gate import Authentication
 from scribengin.api.limits import BodyLimit
 from scribengin.api.logs import MOST_LINES, last_lines
 from scribengin.api.looked import records_of
-from scribengin.api.node_pages import Looking
+from scribengin.api.node_pages import NodeQuestion
 from scribengin.api.views import check_flow
 from scribengin.client.problems import CODE, MEDIA_TYPE, encode, to_problem
 from scribengin.client.worker_page import read_worker_page
@@ -30,7 +30,7 @@ from scribengin.control.html_page import page
 from scribengin.control.reading import state_of
 from scribengin.control.world import RunId
 from scribengin.core.errors import Refused, ScribenginError, Unreachable
-from scribengin.registry.contract import Entry
+from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.lease import LEADER
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import DESIRED, REPORT, SPARE_REPORT
@@ -81,7 +81,7 @@ class NodeGlance:
         """As JSON. Raises Unreachable."""
         known = node_as_json(self._registry, self.name)
         there = self._registry.read(LEADER)
-        leader = {name: there.value.get(name) for name in ("id", "host", "http")} if isinstance(there, Entry) else None
+        leader = {name: there.value.get(name) for name in ("id", "host", "http")} if isinstance(there, RegistryEntry) else None
         seen = self._agent.glance()
         workers = [{**each, "page": f"/workers/{each['worker']}"} for each in seen["workers"]]
         used = {name: sum(each[name] or 0 for each in seen["workers"] if each["state"] in ("starting", "running")) for name in _CAPACITY}
@@ -128,7 +128,7 @@ class NodeGlance:
         check_flow(self._registry, flow)
         return Path(state_of(self._registry, flow), flow).is_dir()
 
-    def look_into(self, looking: Looking) -> Any:
+    def look_into(self, looking: NodeQuestion) -> Any:
         """What the planner's process finds here. Raises as `Planner.look` and `Planner.answer`."""
         self._registry.sync(at_least=looking.revision)
         records = records_of(self._registry, looking.flows, looking.versions)
@@ -149,7 +149,7 @@ class NodeGate:
     def __init__(self, registry: Registry, listen: Listen, key: Secret | None, tokens: Proves) -> None:
         self._registry = registry
         self._key = key
-        self._gate = Gate(tokens, asks=listen.asks or not listen.local, local=listen.local)
+        self._gate = Authentication(tokens, asks=listen.asks or not listen.local, local=listen.local)
 
     def check_master(self, request: Request) -> None:
         """For what takes a host's time and memory, and shows the bytes of records: masters only, or, where no key tells them from people,
@@ -165,7 +165,7 @@ class NodeGate:
         return self._key is not None and kind.lower() == "bearer" and hmac.compare_digest(shown, self._key.reveal().encode())
 
     def check(self, request: Request, role: Role = Role.VIEWER) -> None:
-        """Raises Refused as `Gate.who`; `role-lacking` for a token of some flows only."""
+        """Raises Refused as `Authentication.who`; `role-lacking` for a token of some flows only."""
         if self._is_master(request):
             return
         if "Authorization" in request.headers:
@@ -224,7 +224,7 @@ def node_app(glance: NodeGlance, gate: NodeGate) -> Starlette:
         await run_in_threadpool(gate.check_master, request)
         data = await request.body()
         try:
-            looking = msgspec.json.decode(data, type=Looking)
+            looking = msgspec.json.decode(data, type=NodeQuestion)
         except msgspec.DecodeError as error:
             raise Refused(f"this is nothing to look for: {error}", remedy="send what a master sends", code="body") from None
         return _json(await run_in_threadpool(glance.look_into, looking))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from scribengin.core.errors import Refused, Unreachable
 from scribengin.core.process import birth_of
-from scribengin.registry.contract import Conflict, Create, Delete, Entry, shown
+from scribengin.registry.contract import Conflict, Create, Delete, RegistryEntry, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +62,7 @@ class Presence:
         deadline = time.monotonic() + _GONE_WITHIN_S
         while not self._write():
             there = self._registry.read(self._path)
-            value = there.value if isinstance(there, Entry) else {}
+            value = there.value if isinstance(there, RegistryEntry) else {}
             if time.monotonic() >= deadline or lives_here(value):
                 raise Refused(
                     f"{shown(self._path)} is of another process that is up: {value.get('pid', '?')} on {value.get('host', '?')}",
@@ -87,7 +87,7 @@ class Presence:
             return True
         with suppress(Conflict):
             if there is not None:
-                value = there.value if isinstance(there, Entry) else {}
+                value = there.value if isinstance(there, RegistryEntry) else {}
                 if not _is_over(value):
                     return False
                 self._registry.commit(Delete(self._path, there.version))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from scribengin.embedded.standalone import StandaloneCluster
 from scribengin.hosts.kept_up import kept_up
-from scribengin.launch.standalone import Cluster
+from scribengin.launch.standalone import SparkCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +26,9 @@ class SparkBeside:
         self._watch: AbstractContextManager[None] | None = None
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> SparkCluster:
         """Where it is."""
-        return Cluster(self._cluster.address, self._cluster.web)
+        return SparkCluster(self._cluster.address, self._cluster.web)
 
     @property
     def pid(self) -> int | None:

@@ -13,12 +13,12 @@ from scribengin.embedded.standalone import StandaloneCluster
 from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.hosts.kept_up import kept_up
 from scribengin.hosts.master import MasterHost
-from scribengin.hosts.node import Capacity, Node, logs_here
+from scribengin.hosts.node import Capacity, NodeAgent, logs_here
 from scribengin.hosts.spark_beside import SparkBeside
 from scribengin.launch.local import LocalLauncher
-from scribengin.launch.standalone import Cluster
-from scribengin.registry.access import DEFAULT_ROOT, Address
-from scribengin.registry.entrance import Entrance
+from scribengin.launch.standalone import SparkCluster
+from scribengin.registry.access import DEFAULT_ROOT, RegistryAddress
+from scribengin.registry.entrance import ConnectionSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ class House:
         capacity: Capacity | None = None,
         grace_s: float = 300.0,
         tell: Callable[[str], None] = lambda _line: None,
-        spark: Cluster | Mapping[str, int] | None = None,
+        spark: SparkCluster | Mapping[str, int] | None = None,
         keep_versions: int = KEPT_VERSIONS,
     ) -> None:
         """`spark`: the Spark cluster on which executors run, or how large one of its own is (see `SparkBeside`); None: Spark runs in the
@@ -68,12 +68,12 @@ class House:
             self._tell("starting ZooKeeper")
             server = stack.enter_context(ZooKeeper(self.home.zookeeper))
             stack.enter_context(kept_up(server, "ZooKeeper", self._tell))
-            self.address = Address((server.address,), DEFAULT_ROOT)
-            entrance = Entrance(self.address, self.home.login())
+            self.address = RegistryAddress((server.address,), DEFAULT_ROOT)
+            entrance = ConnectionSettings(self.address, self.home.login())
             cluster = self._open_cluster(stack)
             stack.callback(self._end_workers)
             stack.enter_context(
-                Node(self.home, LOCAL, entrance, capacity=self._capacity, cluster=cluster, listen=Listen(asks=self._listen.asks))
+                NodeAgent(self.home, LOCAL, entrance, capacity=self._capacity, cluster=cluster, listen=Listen(asks=self._listen.asks))
             )
             logs = logs_here(self.home, LocalLauncher(self.home.workers))
             master = stack.enter_context(
@@ -89,8 +89,8 @@ class House:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()
 
-    def _open_cluster(self, stack: ExitStack) -> Cluster | None:
-        if isinstance(self._spark, Cluster):
+    def _open_cluster(self, stack: ExitStack) -> SparkCluster | None:
+        if isinstance(self._spark, SparkCluster):
             return self._spark
         folder = self.home.folder / "spark"
         if self._spark is None:

@@ -19,7 +19,7 @@ from scribengin.core.errors import EnvironmentFault
 from scribengin.core.process import Process, within
 from scribengin.core.storage import explained, make_folder, names_in, remove_tree
 from scribengin.launch import keeper
-from scribengin.launch.contract import Seen
+from scribengin.launch.contract import ObservedWorker
 from scribengin.launch.endings import Endings
 from scribengin.launch.logs import log_path, logs_of, prune_logs
 from scribengin.launch.marks import VARIABLE, mark_of, marked_processes
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from signal import Signals
 
     from scribengin.core.secret import Secret
-    from scribengin.launch.contract import Order
+    from scribengin.launch.contract import LaunchOrder
 
 LOG_BYTES = 16 * 2**20
 ORPHAN_GRACE_S = 10.0
@@ -62,7 +62,7 @@ class Children:
 
     def start(
         self,
-        order: Order,
+        order: LaunchOrder,
         *,
         master: str,
         settings: Mapping[str, str | Secret],
@@ -154,7 +154,7 @@ class Children:
                 if not found:
                     break
 
-    def look(self) -> list[Seen]:
+    def look(self) -> list[ObservedWorker]:
         """As the contract says."""
         marked = marked_processes(self.folder)
         workers = {name for name in names_in(self.folder / "workers") if _WORKER.fullmatch(name)} | marked.keys()
@@ -189,7 +189,7 @@ class Children:
         there = (one for one in found if one.ended() is None and (_is_alive(_process(one)) or _is_alive(one.keeper())))
         return [ordered for records in there if (ordered := records.ordered()) is not None]
 
-    def _seen(self, worker: str, marked: list[Process] | None = None) -> Seen | None:
+    def _seen(self, worker: str, marked: list[Process] | None = None) -> ObservedWorker | None:
         """What is known of a worker; None where nothing is. `marked`: the processes that carry its mark; not asked for, no strays."""
         if not _WORKER.fullmatch(worker):
             return None
@@ -205,7 +205,7 @@ class Children:
             if self._endings is not None:
                 self._endings.follow(process)
             where = f"process {process.pid}"
-            return Seen(worker, "running", digest, started.at_s, where, process.pid, stopping=stopping is not None)
+            return ObservedWorker(worker, "running", digest, started.at_s, where, process.pid, stopping=stopping is not None)
         strays = tuple(sorted(one.pid for one in marked or [] if one != process))
         ended = records.ended()
         keeping = records.keeper()
@@ -213,14 +213,16 @@ class Children:
             within(_TOLD_WITHIN_S, lambda: records.ended() is not None)  # it is about to write how
             ended = records.ended()
         elif ended is None and (_is_alive(keeping) or (keeping is None and self._is_starting())):
-            return Seen(worker, "starting", digest, since_s, "", stopping=stopping is not None)
+            return ObservedWorker(worker, "starting", digest, since_s, "", stopping=stopping is not None)
         if ended is not None:
-            return Seen(worker, "exited", digest, ended.at_s, "", None, ended.status, ended.reason, stopping is not None, strays)
+            return ObservedWorker(worker, "exited", digest, ended.at_s, "", None, ended.status, ended.reason, stopping is not None, strays)
         if process is None:
             reason = "it never came up: what was to start it was killed" if ordered is not None else "no record of it is left"
         else:
             reason = f"nobody saw how it ended: its keeper (process {keeping.pid if keeping else '?'}) was killed before"
-        return Seen(worker, "gone", digest, started.at_s if started else since_s, "", None, None, reason, stopping is not None, strays)
+        return ObservedWorker(
+            worker, "gone", digest, started.at_s if started else since_s, "", None, None, reason, stopping is not None, strays
+        )
 
     def _wake(self, records: WorkerRecords) -> bool:
         """Have the keeper look at once; False where there is none."""

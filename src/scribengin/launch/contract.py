@@ -1,6 +1,6 @@
 """What a launcher promises. A launcher starts and stops *Workers*: each is the process that runs one tier.
 
-**Orders.** An `Order` says all that a launcher needs: the worker's id, the command, what its environment gets, what it may use. A
+**Orders.** An `LaunchOrder` says all that a launcher needs: the worker's id, the command, what its environment gets, what it may use. A
 launcher knows nothing of flows; the command is whatever the control plane says.
 
 **Once.** A worker's id is `<flow>.<tier>-<n>`, and `n` rises with each start of the tier: who orders counts them, and keeps the number
@@ -10,16 +10,16 @@ taken up by the next one for that id, or is seen by `look`: there is no process 
 
 **Nothing is so until `look` says so.** `start` and `stop` return when the wish is on its way. A worker may come up late, or not at all.
 
-**Secrets** stand in `Order.secrets`, or as `Secret` values among the Spark settings. They reach the worker through its environment, and
-through a file that only its user may read: they are never in a command line, a record or a log, and are not kept by the launcher. Who may
-look into the environment of a worker is its user and the machine's root, and these can look into its memory too.
+**Secrets** stand in `LaunchOrder.secrets`, or as `Secret` values among the Spark settings. They reach the worker through its
+environment, and through a file that only its user may read: they are never in a command line, a record or a log, and are not kept by the
+launcher. Who may look into the environment of a worker is its user and the machine's root, and these can look into its memory too.
 
 **Outliving.** A worker does not end with the process that ordered it. Any launcher over the same folder, or cluster, in any process, sees
 the workers of the ones before: their state, how they ended, where their logs are; and stops and kills them. It never strikes a process
 that it has not started: what has a worker's process number, and another birth, is somebody else.
 
-**What is left.** A worker is more than one process (Python, a JVM, Python again). `Seen.strays` are those that live on when the first one
-has ended; `kill` and `forget` remove them. A worker whose JVM has ended is none any more: it is given some seconds to leave.
+**What is left.** A worker is more than one process (Python, a JVM, Python again). `ObservedWorker.strays` are those that live on when the
+first one has ended; `kill` and `forget` remove them. A worker whose JVM has ended is none any more: it is given some seconds to leave.
 
 Which workers are wanted is not the launcher's business: an *orphan* is one that `look` shows and nobody wants.
 """
@@ -46,7 +46,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class LaunchOrder:
     """What shall be started.
 
     `worker` is `<flow>.<tier>-<n>`; `argv` is the command without secrets. The worker gets the environment of the launcher's process, with
@@ -97,7 +97,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedWorker:
     """A worker, as it was seen just now.
 
     `order` is the digest of the order that it was started by, "" where no record is left; `since_s` (of the epoch) is when it came into
@@ -129,7 +129,7 @@ class Launcher(Protocol):
     Every verb may be performed twice. None waits for a worker to come up or to end.
     """
 
-    def start(self, order: Order) -> None:
+    def start(self, order: LaunchOrder) -> None:
         """Start a worker, unless it was begun already.
 
         Raises EnvironmentFault where it does not fit in (`launcher-full`), Unreachable where the cluster does not answer; nothing was
@@ -149,7 +149,7 @@ class Launcher(Protocol):
         """End a worker and all that is left of it at once, in any state. Nothing happens where nothing is there."""
         ...
 
-    def look(self) -> list[Seen]:
+    def look(self) -> list[ObservedWorker]:
         """All workers that there are, and those that have ended and were not forgotten, by id. Raises Unreachable where it cannot know."""
         ...
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from scribengin.launch.contract import Seen
+    from scribengin.launch.contract import ObservedWorker
 
 
 class LauncherHere:
@@ -27,7 +27,7 @@ class LauncherHere:
         """As the contract says."""
         self._children.kill(worker)
 
-    def look(self) -> list[Seen]:
+    def look(self) -> list[ObservedWorker]:
         """As the contract says; asks nobody but this machine."""
         return self._children.look()
 

@@ -70,7 +70,7 @@ def read(name: str) -> dict[str, float]:
         return {}
 
 
-class Keeper:
+class Supervisor:
     """One worker, from its start until nothing is left of it."""
 
     def __init__(self, order: dict[str, Any], wake: int) -> None:
@@ -279,7 +279,7 @@ def _keep(lock: int, ready: int) -> None:
         os.set_blocking(end, False)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     with open("order.json") as file:
-        keeper = Keeper(json.load(file)["body"], wake)
+        keeper = Supervisor(json.load(file)["body"], wake)
     log = os.open(keeper.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.core.secret import Secret
-    from scribengin.launch.contract import Order
+    from scribengin.launch.contract import LaunchOrder
     from scribengin.launch.records import Ordered
 
 _TASK_TRIES = 3
@@ -40,7 +40,7 @@ class LocalLauncher(LauncherHere):
         self._cores = cores
         self._memory_bytes = memory_bytes
 
-    def start(self, order: Order) -> None:
+    def start(self, order: LaunchOrder) -> None:
         """As the contract says."""
 
         def fits(others: list[Ordered]) -> None:

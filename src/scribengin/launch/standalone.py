@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.core.secret import Secret
-    from scribengin.launch.contract import Order
+    from scribengin.launch.contract import LaunchOrder
 
 _ANSWER_S = 5.0
 _ANSWER_BYTES = 2**24
@@ -39,14 +39,14 @@ _EXECUTOR_MIB = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class SparkCluster:
     """Where a standalone cluster is: `master` is `spark://host:port`, with commas between several; `web` its pages, `http://host:port`."""
 
     master: str
     web: str
 
     @classmethod
-    def of(cls, master: str, web: str = "") -> Cluster:
+    def of(cls, master: str, web: str = "") -> SparkCluster:
         """With the page where Spark's master has it by default. Raises ValueError for what is no standalone master."""
         places = [urlsplit(f"//{place}") for place in master.removeprefix("spark://").split(",")]
         if not master.startswith("spark://") or any(place.hostname is None or place.port is None or place.path for place in places):
@@ -73,11 +73,11 @@ class StandaloneLauncher(LauncherHere):
     A worker is refused where not one of its executors could be had now; the others come when there is room.
     """
 
-    def __init__(self, folder: Path, cluster: Cluster, *, log_bytes: int = LOG_BYTES, orphan_grace_s: float = ORPHAN_GRACE_S) -> None:
+    def __init__(self, folder: Path, cluster: SparkCluster, *, log_bytes: int = LOG_BYTES, orphan_grace_s: float = ORPHAN_GRACE_S) -> None:
         super().__init__(folder, log_bytes=log_bytes, orphan_grace_s=orphan_grace_s)
         self._cluster = cluster
 
-    def start(self, order: Order) -> None:
+    def start(self, order: LaunchOrder) -> None:
         """As the contract says. Asks the cluster's page what is free."""
         memory_mib = max(1, order.memory_bytes // _MIB) if order.memory_bytes else _EXECUTOR_MIB
         settings: dict[str, str | Secret] = {
@@ -100,7 +100,7 @@ class StandaloneLauncher(LauncherHere):
             fits=lambda _others: self._check(order, memory_mib),
         )
 
-    def _check(self, order: Order, memory_mib: int) -> None:
+    def _check(self, order: LaunchOrder, memory_mib: int) -> None:
         alive = [worker for worker in self._read_state().workers if worker.state == "ALIVE"]
         if any(worker.coresfree >= order.cores and worker.memoryfree >= memory_mib for worker in alive):
             return

@@ -21,7 +21,7 @@ from scribengin.local.levels import Levels
 from scribengin.local.prepare import open_sinks, source_place
 from scribengin.plan.split import CHANNEL, source_id
 from scribengin.state.ack_earlier import earlier_feeders
-from scribengin.state.acks import Link, QueryKey, Reading, Topology
+from scribengin.state.acks import ChannelLink, QueryKey, QueryReading, QueryTopology
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
 from scribengin.state.source_log import SourceLog
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from scribengin.plan.channels import PlannedChannel
     from scribengin.plan.model import QueryPlan
     from scribengin.plan.split import FlowPlan
-    from scribengin.state.acks import LinkStanding, QueryStanding, Standing
+    from scribengin.state.acks import FlowAcks, LinkStanding, QueryStanding
     from scribengin.state.checksums import Mismatch
     from scribengin.state.folder import QueryFolder
 
@@ -51,7 +51,7 @@ _TOLD_ENTRIES = 1000
 _KIND, _FORMAT = "released", 1
 
 
-def topology_of(plan: FlowPlan, root: Path) -> Topology:
+def topology_of(plan: FlowPlan, root: Path) -> QueryTopology:
     """The Queries and channels of a planned flow whose state is in `root`."""
     queries: dict[QueryKey, QueryFolder] = {}
     by_state = set()
@@ -64,7 +64,7 @@ def topology_of(plan: FlowPlan, root: Path) -> Topology:
                 by_state.add(key)
     own = {folder.path for folder in queries.values()}
     left = [folder for tier in tiers_with_state(root, plan.flow.name) for folder in tier.queries() if folder.path not in own]
-    return Topology(queries, tuple(_link(plan, channel) for channel in plan.channels), frozenset(by_state), tuple(left))
+    return QueryTopology(queries, tuple(_link(plan, channel) for channel in plan.channels), frozenset(by_state), tuple(left))
 
 
 def is_by_state(plan: FlowPlan, tier: str, query: QueryPlan) -> bool:
@@ -79,12 +79,12 @@ def is_released_later(plan: FlowPlan, tier: str, query: QueryPlan) -> bool:
     return bool(holding.intersection(query.sinks)) or is_by_state(plan, tier, query)
 
 
-def _link(plan: FlowPlan, channel: PlannedChannel) -> Link:
+def _link(plan: FlowPlan, channel: PlannedChannel) -> ChannelLink:
     durability = channel.edge.durability
-    return Link(
+    return ChannelLink(
         channel.id,
         QueryKey(channel.feeding, plan.feeder(channel).name),
-        tuple(Reading(QueryKey(channel.reading, query.name), source_id(channel)) for query in plan.readers(channel)),
+        tuple(QueryReading(QueryKey(channel.reading, query.name), source_id(channel)) for query in plan.readers(channel)),
         "kafka" if channel.channel.type == "kafka" else "folder",
         holds=durability != "best_effort",
         drops=durability == "best_effort",
@@ -175,7 +175,7 @@ class Releases:
         """False where nothing waits for acknowledgements: in a flow that is not cut and keeps its files."""
         return bool(self._topology.links or self._topology.by_state or self._files.wanted)
 
-    def look(self) -> Standing:
+    def look(self) -> FlowAcks:
         """Look how the flow stands, and release what is acknowledged, unless a channel's ends have disagreed. Raises nothing that may
         pass; it is said."""
         standing = self._levels.look()
@@ -264,7 +264,7 @@ class Releases:
         record.told[source.id] = through
         return True
 
-    def _sweep(self, link: Link, standing: Standing) -> bool:
+    def _sweep(self, link: ChannelLink, standing: FlowAcks) -> bool:
         """Delete files of a channel that have outlived its retention; True where something was noted."""
         at = standing.queries[link.writer]
         readers = standing.of(link)
@@ -285,7 +285,7 @@ class Releases:
                 del marks[: len(due) - 1]
         return noted or left
 
-    def _sweep_earlier(self, link: Link, record: _Record, readers: Sequence[LinkStanding], retention_s: float) -> bool:
+    def _sweep_earlier(self, link: ChannelLink, record: _Record, readers: Sequence[LinkStanding], retention_s: float) -> bool:
         """The same with what a rewind or a move of the feeder has left there, all of it at once; True where something was noted."""
         if any(each.earlier_open is None or each.earlier_open.batches for each in readers):
             return record.earlier.pop(link.channel, None) is not None  # a reader has gone back
@@ -305,7 +305,7 @@ class Releases:
             return True
         return False
 
-    def _sink(self, link: Link) -> Any:
+    def _sink(self, link: ChannelLink) -> Any:
         if link.channel not in self._sinks:
             tier = next(tier for tier in self._prepared.tiers if tier.plan.tier == link.writer.tier)
             sink = open_sinks(tier.plan.flow, tier.plan, tier.folder)[link.channel]

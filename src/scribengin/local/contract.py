@@ -7,7 +7,7 @@ from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from scribengin.connectors.group.health import MemberSeen, Turns  # noqa: TC001  so does it at these
+from scribengin.connectors.group.health import MemberOverrides, MemberSeen  # noqa: TC001  so does it at these
 from scribengin.state.orders import orders_as_json
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class RunSettings:
     stop: threading.Event = field(default_factory=threading.Event)
     limits: Callable[[], FlowLimits] | None = None
     """how fast it may go, asked before each Batch; None: as the flow file says, for as long as it runs"""
-    turns: Callable[[str], Turns] | None = None
+    turns: Callable[[str], MemberOverrides] | None = None
     """what is said of a group, by its name, asked before each Batch; None: as the flow file says"""
     word: Word | None = None
     """who agrees that sinks go on with other columns than their folders hold, and sources with others than the flow names; each

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from scribengin.connectors.contract import Sink
+    from scribengin.connectors.contract import SinkConnector
     from scribengin.core.problems import Place
     from scribengin.core.types import Schema
     from scribengin.local.contract import RunSettings
@@ -107,7 +107,7 @@ def _check_tier(
             problems.setdefault(fault.message, Problem(fault.code, prepared.place_of(query.name), fault.message, fault.remedy))
 
 
-def _place_problems(opened: Sink, sink: str, schema: Schema, place: Place) -> Iterator[Problem]:
+def _place_problems(opened: SinkConnector, sink: str, schema: Schema, place: Place) -> Iterator[Problem]:
     """Where a table that is there does not take the columns: nobody can agree to that."""
     for text in opened.unlike(schema) if compares_columns(opened) else ():
         remedy = "alter the table, cast the column or leave it out in a `select` before the sink, or write to another table"

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scribengin.connectors.contract import SourceStream
-    from scribengin.connectors.files.pieces import Piece
+    from scribengin.connectors.files.pieces import FilePiece
     from scribengin.local.prepare import PreparedFlow
     from scribengin.spec.model import Source
-    from scribengin.state.acks import Standing
+    from scribengin.state.acks import FlowAcks
 
 _NO_SINK = Path()
 
@@ -58,7 +58,7 @@ class _File:
     """A file that somebody has acknowledged and that is to be released."""
 
     root: Path
-    piece: Piece
+    piece: FilePiece
     readers: set[int]
 
 
@@ -102,7 +102,7 @@ class DoneFiles:
                 reader.lineage, reader.entry = lineage, places.get(reader.source.id, 0)
                 reader.open.clear()
 
-    def release(self, standing: Standing) -> dict[QueryKey, dict[str, int]]:
+    def release(self, standing: FlowAcks) -> dict[QueryKey, dict[str, int]]:
         """Release what every reader has acknowledged by now; how far each Query of this process is, as `go_on` takes it."""
         if not self._releasing:
             return {}

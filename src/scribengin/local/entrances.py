@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyarrow import RecordBatch
 
-    from scribengin.connectors.contract import Source
+    from scribengin.connectors.contract import SourceConnector
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Block, Decoder
     from scribengin.local.prepare import Prepared
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class ReplayPoint:
     """`at` is the step that had refused the letter, or empty: its source. `carrier`: the source in whose log the replay stands."""
 
     at: str
@@ -54,9 +54,9 @@ class Entrances:
     prepared: Prepared
     query: QueryPlan
     _decoders: dict[str, Decoder] = field(default_factory=dict)
-    _opened: Mapping[str, Source] = field(default_factory=dict)
+    _opened: Mapping[str, SourceConnector] = field(default_factory=dict)
 
-    def of(self, letter: DeadLetter, *, from_start: bool) -> Entrance | Cannot:
+    def of(self, letter: DeadLetter, *, from_start: bool) -> ReplayPoint | Cannot:
         """Where it enters. From the step where its row is known there; else at its source, if that comes to the same."""
         known = bool(letter.file) and (bool(letter.form) or not letter.truncated)
         if letter.source in self.query.static_sources:
@@ -65,7 +65,7 @@ class Entrances:
             known = False
             if not letter.came:
                 return Cannot(f'the Query reads no source "{letter.source}" any more', f"export it: {EXPORT}")
-        start = Entrance("", letter.source)
+        start = ReplayPoint("", letter.source)
         if from_start or letter.step == letter.source:
             if not known:
                 return Cannot(
@@ -78,7 +78,7 @@ class Entrances:
             return Cannot(f'the Query has no step "{letter.step}" any more', remedy)
         if node.stage in ("tail", "sink") and letter.came:
             carrier = letter.source if letter.source in self.query.sources else self._source_above(node)
-            return Entrance(node.id, carrier)
+            return ReplayPoint(node.id, carrier)
         if not known:
             return Cannot("neither a record of a source nor the row that came to the step is known", "repair the data that it came from")
         why = self._apart(letter, node)
@@ -88,7 +88,7 @@ class Entrances:
             f"{why}, and the row that came to the step is not known", "if all rows of it may come again, replay it with --from-start"
         )
 
-    def taken(self, letter: DeadLetter, entrance: Entrance, key: str) -> Cannot | RecordBatch | None:
+    def taken(self, letter: DeadLetter, entrance: ReplayPoint, key: str) -> Cannot | RecordBatch | None:
         """The one row that the flow makes of the record, or row, there, as far as can be said without running its steps; None where only
         Spark knows; or why it does not take it. `key` is what a person types for the letter."""
         block: Block | None
@@ -114,9 +114,9 @@ class Entrances:
         decoder = self.decoder(letter.source)
         return record_block(letter, decoder), letter_decoder(letter, decoder)
 
-    def at(self, step: str, letter: DeadLetter) -> Entrance:
+    def at(self, step: str, letter: DeadLetter) -> ReplayPoint:
         """The entrance of that step, or of its source."""
-        return Entrance(step, letter.source)
+        return ReplayPoint(step, letter.source)
 
     def decoder(self, source: str) -> Decoder:
         """The source's own. Raises SourceError."""

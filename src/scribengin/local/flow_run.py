@@ -17,23 +17,23 @@ from scribengin.core.remedies import flow_command
 from scribengin.local.accepting import accepted_rows
 from scribengin.local.acks import Releases, topology_of
 from scribengin.local.contract import QueryResult, SinkResult
-from scribengin.local.gates import Gate, Pressure
+from scribengin.local.gates import ChannelThrottle, QueryBackPressure
 from scribengin.local.learning import Learning, NoticedNow, keep_all_learned, read_noticed
 from scribengin.local.ledger import in_plan_order, ledger_lines, query_rows, stateful_runs
 from scribengin.local.levels import Levels
 from scribengin.local.limits import Paced
 from scribengin.local.meter import Meter
 from scribengin.local.reset import TrashKeeper
-from scribengin.local.rolling import Rolling, show_all
+from scribengin.local.rolling import BackgroundCompaction, show_all
 from scribengin.local.second_look import MISMATCH_REMEDY, mismatch_text
 from scribengin.local.stored import letters_waiting
-from scribengin.local.summaries import Keeper
+from scribengin.local.summaries import SummaryKeeper
 from scribengin.plan.diff import letters
 from scribengin.plan.groups import member_places, target
 from scribengin.plan.kept_folders import kept_folders, kept_stores
 from scribengin.plan.split import source_id
 from scribengin.spark.open_windows import open_windows_note
-from scribengin.state.acks import QueryKey, Reading
+from scribengin.state.acks import QueryKey, QueryReading
 from scribengin.state.channels import ChannelFolder
 from scribengin.state.contract import Counts
 from scribengin.state.decisions import Decisions
@@ -53,13 +53,13 @@ if TYPE_CHECKING:
     from scribengin.local.contract import GateView, QueryView, RunSettings
     from scribengin.local.parts import QueryBench
     from scribengin.local.prepare import Prepared, PreparedFlow
-    from scribengin.spark.commit import Committed
+    from scribengin.spark.commit import CommittedBatch
     from scribengin.spark.query import QueryRun
     from scribengin.state.checksums import Mismatch
 
 
 @dataclass(slots=True)
-class Live:
+class LiveQuery:
     """One Query. `ended` is set when its thread is through."""
 
     tier: Prepared
@@ -92,7 +92,8 @@ class FlowRun:
         self._levels = Levels(topology_of(prepared.plan, prepared.root))
         feeders = {link.channel: link.writer.query for link in self._levels.topology.links}
         self._gates = {
-            channel.id: Gate(channel, feeders[channel.id], partial(self._levels.level, channel.id)) for channel in prepared.plan.channels
+            channel.id: ChannelThrottle(channel, feeders[channel.id], partial(self._levels.level, channel.id))
+            for channel in prepared.plan.channels
         }
         self._mismatches: list[tuple[Mismatch, str]] = []
         """with what is told of each"""
@@ -101,7 +102,7 @@ class FlowRun:
         self._releasing = threading.Thread(target=self._releases.run, args=(self._ended,), name="releases")
         folders = {folder for tier in prepared.tiers for folder in kept_folders(tier.plan.flow)} - settings.kept_elsewhere
         stores = [store for tier in prepared.tiers for store in kept_stores(tier.plan.flow)]
-        self._rolling = Rolling([Path(folder) for folder in sorted(folders)], self._hear, stores)
+        self._rolling = BackgroundCompaction([Path(folder) for folder in sorted(folders)], self._hear, stores)
         self._hidden: list[tuple[Prepared, QueryBench, ScribenginError]] = []
         """whose rows are not all seen, and why"""
         self._trash = TrashKeeper(prepared)
@@ -111,11 +112,11 @@ class FlowRun:
         self._noticed = NoticedNow(prepared.plan.flow, self._learning)
         self.live = [self._make(tier, bench) for tier, bench in benches]
 
-    def _make(self, tier: Prepared, bench: QueryBench) -> Live:
+    def _make(self, tier: Prepared, bench: QueryBench) -> LiveQuery:
         channels = [channel for channel in self.prepared.plan.channels if channel.reading == tier.plan.tier]
         read = {source_id(channel): channel.id for channel in channels if source_id(channel) in bench.plan.sources}
         me = QueryKey(tier.plan.tier, bench.plan.name)
-        waits = {source: partial(self._levels.waiting_for, Reading(me, source)) for source in read}
+        waits = {source: partial(self._levels.waiting_for, QueryReading(me, source)) for source in read}
         meter = Meter(bench.plan.sources, bench.plan.sinks, last=bench.totals().last, channels=waits)
         log = self._logs[tier.plan.tier].bind(query=bench.plan.name)
         kept = tier.plan.flow.defaults
@@ -132,7 +133,7 @@ class FlowRun:
         learning = Learning(self.prepared.plan.flow, self.prepared.root, notice)
         learning.begin(bench.totals(), read_noticed(bench.folder))
         self._learning.append(learning)
-        keeper = Keeper(tier.plan.flow, bench.folder, bench.plan.sinks, notice)
+        keeper = SummaryKeeper(tier.plan.flow, bench.folder, bench.plan.sinks, notice)
 
         def begun(streams: Mapping[str, tuple[SourceStream, ...]]) -> None:
             for source, channel in read.items():
@@ -140,7 +141,7 @@ class FlowRun:
                     ChannelFolder.of(tier.folder.root, tier.folder.flow, channel).check_columns(spec.fields, source)
             meter.begun(streams)
 
-        def committed(batch: Committed) -> None:
+        def committed(batch: CommittedBatch) -> None:
             meter.committed(batch)
             replays.note_done(stream for streams in batch.streams.values() for stream in streams)
             learning.committed(batch)
@@ -172,14 +173,14 @@ class FlowRun:
                 meter.end()
                 ended.set()
 
-        return Live(tier, bench, meter, run, threading.Thread(target=drive, name=f"query {bench.plan.name}"), ended)
+        return LiveQuery(tier, bench, meter, run, threading.Thread(target=drive, name=f"query {bench.plan.name}"), ended)
 
-    def _pressure(self, tier: Prepared, bench: QueryBench) -> Pressure | Paced | None:
+    def _pressure(self, tier: Prepared, bench: QueryBench) -> QueryBackPressure | Paced | None:
         for id_, sink in bench.parts.sinks.items():
             if isinstance(sink, OutboxSink):
                 sink.is_full = self._gates[id_].full_text
         gates = [self._gates[sink] for sink in bench.plan.sinks if sink in self._gates]
-        depth = Pressure(gates, bench.limits) if gates else None
+        depth = QueryBackPressure(gates, bench.limits) if gates else None
         if self._settings.limits is None:
             return depth
         return Paced(bench.plan, self.prepared.plan, tier.plan.tier, bench.limits, self._settings.limits, depth)
@@ -339,7 +340,7 @@ class FlowRun:
         tier = next((each for each in self.prepared.tiers if each.plan.tier == channel.feeding), self.prepared.tiers[0])
         return Problem("channel-mismatch", tier.place_of(channel.id), text, self.prepared.named(MISMATCH_REMEDY))
 
-    def _failure(self, live: Live, error: ScribenginError) -> Problem:
+    def _failure(self, live: LiveQuery, error: ScribenginError) -> Problem:
         """What failed, where it is written, how far it came, and where the traceback is."""
         name = live.bench.plan.name
         through = live.meter.last + 1
@@ -349,7 +350,7 @@ class FlowRun:
         remedy = "; ".join(filter(None, [self.prepared.named(error.remedy), f"all of it is in {live.tier.scratch / 'run.log'}"]))
         return Problem(error.code, live.tier.place_of(error.node or name), f"query {name}: {error.message} ({came})", remedy)
 
-    def _query_result(self, live: Live, noticed: Sequence[str]) -> QueryResult:
+    def _query_result(self, live: LiveQuery, noticed: Sequence[str]) -> QueryResult:
         bench = live.bench
         totals = bench.totals()
         plan = bench.plan

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.units import show_bytes, show_duration
 from scribengin.local.contract import GateView
-from scribengin.local.levels import LOOK_S, Level
-from scribengin.spark.hold import Admission
+from scribengin.local.levels import LOOK_S, ChannelLevel
+from scribengin.spark.hold import BatchAdmission
 from scribengin.spec.edge_model import Depth
-from scribengin.state.ack_contract import Waiting
+from scribengin.state.ack_contract import ChannelBacklog
 from scribengin.state.decisions import moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from scribengin.connectors.contract import Limits, SourceStream
+    from scribengin.connectors.contract import BatchLimits, SourceStream
     from scribengin.plan.channels import PlannedChannel
-    from scribengin.spark.commit import Committed
+    from scribengin.spark.commit import CommittedBatch
 
 _RATE_S = 10.0
 _BYTES_A_ROW = 200
@@ -35,12 +35,12 @@ _FULL = 0.95
 
 
 @dataclass
-class Gate:
+class ChannelThrottle:
     """One channel, fed by Query `query`. Thread-safe."""
 
     channel: PlannedChannel
     query: str
-    level: Callable[[], Level]
+    level: Callable[[], ChannelLevel]
     """as of a moment ago"""
     now: Callable[[], float] = time.monotonic
     clock: Callable[[], float] = time.time
@@ -95,22 +95,22 @@ class Gate:
         figures = ((view.rows, capacity.rows), (view.bytes, capacity.bytes), (view.age_s, capacity.age_s))
         return f"full: {depth_text(view)}" if any(most is not None and there >= most for there, most in figures) else ""
 
-    def _level(self) -> Level:
+    def _level(self) -> ChannelLevel:
         level = self.level()
         while self._put and (self._put[0][0] != level.lineage or self._put[0][1] <= level.decided):
             self._put.popleft()
         newer = list(self._put)
         rows = sum(rows for _, _, rows, _ in newer)
-        since = Waiting(rows, sum(size for *_, size in newer), len(newer), level.waiting.oldest_at)
+        since = ChannelBacklog(rows, sum(size for *_, size in newer), len(newer), level.waiting.oldest_at)
         return replace(level, waiting=level.waiting + since, put_rows=level.put_rows + rows)
 
 
 @dataclass
-class Pressure:
+class QueryBackPressure:
     """What holds back one feeding Query: the depth of its channels, and the rates that its edges allow. For the Query's thread."""
 
-    gates: Sequence[Gate]
-    limits: Mapping[str, Limits]
+    gates: Sequence[ChannelThrottle]
+    limits: Mapping[str, BatchLimits]
     """source → what a Batch takes of it at most"""
     now: Callable[[], float] = time.monotonic
     _begun_s: float = 0.0
@@ -124,7 +124,7 @@ class Pressure:
         """A Batch begins."""
         self._begun_s = self.now()
 
-    def committed(self, batch: Committed) -> None:
+    def committed(self, batch: CommittedBatch) -> None:
         """It is through."""
         now_s = self.now()
         self._batch_s = now_s - self._begun_s
@@ -152,7 +152,7 @@ class Pressure:
             shares += [sum(stream.rows or 0 for stream in taken) / limits.max_rows] if limits.max_rows else []
         return min(1.0, max(shares))
 
-    def admit(self) -> Admission:
+    def admit(self) -> BatchAdmission:
         """Whether the next Batch may begin now."""
         verdicts = [self._admitted(gate) for gate in self.gates if gate.channel.edge.durability != "best_effort"]
         verdicts.append(self._paced())
@@ -160,9 +160,11 @@ class Pressure:
         if paused:
             return paused[0]
         slowest = max(verdicts, key=lambda verdict: verdict.wait_s)
-        return Admission(slowest.wait_s, min(verdict.share for verdict in verdicts), "; ".join(filter(None, (v.why for v in verdicts))))
+        return BatchAdmission(
+            slowest.wait_s, min(verdict.share for verdict in verdicts), "; ".join(filter(None, (v.why for v in verdicts)))
+        )
 
-    def _paced(self) -> Admission:
+    def _paced(self) -> BatchAdmission:
         share, why = 1.0, ""
         for gate in self.gates:
             limit, (rows, size) = gate.channel.edge.limit, self._given.get(gate.channel.id, (0, 0))
@@ -173,9 +175,9 @@ class Pressure:
         wait_s = self._ready_s - self.now()
         if wait_s > 0:
             why = "its edges let no more through now"
-        return Admission(max(0.0, wait_s), share, why)
+        return BatchAdmission(max(0.0, wait_s), share, why)
 
-    def _admitted(self, gate: Gate) -> Admission:
+    def _admitted(self, gate: ChannelThrottle) -> BatchAdmission:
         edge, view = gate.channel.edge, gate.look()
         high, low, capacity = edge.high_water or Depth(), edge.low_water or Depth(), edge.capacity or Depth()
         figures = [
@@ -189,21 +191,23 @@ class Pressure:
             gate.paused = True
         name = " and ".join(gate.channel.names)
         if gate.paused:
-            return Admission(LOOK_S, why=f"{name} is full: {depth_text(view)}; goes on below {_shown(low)}{_when(view, low)}", paused=True)
+            return BatchAdmission(
+                LOOK_S, why=f"{name} is full: {depth_text(view)}; goes on below {_shown(low)}{_when(view, low)}", paused=True
+            )
         room = self._room(gate, view, capacity)
         if room <= 0.0:
             gate.paused = True
             return self._admitted(gate)
         over = max((_over(there, most, full) for there, most, full, _ in figures), default=0.0)
         if over <= 0.0:
-            return Admission(share=room)
+            return BatchAdmission(share=room)
         over = min(over, _FULL)
         since_s = self.now() - self._begun_s - self._batch_s
         wait_s = self._batch_s * over / (1.0 - over) - since_s
         why = f"slowed to {1.0 - over:.0%}: {depth_text(view)} in {name} (slows from {_shown(high)}, stops at {_shown(capacity)})"
-        return Admission(max(0.0, wait_s), room, why)
+        return BatchAdmission(max(0.0, wait_s), room, why)
 
-    def _room(self, gate: Gate, view: GateView, capacity: Depth) -> float:
+    def _room(self, gate: ChannelThrottle, view: GateView, capacity: Depth) -> float:
         """Which share of a full Batch the channel has room for."""
         rows, size = self._given.get(gate.channel.id) or self._guessed()
         share = 1.0

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from scribengin.connectors.contract import SourceStream
-    from scribengin.local.positions import Moved
+    from scribengin.local.positions import MovedPosition
     from scribengin.local.prepare import Prepared, PreparedFlow
     from scribengin.spec.model import Flow, Sink
     from scribengin.state.folder import QueryFolder
@@ -47,7 +47,7 @@ class Back:
     tier: str
     query: str
     starts: Mapping[str, int]
-    moved: tuple[Moved, ...]
+    moved: tuple[MovedPosition, ...]
     doubled: Mapping[str, int]
     behind: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 

@@ -31,19 +31,19 @@ from scribengin.state.trash import Trash
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from scribengin.connectors.contract import Sink, Unaccounted
+    from scribengin.connectors.contract import SinkConnector, Unaccounted
     from scribengin.local.prepare import Prepared, PreparedFlow
-    from scribengin.plan.diff import Changes
+    from scribengin.plan.diff import PlanChanges
     from scribengin.plan.model import QueryPlan
     from scribengin.spec.model import Flow
     from scribengin.state.channel_audit import ChannelAudit
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder, StateFolder
     from scribengin.state.ledger import Totals
-    from scribengin.state.moves import Moved
+    from scribengin.state.moves import MovedLineage
 
 
-def planned_changes(prepared: PreparedFlow, found: Changes | None = None) -> Changes:
+def planned_changes(prepared: PreparedFlow, found: PlanChanges | None = None) -> PlanChanges:
     """What running the plan would change against the state that is there. Raises Refused while a move between tiers is under way. `found`:
     what `changes_and_moves` has found already."""
     changes = (found or changes_and_moves(prepared)[0]).with_remedies(prepared.named)
@@ -113,7 +113,7 @@ def audit_flow(prepared: PreparedFlow) -> FlowAudit:
     return FlowAudit(reports, any(audit.running for audit in audits), channels)
 
 
-def _with_others(report: AuditReport, sinks: Mapping[str, Sink], known: Collection[str], channels: Collection[str]) -> AuditReport:
+def _with_others(report: AuditReport, sinks: Mapping[str, SinkConnector], known: Collection[str], channels: Collection[str]) -> AuditReport:
     """With what the places of its sinks hold besides; those of channels are the flow's own."""
 
     def others(id_: str) -> tuple[Unaccounted, ...] | None:
@@ -184,7 +184,7 @@ def _audit_left(prepared: PreparedFlow) -> FlowAudit:
     return FlowAudit(tuple(reports), running=False)
 
 
-def _left_sinks(flow: Flow, tier: StateFolder, folder: QueryFolder, moved: Moved, totals: Totals) -> dict[str, Sink]:
+def _left_sinks(flow: Flow, tier: StateFolder, folder: QueryFolder, moved: MovedLineage, totals: Totals) -> dict[str, SinkConnector]:
     return open_left_sinks(flow, tier.root, folder, tier.tier, totals.sinks, moved.sinks)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from scribengin.plan.graph import Graph, base
 from scribengin.plan.resolve import resolve, slowest
 from scribengin.spark.gate import instant_text, late_rule
-from scribengin.spark.layout import Layout
+from scribengin.spark.layout import NodeLayout
 from scribengin.spark.offset_log import newest_of, watermark_us
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Lateness:
 
     def _found(self, source: str) -> list[_Door]:
         plan, query = self._entrances.prepared.plan, self._entrances.query
-        marks, layout = resolve(Graph(plan.flow)).watermarks, Layout(plan, query)
+        marks, layout = resolve(Graph(plan.flow)).watermarks, NodeLayout(plan, query)
         columns = self._entrances.decoder(source).schema
         declared, below = plan.flow.sources[source].watermark, self._entrances.below(source)
         found = []

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from scribengin.core.problems import Problem
     from scribengin.core.types import Field
-    from scribengin.formats.notice import Notice
-    from scribengin.spark.commit import Committed
+    from scribengin.formats.notice import FormatNotice
+    from scribengin.spark.commit import CommittedBatch
     from scribengin.spec.model import Evolve, Flow
     from scribengin.state.folder import QueryFolder
     from scribengin.state.totals import Totals
@@ -159,7 +159,7 @@ class Learning:
         for each in self.seen.values():
             self._learn(each.notice, each.at)
 
-    def committed(self, batch: Committed) -> None:
+    def committed(self, batch: CommittedBatch) -> None:
         """What the Batch has told."""
         decision, seen = batch.decision, dict(self.seen)
         for notice in decision.noticed:
@@ -179,11 +179,11 @@ class Learning:
         if decision.noticed:
             self.seen = seen
 
-    def _learn(self, notice: Notice, at: str) -> None:
+    def _learn(self, notice: FormatNotice, at: str) -> None:
         if notice.kind == "new" and self._evolve(notice.source) == "add":
             learn(self._root, self._flow.name, notice, at)
 
-    def _key_use(self, notice: Notice) -> str:
+    def _key_use(self, notice: FormatNotice) -> str:
         return key_columns(self._flow).get(notice.source, {}).get(notice.column, "") if notice.kind == "missing" else ""
 
     def _evolve(self, source: str) -> Evolve:
@@ -191,7 +191,7 @@ class Learning:
         return "strict" if node is None or node.schema is None else node.schema.evolve
 
 
-def why_new_dropped(flow: Flow, notice: Notice) -> str:
+def why_new_dropped(flow: Flow, notice: FormatNotice) -> str:
     """`why_dropped` of what was noticed; empty of what no source would take in anyway."""
     node = flow.sources.get(notice.source)
     if notice.kind != "new" or node is None or node.schema is None or node.schema.evolve != "add":
@@ -208,7 +208,7 @@ def rewritten_text(file: str) -> str:
     )
 
 
-def sentence(notice: Notice, evolve: Evolve, why: str = "", key_use: str = "") -> str:
+def sentence(notice: FormatNotice, evolve: Evolve, why: str = "", key_use: str = "") -> str:
     """What was noticed, for people. `why` says of a new column why it is not taken in; `key_use` of one that is read as a key, by what."""
     at = notice.file if notice.line is None else f"{notice.file}:{notice.line}"
     match notice.kind:
@@ -242,7 +242,9 @@ def _looked_at(records: int) -> str:
     return f"{records:,} record{'s' * (records != 1)} looked at"
 
 
-def noticed_rows(flow: Flow, found: Iterable[Noticed], why: Callable[[Flow, Notice], str] = why_new_dropped) -> list[dict[str, object]]:
+def noticed_rows(
+    flow: Flow, found: Iterable[Noticed], why: Callable[[Flow, FormatNotice], str] = why_new_dropped
+) -> list[dict[str, object]]:
     """For `status`, of all Queries: each column once. `why` is asked of new ones."""
     rows: dict[tuple[str, str, str], dict[str, object]] = {}
     for each in found:
@@ -289,7 +291,7 @@ class NoticedNow:
             self._seen = seen
         return self._rows
 
-    def _dropped(self, flow: Flow, notice: Notice) -> str:
+    def _dropped(self, flow: Flow, notice: FormatNotice) -> str:
         if notice.key not in self._why:
             self._why[notice.key] = why_new_dropped(flow, notice)
         return self._why[notice.key]
@@ -319,7 +321,7 @@ def noticed_text(row: Mapping[str, Any]) -> str:
     return f"{column}: {row['records']:,} values are no {row['type']}, the first in {at}: null"
 
 
-def _now(notice: Notice, evolve: Evolve, *, declared: bool) -> str:
+def _now(notice: FormatNotice, evolve: Evolve, *, declared: bool) -> str:
     if notice.kind == "new":
         return "taken in" if declared else "taken in at the next start" if evolve == "add" else "dropped"
     return {"field": "dropped", "lines": "read as one cell", "empty": "read", "again": "read again"}.get(notice.kind, "null")

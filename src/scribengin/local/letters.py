@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.state.contract import DeadLetter
-    from scribengin.state.decisions import Letters
+    from scribengin.state.decisions import BatchDeadLetters
     from scribengin.state.folder import QueryFolder
     from scribengin.state.replays import Key
 
@@ -53,7 +53,7 @@ class Which:
         """False where another letter's key was said."""
         return KEY.fullmatch(self.prefix) is None or self.prefix == key_text(query, key)
 
-    def fits_batch(self, letters: Letters) -> bool:
+    def fits_batch(self, letters: BatchDeadLetters) -> bool:
         """Whether letters of that Batch may be meant."""
         if not self.since and not self.until:
             return True

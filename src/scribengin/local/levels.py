@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.errors import ScribenginError
 from scribengin.state.ack_contract import NOTHING
-from scribengin.state.acks import Acks, Standing, Waiting
+from scribengin.state.acks import Acks, ChannelBacklog, FlowAcks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scribengin.state.acks import Link, QueryKey, Reading, Topology
+    from scribengin.state.acks import ChannelLink, QueryKey, QueryReading, QueryTopology
     from scribengin.state.checksums import Mismatch
 
 LOOK_S = 0.25
@@ -25,11 +25,11 @@ LOOK_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class ChannelLevel:
     """How full a channel is. `put_rows` were ever put in, counted from anywhere; `decided` is the newest Batch of the feeder's `lineage`
     that is counted."""
 
-    waiting: Waiting = NOTHING
+    waiting: ChannelBacklog = NOTHING
     put_rows: int = 0
     lineage: str = ""
     decided: int = -1
@@ -38,17 +38,17 @@ class Level:
 class Levels:
     """Thread-safe. A look is believed for a moment, so that it costs the same however many ask."""
 
-    def __init__(self, topology: Topology, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, topology: QueryTopology, now: Callable[[], float] = time.monotonic) -> None:
         self.topology = topology
         self._acks = Acks(topology)
         self._now = now
         self._lock = threading.Lock()
-        self._standing: Standing | None = None
+        self._standing: FlowAcks | None = None
         self._looked_s = 0.0
         self._mismatches: list[Mismatch] = []
-        self._links: dict[str, Link] = {link.channel: link for link in topology.links}
+        self._links: dict[str, ChannelLink] = {link.channel: link for link in topology.links}
 
-    def look(self, *, fresh: bool = True) -> Standing:
+    def look(self, *, fresh: bool = True) -> FlowAcks:
         """How the flow stands: now, or a moment ago. Raises what reading the state raises."""
         with self._lock:
             if fresh or self._standing is None or self._now() - self._looked_s >= LOOK_S:
@@ -68,23 +68,23 @@ class Levels:
         with self._lock:
             self._acks.keep(key)
 
-    def level(self, channel: str) -> Level:
+    def level(self, channel: str) -> ChannelLevel:
         """How full a channel is; of several readers the one counts for which most waits."""
         link, standing = self._links[channel], self._last()
         if standing is None:
-            return Level()
+            return ChannelLevel()
         slowest = max(standing.of(link), key=lambda each: each.waiting.rows, default=None)
         put_rows = 0 if slowest is None else slowest.put_rows
         at = standing.queries[link.writer]
-        return Level(standing.waiting(link), put_rows, at.lineage, at.decided)
+        return ChannelLevel(standing.waiting(link), put_rows, at.lineage, at.decided)
 
-    def waiting_for(self, reading: Reading) -> Waiting:
+    def waiting_for(self, reading: QueryReading) -> ChannelBacklog:
         """What a Query has before it in a channel."""
         standing = self._last()
         at = None if standing is None else next((each for (_, who), each in standing.links.items() if who == reading), None)
-        return Waiting() if at is None else at.waiting
+        return ChannelBacklog() if at is None else at.waiting
 
-    def _last(self) -> Standing | None:
+    def _last(self) -> FlowAcks | None:
         """The newest look that came through: what fails here fails for the releases too, which say so."""
         try:
             return self.look(fresh=False)

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 from scribengin.local.levels import LOOK_S
 from scribengin.plan.split import CHANNEL
-from scribengin.spark.hold import Admission
+from scribengin.spark.hold import BatchAdmission
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from scribengin.connectors.contract import Limits
+    from scribengin.connectors.contract import BatchLimits
     from scribengin.plan.model import QueryPlan
     from scribengin.plan.split import FlowPlan
-    from scribengin.spark.commit import Committed
-    from scribengin.spark.hold import Pressure
+    from scribengin.spark.commit import CommittedBatch
+    from scribengin.spark.hold import BackPressure
 
 _BYTES_A_ROW = 200
 """a guess, before there was a Batch"""
@@ -29,7 +29,7 @@ _LEAST_SHARE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RateLimit:
     """At most so much a second; None: as much as comes."""
 
     rows_per_s: float | None = None
@@ -45,7 +45,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class FeedShare:
     """What flows that read a sink leave to who feeds it: a share of its time, 0 to 1; 0: it waits. `why` is for people."""
 
     share: float
@@ -57,12 +57,12 @@ class FlowLimits:
     """`flow`: of all that the flow reads from outside; its Queries that do so get equal parts. `sources`: of each Query that reads the
     source. `edges`: by channel, or by the name of an arrow that it carries. `share`: as `flow`, what a `quota` leaves it."""
 
-    flow: Pace = field(default_factory=Pace)
-    sources: Mapping[str, Pace] = field(default_factory=dict)
-    edges: Mapping[str, Pace] = field(default_factory=dict)
-    share: Pace = field(default_factory=Pace)
+    flow: RateLimit = field(default_factory=RateLimit)
+    sources: Mapping[str, RateLimit] = field(default_factory=dict)
+    edges: Mapping[str, RateLimit] = field(default_factory=dict)
+    share: RateLimit = field(default_factory=RateLimit)
     quota: str = ""
-    held: Mapping[str, Held] = field(default_factory=dict)
+    held: Mapping[str, FeedShare] = field(default_factory=dict)
     """sink → what its readers leave, where that is not all"""
 
 
@@ -73,10 +73,10 @@ class Paced:
     query: QueryPlan
     plan: FlowPlan
     tier: str
-    batch: Mapping[str, Limits]
+    batch: Mapping[str, BatchLimits]
     """source → what a Batch takes of it at most"""
     limits: Callable[[], FlowLimits]
-    inner: Pressure | None = None
+    inner: BackPressure | None = None
     now: Callable[[], float] = time.monotonic
     _begun_s: float = float("-inf")
     _batch_s: float = 0.0
@@ -104,7 +104,7 @@ class Paced:
         if self.inner is not None:
             self.inner.begun()
 
-    def committed(self, batch: Committed) -> None:
+    def committed(self, batch: CommittedBatch) -> None:
         """It is through."""
         if self.inner is not None:
             self.inner.committed(batch)
@@ -122,7 +122,7 @@ class Paced:
             if rows or size:
                 self._full[name] = (rows / share, size / share)
 
-    def admit(self) -> Admission:
+    def admit(self) -> BatchAdmission:
         """Whether the next Batch may begin now."""
         wait_s, share, why = 0.0, 1.0, ""
         for what, pace, names in self._held():
@@ -135,23 +135,23 @@ class Paced:
             why = why or f"{what} is limited to {shown(pace)}"
         held = min((each for sink, each in self.limits().held.items() if sink in self.query.sinks), key=_share_of, default=None)
         if held is not None and held.share <= 0.0:
-            return Admission(LOOK_S, why=held.why, paused=True)
+            return BatchAdmission(LOOK_S, why=held.why, paused=True)
         if held is not None:  # between two Batches it rests so long that it works for its share of the time
             rest_s = self._begun_s + self._batch_s / held.share - self.now()
             if rest_s > wait_s:
                 wait_s, why = rest_s, held.why
         wait_s = max(0.0, wait_s)
-        inner = Admission() if self.inner is None else self.inner.admit()
+        inner = BatchAdmission() if self.inner is None else self.inner.admit()
         said = "; ".join(filter(None, (inner.why, why if wait_s else "")))
-        return Admission(max(wait_s, inner.wait_s), min(share, inner.share), said, inner.paused)
+        return BatchAdmission(max(wait_s, inner.wait_s), min(share, inner.share), said, inner.paused)
 
-    def _held(self) -> Iterator[tuple[str, Pace, list[str]]]:
+    def _held(self) -> Iterator[tuple[str, RateLimit, list[str]]]:
         """(what is limited, how, the names of what counts for it) of all limits that hold for this Query."""
         now = self.limits()
         for what, whole in (("the flow", now.flow), (f"by quota {now.quota} the flow", now.share)):
             if whole and self._outside:
                 rows, size = whole.rows_per_s, whole.bytes_per_s
-                part = Pace(rows * self._part if rows else None, size * self._part if size else None)
+                part = RateLimit(rows * self._part if rows else None, size * self._part if size else None)
                 yield what, part, self._outside
         for source in self._outside:
             if now.sources.get(source):
@@ -179,11 +179,11 @@ class Paced:
         return rows, most.max_bytes or rows * _BYTES_A_ROW
 
 
-def _share_of(held: Held) -> float:
+def _share_of(held: FeedShare) -> float:
     return held.share
 
 
-def shown(pace: Pace) -> str:
+def shown(pace: RateLimit) -> str:
     """For people."""
     parts = [f"{pace.rows_per_s:,g} rows/s"] if pace.rows_per_s else []
     parts += [f"{pace.bytes_per_s:,.0f} bytes/s"] if pace.bytes_per_s else []

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from scribengin.connectors.contract import SourceStream
-    from scribengin.spark.commit import Committed
+    from scribengin.spark.commit import CommittedBatch
     from scribengin.spark.query import QueryRun
-    from scribengin.state.acks import Waiting
+    from scribengin.state.acks import ChannelBacklog
     from scribengin.state.clocks import Clock
 
 RATE_WINDOW_S = 10.0
@@ -44,14 +44,14 @@ class Meter:
         sinks: tuple[str, ...],
         *,
         last: int = -1,
-        channels: Mapping[str, Callable[[], Waiting]] | None = None,
+        channels: Mapping[str, Callable[[], ChannelBacklog]] | None = None,
         now: Callable[[], float] = time.monotonic,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._sources = sources
         self._sinks = sinks
         self._channels = dict(channels or {})
-        self._waits: Mapping[str, Waiting] = {}
+        self._waits: Mapping[str, ChannelBacklog] = {}
         self._clock = clock
         self._newest_us: dict[str, int] = {}
         self._clocks: Mapping[str, Clock] = {}
@@ -91,7 +91,7 @@ class Meter:
             self._streams = streams
             self._moved = self._batch_begun = self._now()
 
-    def committed(self, batch: Committed) -> None:
+    def committed(self, batch: CommittedBatch) -> None:
         """Count a Batch that is through, once: one that was through before this process is published again, and counts nothing."""
         with self._lock:
             self._phases = batch.phases_s

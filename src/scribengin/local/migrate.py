@@ -33,28 +33,28 @@ from scribengin.state.decisions import Decisions, decision_as_json, decision_fro
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease
 from scribengin.state.lineage import Lineage, begin_moved, finish_rewind, leave, lift_state, new_id, read_lineage, set_down
-from scribengin.state.moves import Journal, Moved, write_moved
+from scribengin.state.moves import Journal, MovedLineage, write_moved
 from scribengin.state.recovery import recover_query
 from scribengin.state.replays import settle
 from scribengin.state.source_log import SourceLog
-from scribengin.state.topology import Topology, read_topology, tiers_with_state, write_topology
+from scribengin.state.topology import StoredTopology, read_topology, tiers_with_state, write_topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from scribengin.connectors.contract import Sink as OpenSink
+    from scribengin.connectors.contract import SinkConnector as OpenSink
     from scribengin.local.prepare import PreparedFlow
     from scribengin.local.stored import StoredFlow
-    from scribengin.plan.diff import Changes, ChannelChange, QueryChange, StoredQuery
-    from scribengin.plan.moves import Arrival, Moves
+    from scribengin.plan.diff import ChannelChange, PlanChanges, QueryChange, StoredQuery
+    from scribengin.plan.moves import MovedQuery, Moves
     from scribengin.spec.model import Flow
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease
     from scribengin.state.topology import KnownChannel
 
 
-def changes_and_moves(prepared: PreparedFlow, *, drained: bool = False) -> tuple[Changes, Moves]:
+def changes_and_moves(prepared: PreparedFlow, *, drained: bool = False) -> tuple[PlanChanges, Moves]:
     """What running the plan would change, and the moves that belong to it; `drained` as for `plan_moves`. Raises Refused while a move is
     under way."""
     name = prepared.name
@@ -128,7 +128,7 @@ def _give_way(prepared: PreparedFlow, journal: Journal, body: Mapping[str, Any])
         settle(folder)
 
 
-def first_refusal(flow: str, changes: Changes) -> Refused:
+def first_refusal(flow: str, changes: PlanChanges) -> Refused:
     """The first thing that is refused, in the words of `plan`."""
     refused: list[tuple[str, QueryChange | ChannelChange]] = [("query", each) for each in changes.queries]
     refused += [("channel", each) for each in changes.channels]
@@ -139,7 +139,7 @@ def first_refusal(flow: str, changes: Changes) -> Refused:
 # --- what is going to be done ---
 
 
-def _decided(prepared: PreparedFlow, moves: Moves, topology: Topology) -> dict[str, Any]:
+def _decided(prepared: PreparedFlow, moves: Moves, topology: StoredTopology) -> dict[str, Any]:
     """The journal's record: JSON, with all that `_carry_out` needs beside the flow's own sinks."""
     owner = prepared.tiers[0].folder.read_owner()
     stored = read_stored(prepared.root, prepared.plan)
@@ -193,7 +193,7 @@ def _last_in_the_state(prepared: PreparedFlow, state: StoredQuery, begun: Lineag
     return decision_as_json(replace(kept, offers=(), refused=None))
 
 
-def _tables(flow: Flow, arrival: Arrival) -> dict[str, list[str]]:
+def _tables(flow: Flow, arrival: MovedQuery) -> dict[str, list[str]]:
     """Summary → tier, Query and lineage with whose table it goes on."""
     return {
         sink: [query.tier, query.name, query.lineage]
@@ -204,7 +204,7 @@ def _tables(flow: Flow, arrival: Arrival) -> dict[str, list[str]]:
     }
 
 
-def _parent(stored: StoredFlow, arrival: Arrival) -> str:
+def _parent(stored: StoredFlow, arrival: MovedQuery) -> str:
     """The lineage that stands in its folder, else that of a Query in whose place it goes on."""
     here = [query for query in (*stored.past, *stored.live) if query.key == arrival.key]
     return here[-1].lineage if here else next((query.lineage for query in arrival.after), "")
@@ -216,7 +216,7 @@ def _tiers(body: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys([*(each["tier"] for each in (*body["arrivals"], *body["leaving"])), *givers]))
 
 
-def _recover(prepared: PreparedFlow, arrivals: Iterable[Arrival], take: Callable[[str], Lease]) -> None:
+def _recover(prepared: PreparedFlow, arrivals: Iterable[MovedQuery], take: Callable[[str], Lease]) -> None:
     """Publish what the old Queries have decided, at the sinks that are taken over, and see that these are theirs still."""
     owner = prepared.tiers[0].folder.read_owner()
     done: dict[tuple[str, str], dict[str, OpenSink]] = {}
@@ -297,7 +297,7 @@ def _carry_out(prepared: PreparedFlow, body: Mapping[str, Any], take: Callable[[
         if last := each.get("last"):
             Decisions(folder.decisions).decide(decision_from_json(last))
     faults.reached("move.carried")
-    topology = Topology.from_json(body["topology"])
+    topology = StoredTopology.from_json(body["topology"])
     channels = {channel.id: channel for channel in topology.channels if not channel.gone}
     for each in body["arrivals"]:
         _adopt(prepared, each, channels)
@@ -320,7 +320,7 @@ def _mark(folder: QueryFolder, left: Mapping[str, Any]) -> None:
     """Beside the lineage that is left, as long as it is the one that is there."""
     lineage = read_lineage(folder)
     if lineage is not None and lineage.id == left["lineage"]:
-        write_moved(folder, Moved(left["lineage"], tuple(left["to"]), left["sinks"], tuple(left.get("stateful", ()))))
+        write_moved(folder, MovedLineage(left["lineage"], tuple(left["to"]), left["sinks"], tuple(left.get("stateful", ()))))
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from structlog.typing import FilteringBoundLogger
 
-    from scribengin.connectors.contract import Limits, Sink, SourceStream
-    from scribengin.connectors.contract import Source as OpenSource
+    from scribengin.connectors.contract import BatchLimits, SinkConnector, SourceStream
+    from scribengin.connectors.contract import SourceConnector as OpenSource
     from scribengin.local.contract import RunSettings
     from scribengin.local.prepare import Prepared
     from scribengin.plan.model import Plan, QueryPlan
-    from scribengin.spark.commit import Committed
-    from scribengin.spark.hold import Pressure
+    from scribengin.spark.commit import CommittedBatch
+    from scribengin.spark.hold import BackPressure
     from scribengin.spark.portions import Helpers, Portion
     from scribengin.spark.user_code import UserCode
     from scribengin.spec.model import Evolve, Source, Step
@@ -55,7 +55,7 @@ class QueryBench:
     folder: QueryFolder
     lineage: str
     lease: Lease
-    limits: Mapping[str, Limits]
+    limits: Mapping[str, BatchLimits]
     static: Mapping[str, tuple[SourceStream, ...]]
     starts: Mapping[str, int] = field(default_factory=dict)
     first: int = 0
@@ -66,10 +66,10 @@ class QueryBench:
         once: bool,
         stop: threading.Event,
         on_begin: Callable[[Mapping[str, tuple[SourceStream, ...]]], None],
-        on_commit: Callable[[Committed], None],
+        on_commit: Callable[[CommittedBatch], None],
         log: FilteringBoundLogger,
         fed: Callable[[], bool] = lambda: True,
-        pressure: Pressure | None = None,
+        pressure: BackPressure | None = None,
         helpers: Helpers | None = None,
     ) -> QueryRun:
         """A run of it in this process."""
@@ -120,7 +120,7 @@ def build_parts(spark: SparkSession, prepared: Prepared, code: UserCode, setting
 
 
 def query_parts(
-    plan: Plan, query: QueryPlan, folder: QueryFolder, code: UserCode, sources: Mapping[str, OpenSource], sinks: Mapping[str, Sink]
+    plan: Plan, query: QueryPlan, folder: QueryFolder, code: UserCode, sources: Mapping[str, OpenSource], sinks: Mapping[str, SinkConnector]
 ) -> QueryParts:
     """What stays the same over all Batches."""
     used = [*query.sources, *query.static_sources]
@@ -152,7 +152,7 @@ def _bench(
     lease: Lease,
     code: UserCode,
     sources: Mapping[str, OpenSource],
-    sinks: Mapping[str, Sink],
+    sinks: Mapping[str, SinkConnector],
     *,
     any_columns: bool,
 ) -> QueryBench:
@@ -166,7 +166,7 @@ def _bench(
     return QueryBench(spark, query, parts, folder, "", lease, limits_by_source(parts), static_by_source(query, sources))
 
 
-def limits_by_source(parts: QueryParts) -> dict[str, Limits]:
+def limits_by_source(parts: QueryParts) -> dict[str, BatchLimits]:
     """What one Batch takes of each streaming source."""
     return {id_: limits_of(parts.sources[id_].place.options) for id_ in parts.query.sources}
 

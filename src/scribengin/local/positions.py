@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedPosition:
     """A position before and after, in entries of the source's log, and what the entries between them hold.
 
     Forward these are never read. Back they are read again, under the new lineage `lineage`, and what was written of them stays:
@@ -63,7 +63,7 @@ def decided_ends(query: QueryFolder) -> dict[str, int]:
     return {} if lineage is None else dict(lineage.starts)
 
 
-def move_forward(flow: Flow, query: QueryFolder, source: str, position: int | None) -> Moved:
+def move_forward(flow: Flow, query: QueryFolder, source: str, position: int | None) -> MovedPosition:
     """Under the lease: let the entries from the present position to `position` be passed over; None means all that is there now.
 
     The next run goes through them as empty Batches, so that nothing else in the state changes. Raises Refused for a position that the
@@ -99,7 +99,7 @@ def move_forward(flow: Flow, query: QueryFolder, source: str, position: int | No
     return _moved(query, source, before, number, skipped)
 
 
-def way_back(query: QueryFolder, source: str, position: int, starts: Mapping[str, int] | None = None) -> Moved:
+def way_back(query: QueryFolder, source: str, position: int, starts: Mapping[str, int] | None = None) -> MovedPosition:
     """What a rewind to `position`, which is behind the present one, would read and write again; changes nothing. `starts`: where
     all sources go, if not this one alone.
 
@@ -126,7 +126,7 @@ def way_back(query: QueryFolder, source: str, position: int, starts: Mapping[str
     return replace(_moved(query, source, ends[source], position, streams), doubled=_written_since(query, source, position))
 
 
-def move_back(prepared: Prepared, query: QueryFolder, source: str, position: int, lease: Lease) -> Moved:
+def move_back(prepared: Prepared, query: QueryFolder, source: str, position: int, lease: Lease) -> MovedPosition:
     """Under the lease: begin a new lineage of the Query that reads `source` from `position` on, and let its sinks' places take it.
 
     The other sources go on where they are. Raises Refused as `way_back`, where a place is another's by now, and where Batches wait for
@@ -196,9 +196,9 @@ def _written_since(query: QueryFolder, source: str, position: int) -> dict[str, 
     return written
 
 
-def _moved(query: QueryFolder, source: str, before: int, after: int, streams: Sequence[SourceStream]) -> Moved:
+def _moved(query: QueryFolder, source: str, before: int, after: int, streams: Sequence[SourceStream]) -> MovedPosition:
     rows = [stream.rows for stream in streams]
-    return Moved(
+    return MovedPosition(
         query.name,
         source,
         before,

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from scribengin.connectors.contract import Source as OpenSource
+    from scribengin.connectors.contract import SourceConnector as OpenSource
     from scribengin.local.prepare import Prepared, PreparedFlow
-    from scribengin.plan.diff import Changes
+    from scribengin.plan.diff import PlanChanges
     from scribengin.plan.model import QueryPlan
     from scribengin.plan.moves import Moves
     from scribengin.spec.model import Flow, Source, Step
@@ -124,7 +124,7 @@ def _open(open_: Callable[[], object]) -> None:
         open_()
 
 
-def planned_refusals(prepared: PreparedFlow, changes: Changes, moves: Moves) -> tuple[list[Problem], list[Problem]]:
+def planned_refusals(prepared: PreparedFlow, changes: PlanChanges, moves: Moves) -> tuple[list[Problem], list[Problem]]:
     """Everything that a run would refuse, each with its place: the state first, then sources and sinks; and warnings.
 
     Args:
@@ -467,7 +467,7 @@ def _problem(error: ScribenginError, prepared: PreparedFlow) -> Problem:
     return Problem(error.code, error.place or prepared.tiers[0].place_of(""), error.message, prepared.named(error.remedy))
 
 
-def _of_changes(prepared: PreparedFlow, changes: Changes, *, known: Iterable[str]) -> Iterator[Problem]:
+def _of_changes(prepared: PreparedFlow, changes: PlanChanges, *, known: Iterable[str]) -> Iterator[Problem]:
     """What the comparison refuses and nothing else has said: a cut that the state does not fit."""
     if changes.refused and not {"state-changed", "sink-type-changed", "state-copied", "state-foreign"}.intersection(known):
         error = first_refusal(prepared.name, changes)

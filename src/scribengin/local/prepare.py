@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
 from scribengin.connectors.abilities import is_handed_over, looks_ahead, looks_for_keys
-from scribengin.connectors.contract import Limits, Place, Sink, SourceStream
-from scribengin.connectors.contract import Source as OpenSource
+from scribengin.connectors.contract import BatchLimits, ConnectorContext, SinkConnector, SourceStream
+from scribengin.connectors.contract import SourceConnector as OpenSource
 from scribengin.connectors.files.reader import FilesReader
 from scribengin.core.errors import Exit, InputError, Refused, SourceError, Unreachable
 from scribengin.core.problems import Place as TextPlace
@@ -224,12 +224,12 @@ def first_file_faults(flow: PreparedFlow, types: Collection[str] = ()) -> Iterat
                 yield error
 
 
-def source_place(flow: Flow, id_: str) -> Place:
+def source_place(flow: Flow, id_: str) -> ConnectorContext:
     """What the source's connector is built with."""
     node = flow.sources[id_]
     options = catalog.source_types(internal=True)[node.type].filled(node.options, flow.defaults.profile)
     schema = node.schema.fields if node.schema else None
-    return Place(
+    return ConnectorContext(
         id_,
         flow.folder.resolve(),
         options,
@@ -243,11 +243,11 @@ def source_place(flow: Flow, id_: str) -> Place:
     )
 
 
-def sink_place(flow: Flow, id_: str) -> Place:
+def sink_place(flow: Flow, id_: str) -> ConnectorContext:
     """What the sink's connector is built with, to look at its place; it can write with what `open_sinks` adds."""
     node = flow.sinks[id_]
     options = catalog.sink_types(internal=True)[node.type].filled(node.options, flow.defaults.profile)
-    return Place(
+    return ConnectorContext(
         id_,
         flow.folder.resolve(),
         options,
@@ -260,8 +260,8 @@ def sink_place(flow: Flow, id_: str) -> Place:
 
 def open_sinks(
     flow: Flow, plan: Plan | None = None, folder: StateFolder | None = None, kept_elsewhere: frozenset[str] = frozenset()
-) -> dict[str, Sink]:
-    """Every sink of the flow, configured; with `plan` and `folder` so that it can write. `kept_elsewhere`: see `Place`."""
+) -> dict[str, SinkConnector]:
+    """Every sink of the flow, configured; with `plan` and `folder` so that it can write. `kept_elsewhere`: see `ConnectorContext`."""
     of_sink = {sink: query for query in plan.queries for sink in query.sinks} if plan is not None else {}
     sinks = {}
     for node in flow.sinks.values():
@@ -273,10 +273,10 @@ def open_sinks(
     return sinks
 
 
-def limits_of(options: Mapping[str, object]) -> Limits:
+def limits_of(options: Mapping[str, object]) -> BatchLimits:
     """What one Batch takes of a source."""
     given = {name: value for name in ("max_files", "max_bytes", "max_rows") if (value := options.get(name)) is not None}
-    return Limits(**({"max_bytes": DEFAULT_BATCH_BYTES} | given))  # type: ignore[arg-type]
+    return BatchLimits(**({"max_bytes": DEFAULT_BATCH_BYTES} | given))  # type: ignore[arg-type]
 
 
 def static_streams(source: OpenSource, *, looking: bool = False) -> tuple[SourceStream, ...]:
@@ -285,6 +285,6 @@ def static_streams(source: OpenSource, *, looking: bool = False) -> tuple[Source
     if looking and isinstance(reader, FilesReader):
         reader.holds, reader.quiet = False, True
     streams: list[SourceStream] = []
-    while more := reader.split(Limits(), final=True):
+    while more := reader.split(BatchLimits(), final=True):
         streams += [stream for stream in more if not stream.skipped]
     return tuple(streams)

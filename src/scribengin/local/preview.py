@@ -22,7 +22,7 @@ from scribengin.formats.rows import batch_to_rows
 from scribengin.local.deep import held_problems, unlike_what_is_held
 from scribengin.local.learning import with_learned
 from scribengin.local.prepare import state_root
-from scribengin.local.preview_contract import NodePreview, Preview, Row
+from scribengin.local.preview_contract import NodePreview, Preview, PreviewedRow
 from scribengin.local.preview_source import look, stand_ins
 from scribengin.plan.describe import describe
 from scribengin.plan.graph import Graph, base, inputs_of
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from scribengin.local.preview_contract import PreviewSettings
-    from scribengin.local.preview_source import Look
+    from scribengin.local.preview_source import SourcePreview
     from scribengin.plan.resolve import Resolved
-    from scribengin.spark.at_hand import Died, Sample
-    from scribengin.spark.lone_step import Outcome
+    from scribengin.spark.at_hand import Died, RowSample
+    from scribengin.spark.lone_step import StepOutcome
     from scribengin.spec.model import Flow, Node, Step
     from scribengin.spec.places import Places
 
@@ -161,7 +161,7 @@ class _Walk:
         self._files = files
         self._steps = steps
         self._resolved: Resolved = resolve(graph)
-        self._samples: dict[str, Sample] = {}
+        self._samples: dict[str, RowSample] = {}
         self._failed: dict[str, str] = {}
         """node → the node that failed, itself or above it"""
         self.problems: list[Problem] = []
@@ -233,7 +233,7 @@ class _Walk:
         elif not len(sample):
             said = f'none of the {found.records} records of source "{node.id}" can be read, such as: {unread[0].message}'
             self._warn(node, "preview-unread", said, "mind the format and the schema; the records may be another flow's")
-        rows = [Row("kept", None, (("", row),)) for row in batch_to_rows(sample.rows.slice(0, self._settings.rows))]
+        rows = [PreviewedRow("kept", None, (("", row),)) for row in batch_to_rows(sample.rows.slice(0, self._settings.rows))]
         rows += unread[: self._settings.rows]
         return NodePreview(
             node.id,
@@ -284,7 +284,7 @@ class _Walk:
             came=() if ways is not None else tuple(_came(inputs, self._settings.rows)),
         )
 
-    def _stops(self, step: Step, outcome: Outcome) -> list[str]:
+    def _stops(self, step: Step, outcome: StepOutcome) -> list[str]:
         """Where a value that Spark cannot take is no dead letter in a run."""
         below = self._graph.downstream([step.id])
         keeping = [id_ for id_ in self._graph.order if id_ in below and id_ in self._resolved.stateful]
@@ -298,7 +298,7 @@ class _Walk:
         held = held_problems(node.id, unlike_what_is_held(self._flow, node.id, schema), self._place_of(node))
         self.problems += [replace(problem, severity="warning") for problem in held]
         rows = [row for _, sample in samples for row in batch_to_rows(sample.rows.select(schema.names))]
-        shown = tuple(Row("kept", None, (("", row),)) for row in rows[: self._settings.rows])
+        shown = tuple(PreviewedRow("kept", None, (("", row),)) for row in rows[: self._settings.rows])
         notes = (f"{len(rows):,} {'row' if len(rows) == 1 else 'rows'} would be written to {node.place}; nothing is",)
         return NodePreview(
             node.id, "sink", _about(node), node.inputs, schema, schema, len(rows), {"": len(rows)}, 0, rows=shown, notes=notes
@@ -323,16 +323,17 @@ def _notes(step: Step, *, stateful: bool) -> list[str]:
     return [f"{said}, and no watermark: no row is late"]
 
 
-def _unread(found: Look) -> list[Row]:
+def _unread(found: SourcePreview) -> list[PreviewedRow]:
     return [
-        Row("dead", None, (), show_place(each.root.place), each.reason, each.message, "", _text(each.root.payload)) for each in found.unread
+        PreviewedRow("dead", None, (), show_place(each.root.place), each.reason, each.message, "", _text(each.root.payload))
+        for each in found.unread
     ]
 
 
-def _row_of_line(lines: Sample, died: Died) -> Row:
+def _row_of_line(lines: RowSample, died: Died) -> PreviewedRow:
     root = lines.roots[died.index]
     assert root is not None, "a line of a source has a place"
-    return Row("dead", None, (), show_place(root.place), died.reason, died.message, "", _text(root.payload))
+    return PreviewedRow("dead", None, (), show_place(root.place), died.reason, died.message, "", _text(root.payload))
 
 
 def _text(payload: bytes) -> str:
@@ -340,7 +341,7 @@ def _text(payload: bytes) -> str:
     return text if len(payload) <= _SHOWN_BYTES else text + "…"
 
 
-def _before(inputs: list[tuple[str, Sample]]) -> list[tuple[dict[str, Any], str]]:
+def _before(inputs: list[tuple[str, RowSample]]) -> list[tuple[dict[str, Any], str]]:
     """Each row that comes in, and where its record stood."""
     return [
         (row, "" if root is None else show_place(root.place))
@@ -349,32 +350,36 @@ def _before(inputs: list[tuple[str, Sample]]) -> list[tuple[dict[str, Any], str]
     ]
 
 
-def _traced(outcome: Outcome, before: list[tuple[dict[str, Any], str]], ways: Mapping[int, list[tuple[str, int]]]) -> list[Row]:
+def _traced(
+    outcome: StepOutcome, before: list[tuple[dict[str, Any], str]], ways: Mapping[int, list[tuple[str, int]]]
+) -> list[PreviewedRow]:
     after = {branch: batch_to_rows(made.sample.rows) for branch, made in outcome.outs.items()}
     died = {each.index: each for each in outcome.died}
     rows = []
     for index, (row, place) in enumerate(before):
         made = tuple((branch, after[branch][at]) for branch, at in ways[index])
         if (dead := died.get(index)) is not None:
-            rows.append(Row("dead", row, made, place, dead.reason, dead.message, dead.code_line, utility=dead.utility))
+            rows.append(PreviewedRow("dead", row, made, place, dead.reason, dead.message, dead.code_line, utility=dead.utility))
         else:
-            rows.append(Row("kept" if made else "dropped", row, made, place))
+            rows.append(PreviewedRow("kept" if made else "dropped", row, made, place))
     return rows
 
 
-def _came(inputs: list[tuple[str, Sample]], count: int) -> list[tuple[str, dict[str, Any]]]:
+def _came(inputs: list[tuple[str, RowSample]], count: int) -> list[tuple[str, dict[str, Any]]]:
     return [(id_, row) for id_, sample in inputs for row in batch_to_rows(sample.rows.slice(0, count))]
 
 
-def _untraced(outcome: Outcome) -> list[Row]:
-    dead = [Row("dead", None, (), "", each.reason, each.message, each.code_line, each.payload, each.utility) for each in outcome.died]
+def _untraced(outcome: StepOutcome) -> list[PreviewedRow]:
+    dead = [
+        PreviewedRow("dead", None, (), "", each.reason, each.message, each.code_line, each.payload, each.utility) for each in outcome.died
+    ]
     return [
-        *(Row("made", None, ((branch, row),)) for branch, made in outcome.outs.items() for row in batch_to_rows(made.sample.rows)),
+        *(PreviewedRow("made", None, ((branch, row),)) for branch, made in outcome.outs.items() for row in batch_to_rows(made.sample.rows)),
         *dead,
     ]
 
 
-def _chosen(rows: list[Row], count: int) -> list[Row]:
+def _chosen(rows: list[PreviewedRow], count: int) -> list[PreviewedRow]:
     """So many, in their order: half of them that came through, where there are; and as many dead ones, for these a person looks for."""
     dead = [index for index, row in enumerate(rows) if row.fate == "dead"][:count]
     through = [index for index, row in enumerate(rows) if row.fate in ("kept", "made")]

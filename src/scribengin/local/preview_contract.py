@@ -38,7 +38,7 @@ class PreviewSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PreviewedRow:
     """One row on its way through a node. `before` is None where none stands behind it, `after` holds (branch, row), several where a step
     makes several. Of a dead one `reason` and `message` say why, `code_line` where in a person's code, `place` where the record stood, and
     `payload` what it was where it is no row yet, `utility` which of the step's it was."""
@@ -84,7 +84,7 @@ class NodePreview:
     dead: int = 0
     on_error: str = "dead_letter"
     """what a run does with the dead ones"""
-    rows: tuple[Row, ...] = ()
+    rows: tuple[PreviewedRow, ...] = ()
     notes: tuple[str, ...] = ()
     failure: str = ""
     came: tuple[tuple[str, Mapping[str, Any]], ...] = ()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from scribengin.connectors import catalog
-from scribengin.connectors.contract import Limits
+from scribengin.connectors.contract import BatchLimits
 from scribengin.connectors.files.options import READ_AS
 from scribengin.connectors.files.reader import FilesReader
 from scribengin.core.errors import InputError, SourceError
@@ -16,7 +16,7 @@ from scribengin.core.problems import Place, Problem, did_you_mean
 from scribengin.core.types import Schema, arrow_schema
 from scribengin.local.learning import sentence, why_new_dropped
 from scribengin.local.prepare import source_place
-from scribengin.spark.at_hand import Root, Sample, joined
+from scribengin.spark.at_hand import Root, RowSample, joined
 from scribengin.spark.noticed import noticing
 from scribengin.spark.program import SourceRef
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from scribengin.connectors.contract import Place as SourcePlace
-    from scribengin.connectors.contract import Source as OpenSource
-    from scribengin.formats.contract import Bad, Block, Columns
-    from scribengin.formats.notice import Notice
+    from scribengin.connectors.contract import ConnectorContext as SourcePlace
+    from scribengin.connectors.contract import SourceConnector as OpenSource
+    from scribengin.formats.contract import Bad, Block, DecodedColumns
+    from scribengin.formats.notice import FormatNotice
     from scribengin.spec.model import Flow
 
 STATIC_RECORDS = 10_000
@@ -56,11 +56,11 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SourcePreview:
     """What was found: `records` in all, the readable ones as rows, `skipped` empty lines. `schema` is what the source gives, which with
     `parse: spark` is not what `sample` holds: its lines."""
 
-    sample: Sample
+    sample: RowSample
     schema: Schema
     records: int
     unread: tuple[Unread, ...] = ()
@@ -68,7 +68,7 @@ class Look:
     notes: tuple[str, ...] = ()
 
 
-def look(flow: Flow, id_: str, records: int, file: Path | None = None) -> Look:
+def look(flow: Flow, id_: str, records: int, file: Path | None = None) -> SourcePreview:
     """The first records of the source, or of a file that stands for it. Raises SourceError, Unreachable or InputError."""
     node = flow.sources[id_]
     type_, place = node.type, source_place(flow, id_)
@@ -97,10 +97,10 @@ def look(flow: Flow, id_: str, records: int, file: Path | None = None) -> Look:
     return replace(found, schema=schema, notes=tuple(notes))
 
 
-def _first(source: OpenSource, ref: SourceRef, limit: int) -> tuple[Look, list[Notice]]:
+def _first(source: OpenSource, ref: SourceRef, limit: int) -> tuple[SourcePreview, list[FormatNotice]]:
     schema = source.resolve_schema()
     noticer, decoder = noticing(ref, source, {})
-    samples, unread, taken, skipped = list[Sample](), list[Unread](), 0, 0
+    samples, unread, taken, skipped = list[RowSample](), list[Unread](), 0, 0
     for block in _blocks(source, limit):
         size = min(len(block), limit - taken)
         noticer.look(block)
@@ -116,7 +116,7 @@ def _first(source: OpenSource, ref: SourceRef, limit: int) -> tuple[Look, list[N
         if taken >= limit:
             break
     noticer.end()
-    return Look(joined(samples, schema), schema, taken, tuple(unread), skipped), list(noticer.found.values())
+    return SourcePreview(joined(samples, schema), schema, taken, tuple(unread), skipped), list(noticer.found.values())
 
 
 def _in_order(bad: list[Bad]) -> list[Bad]:
@@ -132,10 +132,10 @@ class _Roots:
         return Root(self._source, self._block.place(ordinal), self._block.payload(ordinal))
 
 
-def _sample(decoded: Columns, schema: Schema, rows: list[int], roots: _Roots) -> Sample:
+def _sample(decoded: DecodedColumns, schema: Schema, rows: list[int], roots: _Roots) -> RowSample:
     form = arrow_schema(schema)
     batch = decoded.batch.take(pa.array(rows, pa.int64()))
-    return Sample(batch.select(form.names).cast(form), schema, tuple(roots.of(decoded.ordinals[index]) for index in rows))
+    return RowSample(batch.select(form.names).cast(form), schema, tuple(roots.of(decoded.ordinals[index]) for index in rows))
 
 
 def _blocks(source: OpenSource, limit: int) -> Iterator[Block]:
@@ -143,7 +143,7 @@ def _blocks(source: OpenSource, limit: int) -> Iterator[Block]:
     reader = source.reader()
     if isinstance(reader, FilesReader):
         reader.holds = False
-    while streams := reader.split(Limits(max_files=1, max_rows=limit), final=True):
+    while streams := reader.split(BatchLimits(max_files=1, max_rows=limit), final=True):
         for stream in streams:
             if not stream.skipped:
                 yield from source.read(stream)

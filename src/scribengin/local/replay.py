@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scribengin.state.contract import DeadLetter
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lineage import Lineage
-    from scribengin.state.replays import Key, Request
+    from scribengin.state.replays import Key, ReplayRequest
 
 _LETTERS, _BYTES = 10_000, 32 * 2**20
 """what one request holds at most: it is one Batch"""
@@ -269,7 +269,7 @@ class _Asking:
         self.done.late += Counter()
         self.done.unchecked += Counter()
 
-    def _note(self, request: Request) -> None:
+    def _note(self, request: ReplayRequest) -> None:
         self.done.requests.append(f"{self.query.name}:{request.number}")
         for key in request.repaired:
             drop_repair(self.folder, key)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from scribengin.connectors.contract import Sink, TrashSink, Unaccounted
+    from scribengin.connectors.contract import SinkConnector, TrashSink, Unaccounted
     from scribengin.local.prepare import PreparedFlow
     from scribengin.spec.model import Flow
     from scribengin.state.folder import QueryFolder
@@ -120,7 +120,7 @@ class Reset:
     tiers: tuple[StateFolder, ...]
     made: frozenset[str] = frozenset()
     """the Queries that sinks of the flow, and channels, make now"""
-    sinks: Mapping[str, Sink] = field(default_factory=dict)
+    sinks: Mapping[str, SinkConnector] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
@@ -130,7 +130,7 @@ class Reset:
         first = tiers[0][1]
         earlier = [tier for tier in tiers_with_state(first.root, declared.name) if tier.tier not in own]
         places = {id_: sink.place for flow, _ in tiers for id_, sink in flow.sinks.items()}
-        sinks: dict[str, Sink] = {}
+        sinks: dict[str, SinkConnector] = {}
         if outputs:
             sinks = {id_: sink for flow, _ in tiers for id_, sink in open_sinks(flow).items()}
             places |= {id_: sink.place for id_, sink in sinks.items() if has_trash(sink)}
@@ -268,13 +268,13 @@ def empty_trash(prepared: PreparedFlow) -> None:
     """Delete for good what a flow's trash has held for a week; what a store does not let go now, next time. Wants the lease of a tier."""
 
     @cache
-    def sinks() -> dict[str, Sink]:
+    def sinks() -> dict[str, SinkConnector]:
         return {id_: sink for tier in prepared.tiers for id_, sink in open_sinks(tier.plan.flow).items()}
 
     Trash(prepared.root, prepared.name).drop_expired(drop=partial(_drop_outputs, sinks))
 
 
-def _drop_outputs(sinks: Callable[[], Mapping[str, Sink]], expired: Discarded) -> bool:
+def _drop_outputs(sinks: Callable[[], Mapping[str, SinkConnector]], expired: Discarded) -> bool:
     """Delete for good what sinks' places hold of it; False where a store does not let it go now. Of a sink that the flow has no more it
     stays there: nothing says how the place is reached. `sinks` is called where there is something."""
     try:
@@ -286,7 +286,7 @@ def _drop_outputs(sinks: Callable[[], Mapping[str, Sink]], expired: Discarded) -
     return True
 
 
-def _sink_of(sinks: Mapping[str, Sink], output: KeptOutput) -> TrashSink | None:
+def _sink_of(sinks: Mapping[str, SinkConnector], output: KeptOutput) -> TrashSink | None:
     """The one that an output is of; None where the flow has it no more, or elsewhere."""
     sink = sinks.get(output.sink)
     return sink if sink is not None and has_trash(sink) and sink.place == output.place else None

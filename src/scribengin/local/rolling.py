@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.files.keeping import Keeping
+from scribengin.connectors.files.keeping import RetentionSettings
 from scribengin.connectors.files.sink_folders import lineages_in
 from scribengin.connectors.files.upkeep import keep_folder, roll_folder
 from scribengin.core.errors import EnvironmentFault, ScribenginError, StateError
@@ -40,11 +40,11 @@ def _may() -> None:
 
 def wants_rolling(folders: Collection[str]) -> list[Path]:
     """Those folders that say they want to be kept, of any lineage."""
-    return [Path(folder) for folder in folders if any(Keeping.read(each) is not None for each in lineages_in(Path(folder)))]
+    return [Path(folder) for folder in folders if any(RetentionSettings.read(each) is not None for each in lineages_in(Path(folder)))]
 
 
 @dataclass(slots=True)
-class Rolling:
+class BackgroundCompaction:
     """Of one flow in this process. `say` hears, once each, why a folder could not be kept. Those of `folders` that want none are passed
     over; they are asked each time, for a group's member may be claimed late."""
 

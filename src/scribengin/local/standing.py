@@ -14,7 +14,7 @@ from scribengin.local.acks import topology_of
 from scribengin.local.learning import noticed_rows, read_noticed
 from scribengin.local.ledger import query_rows
 from scribengin.spec.model import Sink
-from scribengin.state.acks import Acks, QueryKey, Waiting
+from scribengin.state.acks import Acks, ChannelBacklog, QueryKey
 from scribengin.state.clocks import held_back, idle_nodes
 from scribengin.state.decisions import Decisions, moment
 from scribengin.state.folder import StateFolder
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import PreparedFlow
     from scribengin.plan.channels import PlannedChannel
     from scribengin.plan.model import Plan, QueryPlan
-    from scribengin.state.acks import Link, Standing, Topology
+    from scribengin.state.acks import ChannelLink, FlowAcks, QueryTopology
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
     from scribengin.state.ledger import Totals
@@ -57,7 +57,7 @@ def read_standing(prepared: PreparedFlow, *, now_s: float | None = None) -> dict
 
 
 def _tier(
-    prepared: PreparedFlow, plan: Plan, topology: Topology, standing: Standing, totals: dict[QueryKey, Totals], now_s: float
+    prepared: PreparedFlow, plan: Plan, topology: QueryTopology, standing: FlowAcks, totals: dict[QueryKey, Totals], now_s: float
 ) -> dict[str, Any]:
     holder = read_holder(StateFolder(prepared.root, prepared.name, plan.tier))
     queries = []
@@ -123,18 +123,18 @@ def _instant(us: int) -> str:
     return f"{np.datetime64(us // 1000, 'ms')}Z"
 
 
-def _lag(key: QueryKey, topology: Topology, standing: Standing, now_s: float) -> dict[str, Any] | None:
+def _lag(key: QueryKey, topology: QueryTopology, standing: FlowAcks, now_s: float) -> dict[str, Any] | None:
     """What the Query has before it in channels, all of them together; None for one that reads none."""
     read = [(link.channel, reading) for link in topology.links for reading in link.readers if reading.query == key]
     if not read:
         return None
-    waiting = sum((standing.links[at].waiting for at in read if at in standing.links), start=Waiting())
+    waiting = sum((standing.links[at].waiting for at in read if at in standing.links), start=ChannelBacklog())
     lag = _waiting(waiting, now_s)
     return {"rows": lag["rows"], "bytes": lag["bytes"], "seconds": lag["oldest_s"]}
 
 
 def _edge(
-    channel: PlannedChannel, link: Link, folder: QueryFolder, standing: Standing, totals: dict[QueryKey, Totals], now_s: float
+    channel: PlannedChannel, link: ChannelLink, folder: QueryFolder, standing: FlowAcks, totals: dict[QueryKey, Totals], now_s: float
 ) -> dict[str, Any]:
     """Of several Queries that read the channel the slowest counts."""
     written = totals[link.writer].sinks.get(link.channel)
@@ -166,7 +166,7 @@ def _edge(
     }
 
 
-def _waiting(waiting: Waiting, now_s: float) -> dict[str, Any]:
+def _waiting(waiting: ChannelBacklog, now_s: float) -> dict[str, Any]:
     oldest_s = round(max(0.0, now_s - moment(waiting.oldest_at).timestamp()), 3) if waiting.oldest_at else None
     return {"rows": waiting.rows, "batches": waiting.batches, "bytes": waiting.bytes, "oldest_s": oldest_s}
 
@@ -186,7 +186,7 @@ def _members(channel: PlannedChannel, folder: QueryFolder) -> list[dict[str, Any
     return [{"member": member, "batches": batches, "last_batch": last} for member, (batches, last) in sorted(counts.items())]
 
 
-def _sources(prepared: PreparedFlow, standing: Standing) -> list[dict[str, Any]]:
+def _sources(prepared: PreparedFlow, standing: FlowAcks) -> list[dict[str, Any]]:
     """Those that no other tier feeds."""
     outside = set(prepared.plan.flow.sources)
     rows = []

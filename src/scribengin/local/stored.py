@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lineage import Lineage
-    from scribengin.state.topology import Topology
+    from scribengin.state.topology import StoredTopology
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFlow:
     """`live` go on when the flow runs; `past` are what moves have left."""
 
-    topology: Topology | None
+    topology: StoredTopology | None
     live: tuple[StoredQuery, ...]
     past: tuple[StoredQuery, ...]
 
@@ -74,7 +74,7 @@ def _lives(folder: QueryFolder) -> list[_Life]:
     return lives
 
 
-def _stored(tier: StateFolder, folder: QueryFolder, life: _Life, flow: Flow, topology: Topology | None) -> StoredQuery:
+def _stored(tier: StateFolder, folder: QueryFolder, life: _Life, flow: Flow, topology: StoredTopology | None) -> StoredQuery:
     part, lineage = life[-1]
     newest = Decisions(part.decisions).newest()
     written: dict[str, int] = {}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from scribengin.connectors.summary.forms import Asked, Part
+    from scribengin.connectors.summary.forms import SummaryForm, SummaryPart
     from scribengin.local.prepare import PreparedFlow
     from scribengin.spec.model import Flow
     from scribengin.state.contract import Decision
@@ -50,8 +50,8 @@ class Kept:
 
     sink: str
     lineage: str
-    asked: Asked
-    table: Part
+    asked: SummaryForm
+    table: SummaryPart
     through: int = -1
     since: int = 0
     since_at: str = ""
@@ -100,7 +100,7 @@ def read_kept(flow: Flow, folder: QueryFolder, sink: str) -> Kept:
     return _read(asked, folder, sink, folder, read_lineage(folder))
 
 
-def _read(asked: Asked, folder: QueryFolder, sink: str, part: QueryFolder, lineage: Lineage | None) -> Kept:
+def _read(asked: SummaryForm, folder: QueryFolder, sink: str, part: QueryFolder, lineage: Lineage | None) -> Kept:
     """The summary of one of the Query's lineages, which lies in `part`."""
     kept = Kept(sink, "" if lineage is None else lineage.id, asked, asked.empty())
     decisions = Decisions(part.decisions)
@@ -143,7 +143,7 @@ def _before_file(folder: QueryFolder, sink: str, lineage: str) -> Path:
     return folder.work(sink) / f"before-{lineage}.json"
 
 
-def _earlier(asked: Asked, folder: QueryFolder, sink: str, lineage: str) -> Kept | None:
+def _earlier(asked: SummaryForm, folder: QueryFolder, sink: str, lineage: str) -> Kept | None:
     """The table that a lineage goes on with, where a move has made it; None where it is not there."""
     file = _before_file(folder, sink, lineage)
     data = read_or_none(file)
@@ -180,7 +180,7 @@ def load(flow: Flow, reference: str) -> Any:
         sys.path.remove(folder)
 
 
-class Keeper:
+class SummaryKeeper:
     """Keeps the summaries of one Query current while it runs, and their snapshots young. A person's class that fails in it holds no Batch
     up: `say` hears why, and who reads the summary is told; once it is corrected nothing is missing."""
 

@@ -27,9 +27,9 @@ from scribengin.state.trails import detailed, find_arrivals
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from scribengin.connectors.contract import Source, SourceStream
+    from scribengin.connectors.contract import SourceConnector, SourceStream
     from scribengin.local.prepare import PreparedFlow
-    from scribengin.state.acks import Topology
+    from scribengin.state.acks import QueryTopology
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
 
@@ -67,7 +67,7 @@ def trace_record(prepared: PreparedFlow, prefix: str) -> dict[str, Any]:
     return said | {"notes": notes, "came": came, "went": went}
 
 
-def _record_of(topology: Topology, key: str) -> str:
+def _record_of(topology: QueryTopology, key: str) -> str:
     """The id of the record of a dead letter that is named by its key, or by its own id; empty where none is."""
     by_key = KEY.fullmatch(key) is not None
     if not by_key and "#" not in key:  # which a letter's id has
@@ -80,7 +80,7 @@ def _record_of(topology: Topology, key: str) -> str:
     return ""
 
 
-def _found(topology: Topology, prefixes: Sequence[str], is_meant: Callable[[str], bool]) -> Iterator[dict[str, Any]]:
+def _found(topology: QueryTopology, prefixes: Sequence[str], is_meant: Callable[[str], bool]) -> Iterator[dict[str, Any]]:
     """Arrivals, which have a `sink`, and dead letters, which have none."""
     for key, folder in topology.queries.items():
         for part in (*(past for past, _ in past_lineages(folder)), folder):
@@ -101,7 +101,7 @@ def _found(topology: Topology, prefixes: Sequence[str], is_meant: Callable[[str]
                     }
 
 
-def _ids_of(prepared: PreparedFlow, topology: Topology, prefix: str) -> Iterator[str]:
+def _ids_of(prepared: PreparedFlow, topology: QueryTopology, prefix: str) -> Iterator[str]:
     """The ids of one record, that which was asked for first: a message has one by its offset and one by its number in what was read."""
     yield prefix
     if (whole := _whole(prepared, prefix)) is None or not tells_origin(source := _source_of(prepared, whole)):
@@ -148,7 +148,7 @@ def _whole(prepared: PreparedFlow, id_: str) -> re.Match[str] | None:
     return whole if whole is not None and whole["source"] in sources and sources[whole["source"]].type != CHANNEL else None
 
 
-def _source_of(prepared: PreparedFlow, whole: re.Match[str]) -> Source:
+def _source_of(prepared: PreparedFlow, whole: re.Match[str]) -> SourceConnector:
     flow = prepared.plan.flow
     return catalog.open_source(flow.sources[whole["source"]].type, source_place(flow, whole["source"]))
 
@@ -199,7 +199,7 @@ def _readers_of(prepared: PreparedFlow, source: str) -> Iterator[QueryKey]:
     return (QueryKey(plan.tier, query.name) for plan in prepared.plan.tiers for query in plan.queries if source in query.sources)
 
 
-def _read_by(prepared: PreparedFlow, topology: Topology, id_: str) -> list[dict[str, Any]]:
+def _read_by(prepared: PreparedFlow, topology: QueryTopology, id_: str) -> list[dict[str, Any]]:
     """The Batches that took the record in from outside, one of each Query that did; [] where the id is not whole."""
     if (whole := _whole(prepared, id_)) is None:
         return []

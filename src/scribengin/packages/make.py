@@ -37,7 +37,7 @@ _PASSWORD = re.compile(r"://[^/\s:@]*:(?!\$\{)[^/\s@]+@")
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class BuiltPackage:
     """A package with its warnings. `relative` are the places that need a base where the flows run, by flow; None where values that are
     filled in are not known here."""
 
@@ -46,7 +46,9 @@ class Made:
     warnings: tuple[Problem, ...]
 
 
-def make_package(folder: Path, environment: Mapping[str, str], *, texts: Mapping[str, str] | None = None, asked: str | None = None) -> Made:
+def make_package(
+    folder: Path, environment: Mapping[str, str], *, texts: Mapping[str, str] | None = None, asked: str | None = None
+) -> BuiltPackage:
     """Pack the flow files that lie in `folder` itself (in no folder below it), the `.py` files under it, the schema files that the flows
     name, and the requirements. Flows in Python are executed, as by `plan`.
 
@@ -72,7 +74,7 @@ def make_package(folder: Path, environment: Mapping[str, str], *, texts: Mapping
     requirements = [name for name in REQUIREMENTS if name in content]
     package = build_package(_name(packed), version("scribengin"), packed, requirements, content)
     relative = {flow.name: None if path in making.unfilled else relative_places(flow) for path, flow in flows.items()}
-    return Made(package, relative, tuple(making.problems))
+    return BuiltPackage(package, relative, tuple(making.problems))
 
 
 def text_name(path: str) -> str:

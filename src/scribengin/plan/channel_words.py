@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core.units import show_bytes
 from scribengin.plan.describe import span
-from scribengin.spec.edge_model import Depth, Edge, Encryption, Pack, Rate
+from scribengin.spec.edge_model import Depth, EdgeProperties, Encryption, Pack, Rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ def place_words(channel: PlannedChannel) -> str:
 
 def properties(flow: Flow, channel: PlannedChannel) -> tuple[Property, ...]:
     """Every property in force, in the order of a flow file's keys."""
-    return tuple(_properties(flow.edges.get(channel.names[0], Edge()), flow.defaults.edge, channel))
+    return tuple(_properties(flow.edges.get(channel.names[0], EdgeProperties()), flow.defaults.edge, channel))
 
 
 def property_texts(flow: Flow, channel: PlannedChannel) -> dict[str, str]:
@@ -47,7 +47,7 @@ def property_texts(flow: Flow, channel: PlannedChannel) -> dict[str, str]:
     return {each.name: each.value for each in properties(flow, channel)}
 
 
-def _properties(own: Edge, default: Edge, channel: PlannedChannel) -> Iterator[Property]:
+def _properties(own: EdgeProperties, default: EdgeProperties, channel: PlannedChannel) -> Iterator[Property]:
     edge = channel.edge
 
     def said(name: str) -> str:
@@ -98,7 +98,7 @@ def _encryption(encryption: Encryption | None) -> str:
     return f"AES-GCM, key {encryption.use} writes, known are {', '.join(encryption.keys)}"
 
 
-def _ordering(edge: Edge) -> str:
+def _ordering(edge: EdgeProperties) -> str:
     if edge.ordering == "key":
         return f"key: rows with equal {', '.join(edge.key)} keep their order"
     return "none: the order of a source's rows is not kept across it"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.plan.graph import flat_name
-from scribengin.spec.edge_model import Channel, Depth, Edge, Encryption, Pack, Rate
+from scribengin.spec.edge_model import Channel, Depth, EdgeProperties, Encryption, Pack, Rate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -20,7 +20,7 @@ _LONGEST = 200
 """of a topic's name: the topic of its markers has a longer one, and 249 is Kafka's limit"""
 _LONGEST_ID = 63
 
-BUILT_IN = Edge(
+BUILT_IN = EdgeProperties(
     compression="none",
     encryption=Encryption(none=True),
     pack=Pack(16_384, 768 * 1024, 0.0),
@@ -48,7 +48,7 @@ class PlannedChannel:
     feeding: str
     reading: str
     readers: tuple[str, ...]
-    edge: Edge
+    edge: EdgeProperties
 
     @property
     def channel(self) -> Channel:
@@ -83,11 +83,11 @@ def plan_channels(graph: Graph, assignment: Assignment) -> tuple[PlannedChannel,
     return tuple(planned)
 
 
-def edge_properties(flow: Flow, name: str) -> Edge:
+def edge_properties(flow: Flow, name: str) -> EdgeProperties:
     """What holds for an edge: its own properties, else those of `defaults.edge`, else the built-in ones; the channel aside."""
-    own, default = flow.edges.get(name, Edge()), flow.defaults.edge
+    own, default = flow.edges.get(name, EdgeProperties()), flow.defaults.edge
     found = {}
-    for each in fields(Edge):
+    for each in fields(EdgeProperties):
         values = (getattr(own, each.name), getattr(default, each.name), getattr(BUILT_IN, each.name))
         if each.name in ("pack", "high_water", "low_water", "capacity", "limit"):
             found[each.name] = _merged(*values)
@@ -96,7 +96,7 @@ def edge_properties(flow: Flow, name: str) -> Edge:
     said = {level: _merged(getattr(own, level), getattr(default, level)) or Depth() for level in ("high_water", "capacity")}
     high, capacity = _levels(said["high_water"], said["capacity"])
     low = found["low_water"] or Depth()
-    edge = Edge(**found | {"high_water": high, "capacity": capacity})
+    edge = EdgeProperties(**found | {"high_water": high, "capacity": capacity})
     return replace(edge, low_water=_merged(low, _scaled(high, 0.5)))
 
 
@@ -106,9 +106,9 @@ def clusters(flow: Flow) -> dict[str, Mapping[str, object]]:
     return {str(node.options["bootstrap"]): node.options.get("config", {}) for node in nodes if "bootstrap" in node.options}
 
 
-def _filled(flow: Flow, reference: str, reading: str, name: str) -> Edge:
+def _filled(flow: Flow, reference: str, reading: str, name: str) -> EdgeProperties:
     edge = edge_properties(flow, name)
-    own, default = flow.edges.get(name, Edge()).channel or Channel(), flow.defaults.edge.channel or Channel()
+    own, default = flow.edges.get(name, EdgeProperties()).channel or Channel(), flow.defaults.edge.channel or Channel()
     channel = _merged(own, default)
     known = clusters(flow)
     if channel.type is None:

@@ -112,7 +112,7 @@ class ChannelChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class PlanChanges:
     """In the plan's order, Queries that are gone last; `channels` are those that are not unchanged."""
 
     queries: tuple[QueryChange, ...]
@@ -123,9 +123,9 @@ class Changes:
         """True where `run` would refuse until something is reset."""
         return "refused" in [*(query.fate for query in self.queries), *(channel.fate for channel in self.channels)]
 
-    def with_remedies(self, named: Callable[[str], str]) -> Changes:
+    def with_remedies(self, named: Callable[[str], str]) -> PlanChanges:
         """With commands of remedies as `named` gives them."""
-        return Changes(
+        return PlanChanges(
             tuple(replace(change, remedy=named(change.remedy)) for change in self.queries),
             tuple(replace(change, remedy=named(change.remedy)) for change in self.channels),
         )
@@ -165,12 +165,12 @@ def label_of(tier: str, query: str) -> str:
     return query if tier == MAIN else f"{tier}.{query}"
 
 
-def diff_plans(stored: Mapping[str, StoredQuery], plan: Plan) -> Changes:
+def diff_plans(stored: Mapping[str, StoredQuery], plan: Plan) -> PlanChanges:
     """Compare. `stored` maps Query names to what their folders tell; an empty mapping is a first run."""
     known = [_change(plan, query, stored.get(query.name)) for query in plan.queries]
     names = {query.name for query in plan.queries}
     gone = [QueryChange(name, "gone", query.gone) for name, query in stored.items() if name not in names]
-    return Changes(tuple(replace(change, tier=plan.tier) for change in (*known, *gone)))
+    return PlanChanges(tuple(replace(change, tier=plan.tier) for change in (*known, *gone)))
 
 
 class _Nodes(TypedDict):

@@ -18,7 +18,7 @@ from scribengin.spec.model import Sink, Source, Step, Utilities
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from scribengin.plan.diff import Changes, ChannelChange, QueryChange
+    from scribengin.plan.diff import ChannelChange, PlanChanges, QueryChange
     from scribengin.plan.model import Plan, PlannedNode, QueryPlan
     from scribengin.spec.model import Flow, Node
 
@@ -36,12 +36,12 @@ _HEADINGS = {
 _BY_SPARK = "tail: one pass in Python makes the messages, Spark's own sink writes them"
 
 
-def explain(plan: Plan, changes: Changes | None = None, advice: Sequence[str] = ()) -> str:
+def explain(plan: Plan, changes: PlanChanges | None = None, advice: Sequence[str] = ()) -> str:
     """The text form: each Query with its stages in order, unit, trigger and guarantees, then hints and changes."""
     return "\n".join(_lines(plan, changes, advice)) + "\n"
 
 
-def _lines(plan: Plan, changes: Changes | None, advice: Sequence[str]) -> Iterator[str]:
+def _lines(plan: Plan, changes: PlanChanges | None, advice: Sequence[str]) -> Iterator[str]:
     count = len(plan.queries)
     yield f"flow {plan.flow.name}: 1 tier ({plan.tier}), {count} {'query' if count == 1 else 'queries'}"
     yield from about_lines(plan.flow)
@@ -73,7 +73,7 @@ def hint_lines(hints: Iterable[str]) -> Iterator[str]:
         yield from wrapped("  - ", hint)
 
 
-def change_lines(changes: Changes | None) -> Iterator[str]:
+def change_lines(changes: PlanChanges | None) -> Iterator[str]:
     """What would change, Query by Query, then channel by channel."""
     if changes is None:
         return

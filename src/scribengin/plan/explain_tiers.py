@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from scribengin.plan.channels import PlannedChannel
-    from scribengin.plan.diff import Changes
+    from scribengin.plan.diff import PlanChanges
     from scribengin.plan.model import Plan
     from scribengin.plan.split import FlowPlan
     from scribengin.spec.model import Tier
 
 
-def explain(plan: FlowPlan, changes: Changes | None = None, advice: Sequence[str] = ()) -> str:
+def explain(plan: FlowPlan, changes: PlanChanges | None = None, advice: Sequence[str] = ()) -> str:
     """The text form: each tier with its Queries, the channels, the paths with their guarantees, hints and changes. `advice` are further
     hints, from what a run has counted."""
     if not plan.flow.tiers:
@@ -32,7 +32,7 @@ def explain(plan: FlowPlan, changes: Changes | None = None, advice: Sequence[str
     return "\n".join(_lines(plan, changes, advice)) + "\n"
 
 
-def _lines(plan: FlowPlan, changes: Changes | None, advice: Sequence[str]) -> Iterator[str]:
+def _lines(plan: FlowPlan, changes: PlanChanges | None, advice: Sequence[str]) -> Iterator[str]:
     queries = sum(len(tier.queries) for tier in plan.tiers)
     names = ", ".join(tier.tier for tier in plan.tiers)
     tiers = f"{len(plan.tiers)} tier{'s' * (len(plan.tiers) != 1)} ({names})"
@@ -105,7 +105,7 @@ def hints(plan: FlowPlan) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def as_json(plan: FlowPlan, changes: Changes | None = None, advice: Sequence[str] = ()) -> dict[str, Any]:
+def as_json(plan: FlowPlan, changes: PlanChanges | None = None, advice: Sequence[str] = ()) -> dict[str, Any]:
     """`result` of `plan --json`."""
     return {
         "flow": plan.flow.name,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.remedies import start_over
 from scribengin.plan.describe import listed
-from scribengin.plan.diff import Changes, ChannelChange, QueryChange, diff_plans, label_of
+from scribengin.plan.diff import ChannelChange, PlanChanges, QueryChange, diff_plans, label_of
 from scribengin.plan.moves import DRAIN, Moves, lies_in, plan_moves, undelivered
 from scribengin.plan.split import source_id
 from scribengin.plan.topology import topology_of
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from scribengin.plan.diff import StoredQuery
-    from scribengin.plan.moves import Arrival, Key
+    from scribengin.plan.moves import Key, MovedQuery
     from scribengin.plan.split import FlowPlan
-    from scribengin.state.topology import KnownChannel, Topology
+    from scribengin.state.topology import KnownChannel, StoredTopology
 
 
 def flow_changes(
     plan: FlowPlan,
-    known: Topology | None,
+    known: StoredTopology | None,
     live: Sequence[StoredQuery],
     past: Sequence[StoredQuery],
     reached: Callable[[StoredQuery, str], Hashable],
     *,
     drained: bool = False,
-) -> tuple[Changes, Moves]:
+) -> tuple[PlanChanges, Moves]:
     """Compare; see `plan_moves` for what is given. The moves are to be made only where nothing is refused."""
     moves = plan_moves(plan, known, live, past, reached, drained=drained)
     queries = tuple(_queries(plan, live, moves))
-    return Changes(queries, tuple(_channels(plan, known, [*live, *past], live, drained=drained))), moves
+    return PlanChanges(queries, tuple(_channels(plan, known, [*live, *past], live, drained=drained))), moves
 
 
 def _queries(plan: FlowPlan, live: Sequence[StoredQuery], moves: Moves) -> Iterator[QueryChange]:
@@ -62,7 +62,7 @@ def _queries(plan: FlowPlan, live: Sequence[StoredQuery], moves: Moves) -> Itera
     yield from (*gone, *(_left(change, (change.tier, change.name), moves) for change in elsewhere))
 
 
-def _late(plan: FlowPlan, key: Key, arrivals: Mapping[Key, Arrival]) -> list[str]:
+def _late(plan: FlowPlan, key: Key, arrivals: Mapping[Key, MovedQuery]) -> list[str]:
     """Channels that a new Query reads whose feeder goes on in the middle of its sources."""
     query = next(query for query in plan.tier(key[0]).queries if query.name == key[1])
     feeders = {sink: arrival for arrival in arrivals.values() if arrival.after for sink in arrival.query.sinks}
@@ -77,7 +77,7 @@ def _left(change: QueryChange, key: Key, moves: Moves) -> QueryChange:
     return replace(change, says=f"{names} {'goes' if len(to) == 1 else 'go'} on in its place; its state stays for `audit`")
 
 
-def _moved(arrival: Arrival) -> str:
+def _moved(arrival: MovedQuery) -> str:
     state = arrival.state
     others = [query for query in arrival.after if query is not state]
     who = listed([f"{query.label} ({query.progress})" for query in ([state] if state is not None else others)])
@@ -87,14 +87,14 @@ def _moved(arrival: Arrival) -> str:
     return f"goes on {how} {who}, in a new lineage: reads {listed([*where, *fresh])}; what was written stays"
 
 
-def _anew(arrival: Arrival) -> str:
+def _anew(arrival: MovedQuery) -> str:
     where = [f"{source} from position {donor.position}" for source, donor in arrival.donors.items()]
     fresh = [f"{source} from the start" for source in arrival.query.sources if source not in arrival.donors]
     return f"starts at Batch 0, in a new lineage, and reads {listed([*where, *fresh])}"
 
 
 def _channels(
-    plan: FlowPlan, known: Topology | None, stored: Sequence[StoredQuery], live: Sequence[StoredQuery], *, drained: bool
+    plan: FlowPlan, known: StoredTopology | None, stored: Sequence[StoredQuery], live: Sequence[StoredQuery], *, drained: bool
 ) -> Iterator[ChannelChange]:
     if not live:
         return
@@ -118,7 +118,7 @@ def _channels(
 def _edited(
     channel: KnownChannel,
     old: KnownChannel,
-    known: Topology | None,
+    known: StoredTopology | None,
     stored: Sequence[StoredQuery],
     live: Sequence[StoredQuery],
     *,
@@ -144,7 +144,9 @@ def _needs_drained(name: str, old: KnownChannel, new: KnownChannel) -> bool:
     return name == "ordering"
 
 
-def _rows_waiting(channel: KnownChannel, known: Topology | None, stored: Sequence[StoredQuery], live: Sequence[StoredQuery]) -> int | None:
+def _rows_waiting(
+    channel: KnownChannel, known: StoredTopology | None, stored: Sequence[StoredQuery], live: Sequence[StoredQuery]
+) -> int | None:
     """Rows that the slowest reader has not taken; None where their counts do not tell."""
     readers = [query for query in live if channel.source in lies_in(query, known) and query.tier == channel.reading]
     rows = [undelivered(channel, reader, stored) for reader in readers]
@@ -153,7 +155,7 @@ def _rows_waiting(channel: KnownChannel, known: Topology | None, stored: Sequenc
     return None if min(rows) < 0 else max(rows)
 
 
-def _waiting(channel: KnownChannel, known: Topology | None, stored: Sequence[StoredQuery], live: Sequence[StoredQuery]) -> str:
+def _waiting(channel: KnownChannel, known: StoredTopology | None, stored: Sequence[StoredQuery], live: Sequence[StoredQuery]) -> str:
     rows = _rows_waiting(channel, known, stored, live)
     if rows is None:
         return "an unknown number of rows that were not read"

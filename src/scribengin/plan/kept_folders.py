@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from scribengin.connectors.delta.places import TablePlace
-    from scribengin.connectors.objects.address import Address
+    from scribengin.connectors.objects.address import ObjectsAddress
     from scribengin.connectors.objects.upkeep import StoreKeeper
     from scribengin.spec.model import Flow
 
@@ -58,16 +58,16 @@ def kept_stores(flow: Flow, sinks: Collection[str] | None = None) -> list[StoreK
     return [keeper for keeper in keepers if keeper.wanted]
 
 
-def places_in_stores(flow: Flow) -> Iterator[tuple[str, Address, Mapping[str, Any]]]:
+def places_in_stores(flow: Flow) -> Iterator[tuple[str, ObjectsAddress, Mapping[str, Any]]]:
     """(sink, where it writes, its options there) of the sinks to object stores and HDFS, by name; of each member where one goes to a group.
     Raises SinkError for an address that is none."""
-    from scribengin.connectors.objects.address import Address
+    from scribengin.connectors.objects.address import ObjectsAddress
 
     for node in sorted(flow.sinks.values(), key=lambda node: node.id):
         for _, given in placements(flow, node) if node.type in ("objects", "hdfs") else ():
             if "url" in given:
                 options = catalog.sink_types()[node.type].filled(given, flow.defaults.profile)
-                yield node.id, Address.of(node.id, options, flow.folder.resolve()), options
+                yield node.id, ObjectsAddress.of(node.id, options, flow.folder.resolve()), options
 
 
 def kept_tables(flow: Flow) -> dict[str, KeptTable]:

@@ -31,7 +31,7 @@ class Box:
 
 
 @dataclass(slots=True)
-class Layout:
+class GraphLayout:
     """`at`: node → (along, across) of its first corner. `bends`: arrow → the points that it passes, in the order of the stream."""
 
     at: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -54,7 +54,7 @@ def layered(
     bend: float,
     gap: Callable[[Sequence[Edge]], float],
     last: Collection[str] = (),
-) -> Layout:
+) -> GraphLayout:
     """Places for the boxes. `edges` have no circle. `between` is the room across between two boxes, `bend` what a passing arrow takes of
     it, `gap` the room along between two layers, given the pieces of arrows there. `last`: nodes that stand in a layer behind all others.
     """
@@ -186,8 +186,8 @@ def _laid(
     across: Mapping[str | Bend, float],
     layer: Mapping[str, int],
     gap: Callable[[Sequence[Edge]], float],
-) -> Layout:
-    out = Layout(layers=[[each for each in row if isinstance(each, str)] for row in rows])
+) -> GraphLayout:
+    out = GraphLayout(layers=[[each for each in row if isinstance(each, str)] for row in rows])
     pieces: dict[int, list[Edge]] = defaultdict(list)
     for start, end in ways:
         for index in range(layer[start], layer[end]):

@@ -15,11 +15,11 @@ WINDOW = "window"
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class KeyColumn:
     """What is known of one column of such rows."""
 
     parts: frozenset[str] = frozenset()
-    """those of `Made.parts` that its value may tell: surely where it is a copy, perhaps where it is computed from them"""
+    """those of `DerivedRows.parts` that its value may tell: surely where it is a copy, perhaps where it is computed from them"""
     copy_of: str = ""
     """the one of them that it is; of a window its start, its end or both"""
     computed: str = ""
@@ -27,7 +27,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class DerivedRows:
     """The rows of one step: a group each, or a pair of two streams' rows each."""
 
     step: str
@@ -35,30 +35,30 @@ class Made:
     emit: Emit
     parts: tuple[str, ...]
     """what tells them apart, by name; what is the same in all rows, or follows from others, is left out"""
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, KeyColumn]
     """column → what is known of it; of a column that is not here nothing is"""
 
-    def cell(self, name: str) -> Cell | None:
+    def cell(self, name: str) -> KeyColumn | None:
         """Of the column of that name; in SQL upper and lower case are the same."""
         folded = name.lower()
         return self.cells.get(name) or next((cell for other, cell in self.cells.items() if other.lower() == folded), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class EdgeRows:
     """What is known of the rows that come along one arrow."""
 
-    made: tuple[Made, ...] = ()
+    made: tuple[DerivedRows, ...] = ()
     """one for each step that made some of them; nothing is known of the others"""
     fixed: frozenset[str] = field(default=frozenset())
     """columns, in lower case, that are the same in all rows, or may be"""
 
-    def where(self, fixed: Iterable[str]) -> Rows:
+    def where(self, fixed: Iterable[str]) -> EdgeRows:
         """Those rows among them in which these columns are the same."""
         names = frozenset(name.lower() for name in fixed)
-        return Rows(tuple(_without(made, names) for made in self.made), self.fixed | names) if names else self
+        return EdgeRows(tuple(_without(made, names) for made in self.made), self.fixed | names) if names else self
 
 
-def _without(made: Made, names: frozenset[str]) -> Made:
+def _without(made: DerivedRows, names: frozenset[str]) -> DerivedRows:
     told = {part for name in names if (cell := made.cell(name)) for part in cell.parts}
     return replace(made, parts=tuple(part for part in made.parts if part not in told))

@@ -12,7 +12,7 @@ from scribengin.connectors.addresses import split_url
 from scribengin.connectors.files.globs import WILDCARD, glob_of
 from scribengin.connectors.kafka.options import topics_pattern
 from scribengin.plan.groups import placements
-from scribengin.registry.outside import Level, Outside, Place, Waters
+from scribengin.registry.outside import ExternalPlace, Outside, SourceLevel, Waters
 from scribengin.spec.edge_model import Depth
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class MeetingIndex:
 class _End:
     flow: str
     id: str
-    place: Place
+    place: ExternalPlace
 
 
 _Key = tuple[str, str, str]
@@ -180,7 +180,7 @@ def _by_names(meeting: Meeting) -> tuple[str, str, str, str]:
     return meeting.feeding, meeting.sink, meeting.reading, meeting.source
 
 
-def _keys(place: Place) -> Iterator[_Key]:
+def _keys(place: ExternalPlace) -> Iterator[_Key]:
     """Under what a place is found."""
     if place.kind == "topic":
         for server in place.at.split(","):
@@ -194,7 +194,7 @@ def _keys(place: Place) -> Iterator[_Key]:
             yield f"below {place.kind}", str(above), ""
 
 
-def _sought_by_reader(place: Place) -> Iterator[_Key]:
+def _sought_by_reader(place: ExternalPlace) -> Iterator[_Key]:
     if place.kind == "topic":
         yield from _sought_topics(place)
     elif place.kind == "table":
@@ -203,7 +203,7 @@ def _sought_by_reader(place: Place) -> Iterator[_Key]:
         yield from _sought_around(place, below=place.many)
 
 
-def _sought_by_writer(place: Place) -> Iterator[_Key]:
+def _sought_by_writer(place: ExternalPlace) -> Iterator[_Key]:
     if place.kind == "topic":
         yield from _sought_topics(place)
     elif place.kind == "table":
@@ -212,7 +212,7 @@ def _sought_by_writer(place: Place) -> Iterator[_Key]:
         yield from _sought_around(place, below=True)
 
 
-def _sought_around(place: Place, *, below: bool) -> Iterator[_Key]:
+def _sought_around(place: ExternalPlace, *, below: bool) -> Iterator[_Key]:
     """The place itself, those that it lies in, and those that lie in it."""
     at = PurePosixPath(place.at)
     yield from ((place.kind, str(each), "") for each in (at, *at.parents))
@@ -220,7 +220,7 @@ def _sought_around(place: Place, *, below: bool) -> Iterator[_Key]:
         yield f"below {place.kind}", str(at), ""
 
 
-def _sought_topics(place: Place) -> Iterator[_Key]:
+def _sought_topics(place: ExternalPlace) -> Iterator[_Key]:
     for server in place.at.split(","):
         if place.many:
             yield "any topic", server, ""
@@ -229,7 +229,7 @@ def _sought_topics(place: Place) -> Iterator[_Key]:
             yield "pattern", server, ""
 
 
-def _meet(written: Place, read: Place) -> bool:
+def _meet(written: ExternalPlace, read: ExternalPlace) -> bool:
     """Of two that were found under one key."""
     if written.kind != read.kind:
         return False
@@ -279,16 +279,16 @@ def _covers(read: Path, written: Path, *, deep: bool) -> bool:
     return written == read or read.is_relative_to(written) or (deep and written.is_relative_to(read))
 
 
-def _read(flow: Flow, source: Source) -> Iterator[Place]:
+def _read(flow: Flow, source: Source) -> Iterator[ExternalPlace]:
     options = source.options
     if source.type == "kafka":
         at = _servers(options)
         for name in dict.fromkeys([*options.get("topics", ()), *options.get("assign", {})]):
-            yield Place(kind="topic", at=at, topic=str(name))
+            yield ExternalPlace(kind="topic", at=at, topic=str(name))
         if options.get("pattern"):
-            yield Place(kind="topic", at=at, topic=str(options["pattern"]), many=True)
+            yield ExternalPlace(kind="topic", at=at, topic=str(options["pattern"]), many=True)
     elif (read := root_of(flow, path := options.get("path"))) is not None:
-        yield Place(kind="folder", at=str(read), many=_is_deep(str(path)))
+        yield ExternalPlace(kind="folder", at=str(read), many=_is_deep(str(path)))
     else:
         yield from _served(source.type, options)
 
@@ -307,33 +307,35 @@ def _waters(source: Source) -> Waters | None:
         half = begin / 2 if name == "age_s" else begin // 2
         for level, value in (("high", begin), ("low", half if end is None else end), ("capacity", 2 * begin if most is None else most)):
             levels[level][name] = value
-    return Waters(**{level: Level(**values) for level, values in levels.items()})
+    return Waters(**{level: SourceLevel(**values) for level, values in levels.items()})
 
 
-def _written(flow: Flow, sink: Sink) -> Iterator[Place]:
+def _written(flow: Flow, sink: Sink) -> Iterator[ExternalPlace]:
     for _, options in placements(flow, sink):
         if sink.type == "kafka":
             template = str(options.get("topic", ""))
             pattern = topics_pattern(template)
             many = pattern != re.escape(template)
-            yield Place(kind="topic", at=_servers(options), topic=pattern if many else template, many=many)
+            yield ExternalPlace(kind="topic", at=_servers(options), topic=pattern if many else template, many=many)
         elif (written := root_of(flow, options.get("path"))) is not None:
-            yield Place(kind="folder", at=str(written))
+            yield ExternalPlace(kind="folder", at=str(written))
         else:
             yield from _served(sink.type, options)
 
 
-def _served(type_: str, options: Mapping[str, Any]) -> Iterator[Place]:
+def _served(type_: str, options: Mapping[str, Any]) -> Iterator[ExternalPlace]:
     """A table, objects, or a folder of an HDFS: the same for who reads and who writes, whoever they log in as."""
     if type_ in ("objects", "hdfs") and (url := split_url(str(options.get("url", "")))) is not None:
         endpoint = split_url(str(options.get("endpoint") or ""))
         store = f"{endpoint.netloc}/" if endpoint is not None and endpoint.netloc else ""
         place = PurePosixPath("/", store + url.netloc.rpartition("@")[2], url.path.strip("/"))
-        yield Place(kind="objects", at=f"{url.scheme}:/{place}", many=True)
+        yield ExternalPlace(kind="objects", at=f"{url.scheme}:/{place}", many=True)
     elif type_ == "postgres" and (url := split_url(str(options.get("server", "")))) is not None:
         host = url.netloc.rpartition("@")[2].lower()
         port = "" if re.search(r":\d+$", host) else ":5432"
-        yield Place(kind="table", at=f"{host}{port}/{url.path.strip('/')}", topic=str(options.get("table", "")).removeprefix("public."))
+        yield ExternalPlace(
+            kind="table", at=f"{host}{port}/{url.path.strip('/')}", topic=str(options.get("table", "")).removeprefix("public.")
+        )
 
 
 def _servers(options: Mapping[str, Any]) -> str:

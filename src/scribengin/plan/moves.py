@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scribengin.plan.model import QueryPlan
     from scribengin.plan.split import FlowPlan
     from scribengin.spec.model import Flow
-    from scribengin.state.topology import KnownChannel, Topology
+    from scribengin.state.topology import KnownChannel, StoredTopology
 
 Key = tuple[str, str]
 """(tier, Query)"""
@@ -45,7 +45,7 @@ class Donor:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class MovedQuery:
     """A Query that goes on in place of `after`. `donors`: source → the log it goes on with; `passed`: channel's source → rows of it that
     others have read; `adopts`: sink → the lineages of which one has written there last; `through`: leaving Queries whose part it takes
     over with theirs, as they fed them."""
@@ -67,7 +67,7 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class MoveRefusal:
     """Why a Query cannot begin in place of others."""
 
     key: Key
@@ -80,8 +80,8 @@ class Moves:
     """`arrivals` are to be carried out together, and only where there are no `refusals`. `leaving`: Query → those that go on in its place,
     none where its sinks are gone."""
 
-    arrivals: tuple[Arrival, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    arrivals: tuple[MovedQuery, ...] = ()
+    refusals: tuple[MoveRefusal, ...] = ()
     leaving: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
 
 
@@ -94,7 +94,7 @@ class _Unsafe(Exception):
 
 def plan_moves(
     plan: FlowPlan,
-    known: Topology | None,
+    known: StoredTopology | None,
     live: Iterable[StoredQuery],
     past: Iterable[StoredQuery],
     reached: Callable[[StoredQuery, str], Hashable],
@@ -110,7 +110,7 @@ def plan_moves(
     return _Planner(plan, known, stored, list(past), reached, drained=drained).plan()
 
 
-def lies_in(query: StoredQuery, known: Topology | None) -> dict[str, KnownChannel]:
+def lies_in(query: StoredQuery, known: StoredTopology | None) -> dict[str, KnownChannel]:
     """Source of a stored Query → the channel that it was."""
     channels = known.channels if known is not None else ()
     return {each.source: each for each in channels if not each.gone and each.reading == query.tier and each.source in query.reads}
@@ -141,7 +141,7 @@ class _Planner:
     def __init__(
         self,
         plan: FlowPlan,
-        known: Topology | None,
+        known: StoredTopology | None,
         live: Mapping[Key, StoredQuery],
         past: list[StoredQuery],
         reached: Callable[[StoredQuery, str], Hashable],
@@ -175,7 +175,7 @@ class _Planner:
             try:
                 arrival = self._arrival(key, after)
             except _Unsafe as error:
-                refusals.append(Refusal(key, error.why, error.remedy))
+                refusals.append(MoveRefusal(key, error.why, error.remedy))
                 arrival = None
             for query in after if arrival is None else (*after, *arrival.through):
                 leaving[query.key].append(key)
@@ -242,7 +242,7 @@ class _Planner:
             return None
         return self._writers.get(sink)
 
-    def _arrival(self, key: Key, after: tuple[StoredQuery, ...]) -> Arrival:
+    def _arrival(self, key: Key, after: tuple[StoredQuery, ...]) -> MovedQuery:
         query = self._planned[key]
         state = self._carried.get(key)
         self._check(key, after)
@@ -262,7 +262,7 @@ class _Planner:
                     passed[source] = sum(each.written.get(channels[source].id, 0) for each in self._all())
         through = tuple(each for each in way.values() if each.key not in self._staying and each not in after)
         self._check(key, through)
-        return Arrival(key[0], query, after, donors, passed, self._adopts(query), through, state)
+        return MovedQuery(key[0], query, after, donors, passed, self._adopts(query), through, state)
 
     def _of_state(self, state: StoredQuery, source: str, channel: KnownChannel | None) -> Donor:
         """State goes on with the log of all that it was made of; where the channel is another by now, when the one before is read."""

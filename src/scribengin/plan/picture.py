@@ -44,7 +44,7 @@ class PictureEdge:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class GraphPicture:
     """`frames`: id → title. `caption` says of what time counts are; empty without any."""
 
     title: str
@@ -54,7 +54,7 @@ class Picture:
     caption: str = ""
 
 
-def picture_of(graph: Mapping[str, Any], counts: Mapping[str, Any] | None = None) -> Picture:
+def picture_of(graph: Mapping[str, Any], counts: Mapping[str, Any] | None = None) -> GraphPicture:
     """Of what `graph_as_json` makes, or the API gives; `counts` as `local.edge_counts` has them. Where there are none and the graph says
     how its ends go now (`live`), that is shown."""
     graph_nodes = {node["node"]: node for node in graph["nodes"]}
@@ -77,17 +77,17 @@ def picture_of(graph: Mapping[str, Any], counts: Mapping[str, Any] | None = None
         if not counts:
             count = _passing(graph_nodes[start], graph_nodes[edge["node"]])
         edges.append(PictureEdge(start, edge["node"], branch, count, f"by {edge['channel']}" if edge["channel"] else ""))
-    return Picture(graph["flow"], tuple(nodes), tuple(edges), frames, (counts or {}).get("caption", ""))
+    return GraphPicture(graph["flow"], tuple(nodes), tuple(edges), frames, (counts or {}).get("caption", ""))
 
 
-def picture_of_workflow(workflow: Mapping[str, Any], waits: Mapping[tuple[str, str, str], str]) -> Picture:
+def picture_of_workflow(workflow: Mapping[str, Any], waits: Mapping[tuple[str, str, str], str]) -> GraphPicture:
     """Of flows that meet, as the API tells a workflow. `waits`: (feeding, reading, place) → what waits there, in words."""
     nodes = tuple(PictureNode(node["flow"], "flow", node["state"], (node["state"],)) for node in workflow["nodes"])
     edges = tuple(
         PictureEdge(edge["feeding"], edge["reading"], "", waits.get((edge["feeding"], edge["reading"], edge["place"]), ""), edge["place"])
         for edge in workflow["edges"]
     )
-    return Picture(" + ".join(node.id for node in nodes), nodes, edges, {})
+    return GraphPicture(" + ".join(node.id for node in nodes), nodes, edges, {})
 
 
 def _kind(node: Mapping[str, Any]) -> Kind:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scribengin.plan.picture import Picture, PictureNode
+    from scribengin.plan.picture import GraphPicture, PictureNode
 
 _SHAPES = {"source": ("([", "])"), "sink": ("[/", "/]"), "state": ("{{", "}}"), "step": ("[", "]"), "flow": ("[", "]")}
 
 
-def as_mermaid(picture: Picture) -> str:
+def as_mermaid(picture: GraphPicture) -> str:
     """The flowchart. Names end in `_`: some words, such as `end`, no node can be called."""
     lines = ["flowchart LR"]
     for frame, title in picture.frames.items():

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
-from scribengin.plan.layered import Box, Layout, layered
+from scribengin.plan.layered import Box, GraphLayout, layered
 from scribengin.plan.picture import width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scribengin.plan.layered import Edge
-    from scribengin.plan.picture import Picture, PictureEdge, PictureNode
+    from scribengin.plan.picture import GraphPicture, PictureEdge, PictureNode
 
 _CHAR = 6.7
 """pixels of a character of 12, widely measured: fonts differ"""
@@ -62,7 +62,7 @@ _STYLE = """
 """
 
 
-def as_svg(picture: Picture) -> str:
+def as_svg(picture: GraphPicture) -> str:
     """The whole file."""
     return _Drawing(picture).text()
 
@@ -72,7 +72,7 @@ class _Group:
     """A frame's nodes, or all that is in none, laid out by themselves. `ins` and `outs` are places where arrows come in and leave."""
 
     nodes: list[PictureNode]
-    layout: Layout = field(default_factory=Layout)
+    layout: GraphLayout = field(default_factory=GraphLayout)
     left: float = 0.0
     top: float = 0.0
     framed: bool = False
@@ -90,7 +90,7 @@ def _room(edges: Sequence[PictureEdge]) -> float:
 
 
 class _Drawing:
-    def __init__(self, picture: Picture) -> None:
+    def __init__(self, picture: GraphPicture) -> None:
         self._picture = picture
         self._edges: dict[Edge, list[PictureEdge]] = defaultdict(list)
         for edge in picture.edges:
@@ -118,7 +118,7 @@ class _Drawing:
         inner = [edge for edge in pieces if edge in self._edges]
         return _room([each for edge in inner for each in self._edges[edge]]) if inner else 14.0
 
-    def _put_together(self) -> Layout:
+    def _put_together(self) -> GraphLayout:
         boxes = {}
         for name, group in self._groups.items():
             pad = _PAD + 4 if group.framed else 0

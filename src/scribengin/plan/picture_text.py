@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from scribengin.plan.layered import Edge
-    from scribengin.plan.picture import Picture, PictureEdge, PictureNode
+    from scribengin.plan.picture import GraphPicture, PictureEdge, PictureNode
 
 _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
 _LINES = {
@@ -38,7 +38,7 @@ _WIDEST = 28
 """characters of a line in a box"""
 
 
-def as_text(picture: Picture) -> str:
+def as_text(picture: GraphPicture) -> str:
     """The lines, without blanks at their ends. The tier of a node stands in the upper side of its box."""
     return _Canvas(picture).text()
 
@@ -63,7 +63,7 @@ def _places(line: str) -> Iterator[str]:
 
 
 class _Canvas:
-    def __init__(self, picture: Picture) -> None:
+    def __init__(self, picture: GraphPicture) -> None:
         self._picture = picture
         self._edges: dict[Edge, list[PictureEdge]] = defaultdict(list)
         for edge in picture.edges:

@@ -13,7 +13,7 @@ from scribengin.plan.columns import Column, Columns, columns_of, find, schema_of
 from scribengin.plan.graph import base
 from scribengin.plan.sql.names import expression_result, read_query
 from scribengin.plan.sql.parse import parse_expression, parse_query
-from scribengin.plan.sql.shape import Shape, shape_of
+from scribengin.plan.sql.shape import QueryShape, shape_of
 from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sink, Source, Sql, Step, Utilities
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def slowest(marks: tuple[Inherited, ...]) -> Inherited | None:
     return max(marks, key=lambda mark: mark.delay_s, default=None)
 
 
-def sql_shape(step: Step, resolved: Resolved) -> Shape:
+def sql_shape(step: Step, resolved: Resolved) -> QueryShape:
     """What the query of a `sql` step does to the streams that it reads."""
     assert isinstance(step.action, Sql)
     return shape_of(step.action.text, frozenset(resolved.streams(step)))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scribengin.plan.graph import base
-from scribengin.plan.made_rows import WINDOW, Cell, Made, Rows
+from scribengin.plan.made_rows import WINDOW, DerivedRows, EdgeRows, KeyColumn
 from scribengin.plan.sql.made_rows import Query, compared, held_fast, query_rows, selected
 from scribengin.spec.model import Aggregate, Filter, Join, Merge, Parse, Route, Select, Sql, Step
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from scribengin.plan.graph import Graph
     from scribengin.plan.resolve import Resolved
 
-_WINDOW_CELL = Cell(frozenset({WINDOW}), WINDOW)
+_WINDOW_CELL = KeyColumn(frozenset({WINDOW}), WINDOW)
 
 
 def told_apart(graph: Graph, resolved: Resolved) -> RowsOf:
@@ -33,15 +33,15 @@ class RowsOf:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._rows: dict[str, Rows] = {}
+        self._rows: dict[str, EdgeRows] = {}
 
-    def put(self, id_: str, rows: Rows) -> None:
+    def put(self, id_: str, rows: EdgeRows) -> None:
         """The rows that a step gives."""
         self._rows[id_] = rows
 
-    def of(self, reference: str) -> Rows:
+    def of(self, reference: str) -> EdgeRows:
         """The rows of `a` or `r.big`."""
-        rows = self._rows.get(base(reference), Rows())
+        rows = self._rows.get(base(reference), EdgeRows())
         node, branch = self._graph.nodes.get(base(reference)), reference.partition(".")[2]
         if not branch or not isinstance(node, Step) or not isinstance(node.action, Route):
             return rows
@@ -52,13 +52,13 @@ class RowsOf:
         return rows
 
 
-def _step_rows(step: Step, rows: RowsOf, resolved: Resolved) -> Rows:
+def _step_rows(step: Step, rows: RowsOf, resolved: Resolved) -> EdgeRows:
     given = _acted(step, [rows.of(reference) for reference in step.inputs], resolved)
     return given.where(name for _, predicate in step.require for name in held_fast(predicate))
 
 
-def _acted(step: Step, inputs: list[Rows], resolved: Resolved) -> Rows:
-    first = inputs[0] if inputs else Rows()
+def _acted(step: Step, inputs: list[EdgeRows], resolved: Resolved) -> EdgeRows:
+    first = inputs[0] if inputs else EdgeRows()
     match step.action:
         case Filter(predicate):
             return first.where(held_fast(predicate))
@@ -69,7 +69,7 @@ def _acted(step: Step, inputs: list[Rows], resolved: Resolved) -> Rows:
         case Parse(column, schema=schema):
             left = {column, *schema.names}
             made = [replace(one, cells={name: cell for name, cell in one.cells.items() if name not in left}) for one in first.made]
-            return Rows(tuple(made), first.fixed - {name.lower() for name in left})
+            return EdgeRows(tuple(made), first.fixed - {name.lower() for name in left})
         case Merge("union"):
             return _union(inputs, step.action.origin)
         case Aggregate():
@@ -85,47 +85,47 @@ def _acted(step: Step, inputs: list[Rows], resolved: Resolved) -> Rows:
             right = resolved.of(step.inputs[1])
             return _paired(step, step.action, inputs, resolved) if len(resolved.streams(step)) == 2 else _beside(first, step.action, right)
         case _:
-            return Rows()
+            return EdgeRows()
 
 
-def _union(inputs: list[Rows], origin: str | None) -> Rows:
+def _union(inputs: list[EdgeRows], origin: str | None) -> EdgeRows:
     made = tuple(one for rows in inputs for one in rows.made)
     if origin is not None:
-        made = tuple(replace(one, cells={**one.cells, origin: Cell()}) for one in made)
-    return Rows(made, frozenset.intersection(*(rows.fixed for rows in inputs)) if inputs else frozenset())
+        made = tuple(replace(one, cells={**one.cells, origin: KeyColumn()}) for one in made)
+    return EdgeRows(made, frozenset.intersection(*(rows.fixed for rows in inputs)) if inputs else frozenset())
 
 
-def _grouped(step: Step, action: Aggregate, fixed: frozenset[str]) -> Rows:
+def _grouped(step: Step, action: Aggregate, fixed: frozenset[str]) -> EdgeRows:
     """The window follows from the time where rows are grouped by that too."""
     window = [WINDOW] if action.window is not None and action.window.time not in action.by else []
     parts = [name for name in action.by if name.lower() not in fixed]
-    cells = {} if action.window is None else dict.fromkeys(("window_start", "window_end"), _WINDOW_CELL if window else Cell())
-    cells |= {name: Cell(frozenset({name}), name) if name in parts else Cell() for name in action.by}
-    cells |= {name: Cell(computed=expression) for name, expression in action.columns}
-    made = Made(step.id, "group", step.emit, (*parts, *window), cells)
-    return Rows((made,), fixed & {name.lower() for name in action.by})
+    cells = {} if action.window is None else dict.fromkeys(("window_start", "window_end"), _WINDOW_CELL if window else KeyColumn())
+    cells |= {name: KeyColumn(frozenset({name}), name) if name in parts else KeyColumn() for name in action.by}
+    cells |= {name: KeyColumn(computed=expression) for name, expression in action.columns}
+    made = DerivedRows(step.id, "group", step.emit, (*parts, *window), cells)
+    return EdgeRows((made,), fixed & {name.lower() for name in action.by})
 
 
-def _beside(rows: Rows, action: Join, table: Columns | None) -> Rows:
+def _beside(rows: EdgeRows, action: Join, table: Columns | None) -> EdgeRows:
     """With the columns of a table, which may say what its key says."""
     if table is None:
-        return Rows()
+        return EdgeRows()
 
-    def of(made: Made) -> Made:
+    def of(made: DerivedRows) -> DerivedRows:
         keys = [cell for name in action.key if (cell := made.cell(name)) is not None]
         if len(keys) < len(action.key):
             return made
-        held = Cell(frozenset(part for cell in keys for part in cell.parts))
+        held = KeyColumn(frozenset(part for cell in keys for part in cell.parts))
         return replace(made, cells={**{column.name: held for column in table}, **made.cells})
 
-    return Rows(tuple(map(of, rows.made)), rows.fixed)
+    return EdgeRows(tuple(map(of, rows.made)), rows.fixed)
 
 
-def _paired(step: Step, action: Join, inputs: list[Rows], resolved: Resolved) -> Rows:
+def _paired(step: Step, action: Join, inputs: list[EdgeRows], resolved: Resolved) -> EdgeRows:
     """Pairs of two streams' rows. What tells one of them apart, where it is a group, any column may say that is not of the key."""
     fixed = inputs[0].fixed | inputs[1].fixed
     keys = [name for name in action.key if name.lower() not in fixed]
-    cells = {name: Cell(frozenset({name}), name) if name in keys else Cell() for name in action.key}
+    cells = {name: KeyColumn(frozenset({name}), name) if name in keys else KeyColumn() for name in action.key}
     of_key = {name.lower() for name in action.key}
     groups = {reference: rows.made[0] for reference, rows in zip(step.inputs, inputs, strict=True) if len(rows.made) == 1}
     left = {reference: _left_open(made, action, reference) for reference, made in groups.items()}
@@ -136,15 +136,15 @@ def _paired(step: Step, action: Join, inputs: list[Rows], resolved: Resolved) ->
                 continue
             known = groups[reference].cell(column.name) if reference in groups else None
             if known is not None and known.computed:
-                cells.setdefault(column.name, Cell(computed=known.computed))
+                cells.setdefault(column.name, KeyColumn(computed=known.computed))
             else:
                 copied = left[reference].get(known.copy_of, "") if known is not None else ""
-                cells.setdefault(column.name, Cell(open_, copied))
-    made = Made(step.id, "pair", step.emit, (*keys, *sorted(open_)), cells)
-    return Rows((made,), fixed)
+                cells.setdefault(column.name, KeyColumn(open_, copied))
+    made = DerivedRows(step.id, "pair", step.emit, (*keys, *sorted(open_)), cells)
+    return EdgeRows((made,), fixed)
 
 
-def _left_open(made: Made, action: Join, reference: str) -> dict[str, str]:
+def _left_open(made: DerivedRows, action: Join, reference: str) -> dict[str, str]:
     """The parts that the join's key does not hold → how they are called where rows of two inputs meet."""
     held = {part for name in action.key if (cell := made.cell(name)) is not None for part in cell.parts}
     return {part: f"{part} of {reference}" for part in made.parts if part not in held}

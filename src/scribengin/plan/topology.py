@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.plan.channel_words import property_texts
 from scribengin.plan.split import source_id
-from scribengin.state.topology import KnownChannel, Topology
+from scribengin.state.topology import KnownChannel, StoredTopology
 
 if TYPE_CHECKING:
     from scribengin.plan.channels import PlannedChannel
@@ -16,9 +16,9 @@ _KEPT = ("kind", "channel", "topic", "path", "bootstrap", "partitions", "replica
 """options of a channel's writing end that open it again for a look; no keys, no passwords"""
 
 
-def topology_of(plan: FlowPlan) -> Topology:
+def topology_of(plan: FlowPlan) -> StoredTopology:
     """The tiers and channels of the plan. A folder in the state is remembered without its path: the state may be moved."""
-    return Topology(tuple(tier.tier for tier in plan.tiers), tuple(_known(plan, channel) for channel in plan.channels))
+    return StoredTopology(tuple(tier.tier for tier in plan.tiers), tuple(_known(plan, channel) for channel in plan.channels))
 
 
 def _known(plan: FlowPlan, channel: PlannedChannel) -> KnownChannel:

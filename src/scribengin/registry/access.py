@@ -25,25 +25,25 @@ _ROOT = re.compile(r"(?:/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._-]+)+\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class RegistryAddress:
     """The servers of a ZooKeeper as `host:port`, and the path there below which all records lie.
 
-    >>> Address.parse("zk://a,b:2182/teams/scribengin")
-    Address(servers=('a:2181', 'b:2182'), root='/teams/scribengin')
+    >>> RegistryAddress.parse("zk://a,b:2182/teams/scribengin")
+    RegistryAddress(servers=('a:2181', 'b:2182'), root='/teams/scribengin')
     """
 
     servers: tuple[str, ...]
     root: str
 
     @staticmethod
-    def parse(text: str) -> Address:
+    def parse(text: str) -> RegistryAddress:
         """Raises Refused for what is none."""
         found = _ADDRESS.match(text)
         hosts = [_HOST.match(one.strip()) for one in found[1].split(",")] if found else []
         root = ((found[2] or "").rstrip("/") or DEFAULT_ROOT) if found else ""
         if not hosts or not _ROOT.match(root) or not all(host and 0 < int(host[2] or DEFAULT_PORT) < 65_536 for host in hosts):
             raise Refused(f'"{text}" is no address of a registry', remedy="write zk://HOST:PORT,HOST:PORT/path", code="registry-address")
-        return Address(tuple(f"{host[1]}:{host[2] or DEFAULT_PORT}" for host in hosts if host), root)
+        return RegistryAddress(tuple(f"{host[1]}:{host[2] or DEFAULT_PORT}" for host in hosts if host), root)
 
     def __str__(self) -> str:
         return f"zk://{','.join(self.servers)}{self.root}"
@@ -116,7 +116,7 @@ class Tls:
     check_host: bool = True
 
 
-def check_root(address: Address, grants: Iterable[Grant], *, insecure: bool) -> None:
+def check_root(address: RegistryAddress, grants: Iterable[Grant], *, insecure: bool) -> None:
     """Raise Refused where everybody can change the root, unless that is meant."""
     everybody = [grant for grant in grants if grant.who == ANYONE and grant.may & ~May.READ]
     if everybody and not insecure:

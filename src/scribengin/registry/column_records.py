@@ -8,7 +8,7 @@ from typing import Any
 from scribengin.registry.records import Record
 
 
-class Columns(Record):
+class ColumnsRecord(Record):
     """What the data of a tier's sources have that their schemas have not, by the decisions of its Batches; what its sinks write that their
     folders had not."""
 

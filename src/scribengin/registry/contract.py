@@ -19,9 +19,9 @@ Terms
 Sessions
     A client has a session. Its ephemeral records live as long as that. A session is CONNECTED; SUSPENDED while no server answers: it may
     live on, and so may its records; LOST once a server has said that it is over, or the client was closed. SUSPENDED is not LOST. How
-    long a session lives at least, the client knows by its own clock: `Session.left_s`, counted from the last request that was *sent* and
-    answered, so that a process that was stopped and woken knows without asking. A new session, with another id, follows a lost one by
-    itself; ephemeral records do not.
+    long a session lives at least, the client knows by its own clock: `RegistrySession.left_s`, counted from the last request that was
+    *sent* and answered, so that a process that was stopped and woken knows without asking. A new session, with another id,
+    follows a lost one by itself; ephemeral records do not.
     That clock says when to stop, not who may write: a server that dies can forget the last half tick, and clocks drift. Terms decide.
 
 Reading
@@ -110,7 +110,7 @@ class Grant:
 ANYONE = "world:anyone"
 
 
-class Link(Enum):
+class SessionState(Enum):
     """How a session stands."""
 
     CONNECTED = "connected"
@@ -119,21 +119,21 @@ class Link(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class RegistrySession:
     """A client's session at one moment. `left_s`: for so many seconds it certainly lives on; 0 or less once it may be over."""
 
     id: int
-    link: Link
+    link: SessionState
     left_s: float
 
     @property
     def lives(self) -> bool:
         """Whether it certainly lives now."""
-        return self.link is not Link.LOST and self.left_s > 0
+        return self.link is not SessionState.LOST and self.left_s > 0
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RegistryEntry:
     """A record as it was read. `version` counts its replacements. `made` and `changed` are the revisions of its creation and last change.
 
     `session` is the session that an ephemeral one lives as long as, 0 of others. `revision`: it was so then, or later.
@@ -186,12 +186,12 @@ class Create:
 class Replace:
     """A new value in place of what was read. Raises Refused where that has a newer format: its writer knows what this one does not."""
 
-    was: Entry | Damaged
+    was: RegistryEntry | Damaged
     value: Mapping[str, Any]
 
     def __post_init__(self) -> None:
         written = self.value.get("format", 1)
-        if isinstance(self.was, Entry) and self.was.format > written:
+        if isinstance(self.was, RegistryEntry) and self.was.format > written:
             raise Refused(
                 f"{shown(self.was.path)} was written by a newer Scribengin (format {self.was.format}, this one writes {written}): "
                 "it is left as it is",
@@ -237,14 +237,14 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedWrite:
     """`revision`: a client that has synced to it sees the writes. `paths`: of each write, in order, the path that it has at last."""
 
     revision: int
     paths: tuple[str, ...]
 
 
-class Watch(Protocol):
+class RegistryWatch(Protocol):
     """A watch that is on."""
 
     def close(self) -> None:
@@ -258,10 +258,10 @@ class Registry(Protocol):
     they raise Unreachable.
     """
 
-    def read(self, path: str) -> Entry | Damaged | None:
+    def read(self, path: str) -> RegistryEntry | Damaged | None:
         """What is there; None where nothing is."""
 
-    def read_many(self, paths: Sequence[str]) -> list[Entry | Damaged | None]:
+    def read_many(self, paths: Sequence[str]) -> list[RegistryEntry | Damaged | None]:
         """What is there, path by path, in few requests. Each as it was at some moment of this call, not all at the same one."""
 
     def children(self, path: str) -> tuple[str, ...]:
@@ -270,7 +270,7 @@ class Registry(Protocol):
     def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...]]:
         """The names below each, as `read_many`."""
 
-    def commit(self, *writes: Write, term: Term | None = None) -> Committed:
+    def commit(self, *writes: Write, term: Term | None = None) -> CommittedWrite:
         """Do all writes or none, under a Term where one is given. See *Writes*, *Terms* and *Failing* above.
 
         Raises Refused before anything is sent where a record, or all of them, are too large.
@@ -280,14 +280,14 @@ class Registry(Protocol):
         """Wait until everything is seen that was committed before this call, or before the revision `at_least`, which costs nothing where
         this client has come so far. The revision that is reached; what is read from now on is that new or newer."""
 
-    def watch(self, path: str, wake: Callable[[], None]) -> Watch:
+    def watch(self, path: str, wake: Callable[[], None]) -> RegistryWatch:
         """Call `wake` after changes at the path, from now on: what is read after this call, and the calls that follow, miss nothing."""
 
-    def watch_below(self, path: str, wake: Callable[[str | None], None]) -> Watch:
+    def watch_below(self, path: str, wake: Callable[[str | None], None]) -> RegistryWatch:
         """Call `wake` after changes at the path and anywhere below it: with the path of a record that was made, replaced or removed, or
         with None where any may have been. One watch, however much is there; else as `watch`."""
 
-    def session(self) -> Session:
+    def session(self) -> RegistrySession:
         """The session as it stands now. Costs no request."""
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.errors import Refused
 from scribengin.core.secret import Secret
-from scribengin.registry.access import Address, DigestLogin, SaslLogin, Tls
+from scribengin.registry.access import DigestLogin, RegistryAddress, SaslLogin, Tls
 from scribengin.registry.contract import ANYONE, Grant, May
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ _READABLE = (Grant(ANYONE, May.READ),)
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class ConnectionSettings:
     """One way in. `insecure`: that everybody can change the registry is meant. `worker_key` is what the logins of workers are made of,
     where masters and hosts enter without a password of their own."""
 
-    address: Address
+    address: RegistryAddress
     login: Login | None = None
     tls: Tls | None = None
     insecure: bool = False
@@ -109,7 +109,7 @@ class Entrance:
         return environment, {LOGIN: login.secret}
 
     @staticmethod
-    def of_environment(environment: Mapping[str, str]) -> Entrance:
+    def of_environment(environment: Mapping[str, str]) -> ConnectionSettings:
         """The way in that a worker was given. Raises Refused where the environment names none."""
         if not environment.get(REGISTRY):
             raise Refused(f"{REGISTRY} is not set", remedy="a launcher sets it; by hand: zk://HOST:PORT/path", code="registry-address")
@@ -117,7 +117,7 @@ class Entrance:
         ca, certificate, key = (Path(environment[name]) if environment.get(name) else None for name in _TLS.values())
         tls = Tls(ca, certificate, key) if ca or certificate else None
         insecure = login is None or environment.get(INSECURE) == "1"
-        return Entrance(Address.parse(environment[REGISTRY]), login, tls, insecure)
+        return ConnectionSettings(RegistryAddress.parse(environment[REGISTRY]), login, tls, insecure)
 
     def _key(self) -> Secret | None:
         if self.worker_key is not None:

@@ -9,7 +9,7 @@ import msgspec
 
 from scribengin.registry.outside import Outside
 from scribengin.registry.records import Record
-from scribengin.registry.watched import Watched
+from scribengin.registry.watched import AlertSettings
 
 FlowState = Literal[
     "created", "starting", "running", "degraded", "pausing", "paused", "draining", "stopping", "stopped", "failed", "recovering"
@@ -24,7 +24,7 @@ WorkerState = Literal["starting", "running", "degraded", "recovering", "paused",
 `degraded`: a Query of it failed for good, the others go on. `standby`: it is the spare, and ready to take the tier over."""
 
 
-class Holder(Record):
+class HolderRecord(Record):
     """A process that has a right, or is there: a master, a worker."""
 
     id: str = ""
@@ -131,7 +131,7 @@ class Spec(Record):
     """tier → what of its TierSpec was said by `scale`, and stays for later versions"""
     groups: Mapping[str, Mapping[str, float]] = {}
     """group of hosts of the flow file → node or host name of each member → cost"""
-    watched: Watched = Watched()
+    watched: AlertSettings = AlertSettings()
     outside: Outside = Outside()
     """where it reads and writes; it meets other flows there"""
 
@@ -177,7 +177,7 @@ class Desired(Record):
     """`at` and `by`: who has agreed that sinks of this version go on with other columns than their folders hold; each tier uses it up"""
 
 
-class Status(Record):
+class StatusRecord(Record):
     """How a flow stands."""
 
     state: FlowState
@@ -273,7 +273,7 @@ class Operation(Record):
     error: str = ""
 
 
-class WorkflowOperation(Record):
+class WorkflowOperationRecord(Record):
     """What is asked of all flows of a workflow, one after the other, that the next master takes up."""
 
     goal: Goal
@@ -290,7 +290,7 @@ class WorkflowOperation(Record):
     error: str = ""
 
 
-class Change(Record):
+class StateChange(Record):
     """A change of a flow's state, as the master has seen it."""
 
     at: str
@@ -301,10 +301,10 @@ class Change(Record):
     goal: Goal | None = None
 
 
-class Changes(Record):
+class ChangeHistory(Record):
     """The last changes of a flow's state, the oldest first."""
 
-    last: tuple[Change, ...] = ()
+    last: tuple[StateChange, ...] = ()
 
 
 UNDER_WAY = ("stop", "drain", "work")
@@ -340,7 +340,7 @@ class NodeState(Record):
     since: str = ""
 
 
-class Link(Record):
+class ServedPage(Record):
     """Where a page or its JSON is served."""
 
     url: str
@@ -383,7 +383,7 @@ class Hosted(Record):
     """when it was started"""
 
 
-class Group(Record):
+class GroupRecord(Record):
     """A named set of equivalent members, each with its cost."""
 
     members: Mapping[str, float]
@@ -461,7 +461,7 @@ class Share(Record):
     """it reads nothing, and others have most of its part"""
 
 
-class Request(Record):
+class IdempotentRequest(Record):
     """A write that was asked of the API under an idempotency key, and its answer."""
 
     asked: str
@@ -491,7 +491,7 @@ class Token(Record):
     """when it was removed: it opens nothing any more, and a file of another master does not bring it back"""
 
 
-class Attempt(Record):
+class AttemptRecord(Record):
     """One process that served a tier. Times: seconds since 1970, by the clocks of masters."""
 
     tier: str
@@ -511,4 +511,4 @@ class Attempt(Record):
 class Attempts(Record):
     """The last ones of a flow, the oldest first."""
 
-    last: tuple[Attempt, ...] = ()
+    last: tuple[AttemptRecord, ...] = ()

@@ -1,4 +1,4 @@
-"""Rights that one process has at a time: to run a tier (`Lease`), to lead the masters (`Election`).
+"""Rights that one process has at a time: to run a tier (`RegistryLease`), to lead the masters (`Election`).
 
 A right is two records. The ephemeral one, at the right's own path, says who has it, and goes with his session or when he releases it. The
 other, `fence_of(path)`, stays, and is replaced in the same commit that makes the first: its version tells each holder from all others, and
@@ -15,7 +15,19 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from scribengin.core.errors import FencedError, Unreachable
-from scribengin.registry.contract import Conflict, Create, Damaged, Delete, Entry, Link, Replace, Term, Unsettled, fence_of, shown
+from scribengin.registry.contract import (
+    Conflict,
+    Create,
+    Damaged,
+    Delete,
+    RegistryEntry,
+    Replace,
+    SessionState,
+    Term,
+    Unsettled,
+    fence_of,
+    shown,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +40,7 @@ _LOOK_S = 1.0
 """a watch is a hint: how long to wait for one before looking anyhow"""
 
 
-class Lease:
+class RegistryLease:
     """One contender for the right at `path`. `about` is what others read there of who has it (host, pid, address …).
 
     Two contenders exclude each other even with one client. As a context manager it is released at the end.
@@ -112,7 +124,7 @@ class Lease:
         self.release()
         self._watch.close()
 
-    def __enter__(self) -> Lease:
+    def __enter__(self) -> RegistryLease:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -126,7 +138,7 @@ class Lease:
             there = None
         if there is None:
             record = {"format": 1, **self._about, "claim": self._claim}
-            kept = fence.value if isinstance(fence, Entry) else {}
+            kept = fence.value if isinstance(fence, RegistryEntry) else {}
             last = Create(fence_of(self.path), record) if fence is None else Replace(fence, {**kept, **record})
             with suppress(Conflict, Unsettled):  # somebody else was faster; or so was this one, which is seen now
                 self._registry.commit(Create(self.path, record, ephemeral=True), last)
@@ -137,7 +149,7 @@ class Lease:
 
     def _look(self) -> bool:
         """Whether it is held, after a look at its path where something has changed there."""
-        if self.held() and self._changed.is_set() and self._registry.session().link is Link.CONNECTED:
+        if self.held() and self._changed.is_set() and self._registry.session().link is SessionState.CONNECTED:
             self._changed.clear()
             try:
                 self._gone = self._read_mine() is None
@@ -155,16 +167,16 @@ class Lease:
         self._term, self._session = Term(self.path, mine[0].made, mine[1].version), session
         return True
 
-    def _read_mine(self) -> tuple[Entry, Entry] | None:
+    def _read_mine(self) -> tuple[RegistryEntry, RegistryEntry] | None:
         """Both records, where this contender wrote them."""
         there, fence = self._registry.read(self.path), self._registry.read(fence_of(self.path))
-        if not isinstance(there, Entry) or not isinstance(fence, Entry):
+        if not isinstance(there, RegistryEntry) or not isinstance(fence, RegistryEntry):
             return None
         mine = there.value.get("claim") == fence.value.get("claim") == self._claim
         return (there, fence) if mine else None
 
 
-class Election(Lease):
+class Election(RegistryLease):
     """One master's part in the contest for the lead."""
 
     def __init__(self, registry: Registry, about: Mapping[str, Any]) -> None:

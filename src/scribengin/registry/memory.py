@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import (
     ANYONE,
-    Committed,
+    CommittedWrite,
     Conflict,
     Create,
     Damaged,
     Delete,
-    Entry,
     Forbidden,
     Grant,
-    Link,
     May,
+    RegistryEntry,
+    RegistrySession,
     Replace,
     Require,
-    Session,
+    SessionState,
     Unsettled,
     check_path,
     distinct,
@@ -191,7 +191,7 @@ class MemoryRegistry:
         with self.store.lock:
             self._seen, self._revision, self._lag = self.store.nodes, self.store.revision, True
 
-    def read(self, path: str) -> Entry | Damaged | None:
+    def read(self, path: str) -> RegistryEntry | Damaged | None:
         """See the contract."""
         check_path(path)
         with self.store.lock:
@@ -203,9 +203,9 @@ class MemoryRegistry:
             value = decode(node.data)
             if isinstance(value, str):
                 return Damaged(path, node.data, value, node.version, node.changed, node.session)
-            return Entry(path, value, node.version, node.made, node.changed, node.session, self._revision)
+            return RegistryEntry(path, value, node.version, node.made, node.changed, node.session, self._revision)
 
-    def read_many(self, paths: Sequence[str]) -> list[Entry | Damaged | None]:
+    def read_many(self, paths: Sequence[str]) -> list[RegistryEntry | Damaged | None]:
         """See the contract."""
         return [self.read(path) for path in paths]
 
@@ -223,7 +223,7 @@ class MemoryRegistry:
             self._need(May.READ, path, self._seen[path])
             return tuple(sorted(_names(self._seen, path)))
 
-    def commit(self, *writes: Write, term: Term | None = None) -> Committed:
+    def commit(self, *writes: Write, term: Term | None = None) -> CommittedWrite:
         """See the contract."""
         distinct(writes)
         with self.store.lock:
@@ -245,7 +245,7 @@ class MemoryRegistry:
             self._mute = False
             self.cut()
             raise Unsettled("the connection broke while a commit was under way", remedy="read, and see whether it took effect")
-        return Committed(revision, paths)
+        return CommittedWrite(revision, paths)
 
     def sync(self, *, at_least: int | None = None) -> int:
         """See the contract."""
@@ -269,12 +269,12 @@ class MemoryRegistry:
         self.watches_below.add(watch)
         return watch
 
-    def session(self) -> Session:
+    def session(self) -> RegistrySession:
         """See the contract."""
         if self._closed or not self._id:
-            return Session(self._id, Link.LOST, 0.0)
+            return RegistrySession(self._id, SessionState.LOST, 0.0)
         left_s = self._contact_s + self.store.session_s - self.store.now_s
-        return Session(self._id, Link.SUSPENDED if self._cut else Link.CONNECTED, left_s)
+        return RegistrySession(self._id, SessionState.SUSPENDED if self._cut else SessionState.CONNECTED, left_s)
 
     def close(self) -> None:
         """See the contract."""

@@ -8,7 +8,7 @@ from typing import Literal
 from scribengin.registry.records import Record
 
 
-class Place(Record):
+class ExternalPlace(Record):
     """A folder, a prefix of objects or a folder of an HDFS, a table, or a topic."""
 
     kind: Literal["folder", "objects", "table", "topic"]
@@ -26,7 +26,7 @@ class Place(Record):
         return f"{self.kind} {self.topic or self.at}"
 
 
-class Level(Record):
+class SourceLevel(Record):
     """How much waits at a source; what is None is not looked at."""
 
     rows: int | None = None
@@ -37,23 +37,23 @@ class Level(Record):
 class Waters(Record):
     """From where on flows that feed a source are slowed, below which they go on as before, and where they are paused."""
 
-    high: Level
-    low: Level
-    capacity: Level
+    high: SourceLevel
+    low: SourceLevel
+    capacity: SourceLevel
 
 
 class Outside(Record):
     """The places of a flow's sources and sinks; those of other kinds are left out."""
 
-    reads: Mapping[str, tuple[Place, ...]] = {}
+    reads: Mapping[str, tuple[ExternalPlace, ...]] = {}
     """source → places"""
-    writes: Mapping[str, tuple[Place, ...]] = {}
+    writes: Mapping[str, tuple[ExternalPlace, ...]] = {}
     """sink → places"""
     waters: Mapping[str, Waters] = {}
     """source → how much may wait there"""
 
 
-class Hold(Record):
+class SinkHold(Record):
     """What holds a sink back: a flow that reads what it writes."""
 
     flow: str
@@ -64,7 +64,7 @@ class Hold(Record):
     """in words, as of the moment when it came to this share"""
 
 
-class HeldBack(Record):
+class HeldBackSinks(Record):
     """Which sinks of a flow are held back, each by the reader that holds it back most."""
 
-    sinks: Mapping[str, Hold] = {}
+    sinks: Mapping[str, SinkHold] = {}

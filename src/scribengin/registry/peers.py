@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of records
 
 from scribengin.registry.kinds import FlowState, Goal  # noqa: TC001  the same
-from scribengin.registry.outside import Outside, Place, Waters
+from scribengin.registry.outside import ExternalPlace, Outside, Waters
 from scribengin.registry.records import Record
 
 
@@ -34,7 +34,7 @@ class PeerState(Record):
 class RemoteSource(Record):
     """A source of a peer's flow; moments are in seconds since 1970, by the clock of the master here."""
 
-    reads: tuple[Place, ...] = ()
+    reads: tuple[ExternalPlace, ...] = ()
     waters: Waters | None = None
     looked_at: float | None = None
     """when this waited; None: the peer has never said it"""
@@ -60,7 +60,7 @@ class RemoteFlow(Record):
     reason: str = ""
     next: str = ""
     sources: Mapping[str, RemoteSource] = {}
-    writes: Mapping[str, tuple[Place, ...]] = {}
+    writes: Mapping[str, tuple[ExternalPlace, ...]] = {}
     """sink → places"""
 
     @property

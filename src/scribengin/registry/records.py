@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, datacla
 
 import msgspec
 
-from scribengin.registry.contract import Create, Damaged, Delete, Entry, Replace, parent_of
+from scribengin.registry.contract import Create, Damaged, Delete, RegistryEntry, Replace, parent_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,12 +56,12 @@ class Spot(Generic[R]):
         """The write that makes it."""
         return Create(self.path, record.dump(), ephemeral=ephemeral, grants=grants)
 
-    def put(self, there: Entry | Damaged | None, record: R) -> Create | Replace:
+    def put(self, there: RegistryEntry | Damaged | None, record: R) -> Create | Replace:
         """The write that makes it what is there, in place of what was read, with the keys that others keep there. A commit of it raises
         Conflict where something else is there by now, Refused where what is there has a newer format."""
         if there is None:
             return self.create(record)
-        return Replace(there, record.dump(there.value if isinstance(there, Entry) else None))
+        return Replace(there, record.dump(there.value if isinstance(there, RegistryEntry) else None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Stored(Generic[R]):
     """A record as it was read, and what it was read from."""
 
     record: R
-    entry: Entry
+    entry: RegistryEntry
 
     def replace(self, record: R) -> Replace:
         """The write that puts another in its place, with the keys that somebody else keeps there. Raises Refused where it has a newer
@@ -81,7 +81,7 @@ class Stored(Generic[R]):
 class Newer:
     """A record that a newer program wrote, and that this one cannot read. It is to be left alone."""
 
-    entry: Entry
+    entry: RegistryEntry
 
 
 def read_record(registry: Registry, spot: Spot[R]) -> Stored[R] | Newer | Damaged | None:
@@ -96,7 +96,7 @@ def read_records(registry: Registry, spots: Sequence[Spot[R]]) -> list[Stored[R]
     return [None if each is None else stored_as(each, spot) for spot, each in zip(spots, found, strict=True)]
 
 
-def stored_as(found: Entry | Damaged, spot: Spot[R]) -> Stored[R] | Newer | Damaged:
+def stored_as(found: RegistryEntry | Damaged, spot: Spot[R]) -> Stored[R] | Newer | Damaged:
     """What was read, as its kind of record. An object whose keys do not fit the kind is Damaged too, where its format is known: somebody
     wrote it by hand."""
     if isinstance(found, Damaged):

@@ -12,44 +12,44 @@ from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from scribengin.registry.column_records import Columns
+from scribengin.registry.column_records import ColumnsRecord
 from scribengin.registry.contract import Create, Grant, May, fence_of
 from scribengin.registry.host_records import Decommissioned, WorkerOrder, WorkerSeen
 from scribengin.registry.kinds import (
     Ack,
     Attempts,
-    Changes,
+    ChangeHistory,
     Desired,
     Ends,
     FlowFile,
-    Group,
     GroupName,
-    Holder,
+    GroupRecord,
+    HolderRecord,
     Host,
     Hosted,
+    IdempotentRequest,
     Limit,
-    Link,
     Mapped,
     NodeState,
     Operation,
     Quota,
     Report,
-    Request,
     Run,
+    ServedPage,
     Share,
     Spec,
-    Status,
+    StatusRecord,
     TakenFile,
     Task,
     TierWish,
     Token,
     Workers,
-    WorkflowOperation,
+    WorkflowOperationRecord,
 )
-from scribengin.registry.outside import HeldBack
+from scribengin.registry.outside import HeldBackSinks
 from scribengin.registry.peers import Peer, PeerState, RemoteFlow
 from scribengin.registry.records import Record, Spot
-from scribengin.registry.upkeep_records import Keeping, Upkept
+from scribengin.registry.upkeep_records import MaintenanceOwner, MaintenanceReport
 from scribengin.registry.watched import Alerts
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Writer(Enum):
     PERSON = "people: by a verb, or with ZooKeeper's shell"
 
 
-class Owner(Enum):
+class BranchOwner(Enum):
     """Whose login has the rights below a folder, beside the masters'."""
 
     MASTERS = "masters only"
@@ -104,7 +104,7 @@ class Branch(Generic[K]):
     kind: type[K]
     writers: tuple[Writer, ...]
     about: str
-    owner: Owner = Owner.MASTERS
+    owner: BranchOwner = BranchOwner.MASTERS
     ephemeral: bool = False
     change: str = ""
     """what a change of it by hand does; empty: what `registry.reference` says of all that this writer writes"""
@@ -131,9 +131,9 @@ _LED = (Writer.MASTER,)
 _BY_HAND = (Writer.PERSON, Writer.MASTER)
 _WORK = (Writer.WORKER,)
 
-LEADER = Branch("leader", Holder, (Writer.CANDIDATE,), "the master that leads; the revision that made it is the Term", ephemeral=True)
-LEADER_TERM = Branch("leader.term", Holder, (Writer.CANDIDATE,), "who led last; its version fences all before")
-MASTERS = Branch("masters/<id>", Holder, (Writer.CANDIDATE,), "a master that is up", ephemeral=True)
+LEADER = Branch("leader", HolderRecord, (Writer.CANDIDATE,), "the master that leads; the revision that made it is the Term", ephemeral=True)
+LEADER_TERM = Branch("leader.term", HolderRecord, (Writer.CANDIDATE,), "who led last; its version fences all before")
+MASTERS = Branch("masters/<id>", HolderRecord, (Writer.CANDIDATE,), "a master that is up", ephemeral=True)
 FILE = Branch(
     "flows/<flow>/file",
     FlowFile,
@@ -154,7 +154,7 @@ DESIRED = Branch(
 )
 STATUS = Branch(
     "flows/<flow>/status",
-    Status,
+    StatusRecord,
     _LED,
     "how it is, since when, why, and what next; what was refused",
     change="written over at the leader's next look at the flow",
@@ -189,20 +189,22 @@ SPARE = Branch(
 )
 LEASE = Branch(
     "flows/<flow>/tiers/<tier>/lease",
-    Holder,
+    HolderRecord,
     _WORK,
     "who runs the tier",
-    Owner.WORKER,
+    BranchOwner.WORKER,
     ephemeral=True,
     change="removed: its holder is fenced, and the tier starts again",
 )
-LEASE_TERM = Branch("flows/<flow>/tiers/<tier>/lease.term", Holder, _WORK, "who ran it last; its version fences all before", Owner.WORKER)
+LEASE_TERM = Branch(
+    "flows/<flow>/tiers/<tier>/lease.term", HolderRecord, _WORK, "who ran it last; its version fences all before", BranchOwner.WORKER
+)
 REPORT = Branch(
     "flows/<flow>/tiers/<tier>/status",
     Report,
     _WORK,
     "how its worker says that it is",
-    Owner.WORKER,
+    BranchOwner.WORKER,
     change="leave it: the leader believes it until the worker writes it again",
 )
 SPARE_REPORT = Branch(
@@ -210,38 +212,38 @@ SPARE_REPORT = Branch(
     Report,
     _WORK,
     "the same of the one that waits",
-    Owner.WORKER,
+    BranchOwner.WORKER,
     change="leave it: the leader believes it until the worker writes it again",
 )
-TASK = Branch("flows/<flow>/tiers/<tier>/tasks/<task>", Task, _WORK, "what a task reads and writes, and how far it is", Owner.WORKER)
+TASK = Branch("flows/<flow>/tiers/<tier>/tasks/<task>", Task, _WORK, "what a task reads and writes, and how far it is", BranchOwner.WORKER)
 COLUMNS = Branch(
     "flows/<flow>/tiers/<tier>/columns",
-    Columns,
+    ColumnsRecord,
     _WORK,
     "what its data have that the schemas have not, and what its sinks write that their folders had not",
-    Owner.WORKER,
+    BranchOwner.WORKER,
 )
-NODE_SOURCE = Branch("logicalnodes/<node>/source", Ends, _WORK, "where the tier begins in the flow", Owner.WORKER)
-NODE_SINK = Branch("logicalnodes/<node>/sink", Ends, _WORK, "where it ends", Owner.WORKER)
-NODE_STATE = Branch("logicalnodes/<node>/state", NodeState, _WORK, "that it runs, and where", Owner.WORKER, ephemeral=True)
+NODE_SOURCE = Branch("logicalnodes/<node>/source", Ends, _WORK, "where the tier begins in the flow", BranchOwner.WORKER)
+NODE_SINK = Branch("logicalnodes/<node>/sink", Ends, _WORK, "where it ends", BranchOwner.WORKER)
+NODE_STATE = Branch("logicalnodes/<node>/state", NodeState, _WORK, "that it runs, and where", BranchOwner.WORKER, ephemeral=True)
 NODE_GROUP = Branch(
     "logicalnodes/<node>/group",
     GroupName,
     _BY_HAND,
     "the group it runs on, or is to run on",
-    Owner.WORKER,
+    BranchOwner.WORKER,
     change="the tier's worker ends in order and starts on a host of that group",
 )
-NODE_HTTP = Branch("logicalnodes/<node>/http", Link, _WORK, "its page", Owner.WORKER)
-NODE_JSON = Branch("logicalnodes/<node>/json", Link, _WORK, "the same as JSON", Owner.WORKER)
+NODE_HTTP = Branch("logicalnodes/<node>/http", ServedPage, _WORK, "its page", BranchOwner.WORKER)
+NODE_JSON = Branch("logicalnodes/<node>/json", ServedPage, _WORK, "the same as JSON", BranchOwner.WORKER)
 HOSTS = "physicalnodes"
-HOST = Branch("physicalnodes/<host>/host", Host, (Writer.HOST,), "a machine that can run tiers", Owner.HOST)
+HOST = Branch("physicalnodes/<host>/host", Host, (Writer.HOST,), "a machine that can run tiers", BranchOwner.HOST)
 MAPPED = Branch(
     "physicalnodes/<host>/lns/<node>",
     Mapped,
     _BY_HAND,
     "a tier that is to run there",
-    Owner.HOST,
+    BranchOwner.HOST,
     change="the tier's worker ends in order and starts on that host; removed, the tier stays and may go anywhere",
 )
 HOSTED = Branch(
@@ -249,28 +251,28 @@ HOSTED = Branch(
     Hosted,
     _LED,
     "a tier that runs there, by the name of its worker, such as `tweets.core-3`",
-    Owner.HOST,
+    BranchOwner.HOST,
     change="it binds nothing; written anew at the leader's next look at the flow",
 )
-HOST_HTTP = Branch("physicalnodes/<host>/http", Link, (Writer.HOST,), "its page", Owner.HOST)
-HOST_JSON = Branch("physicalnodes/<host>/json", Link, (Writer.HOST,), "the same as JSON", Owner.HOST)
+HOST_HTTP = Branch("physicalnodes/<host>/http", ServedPage, (Writer.HOST,), "its page", BranchOwner.HOST)
+HOST_JSON = Branch("physicalnodes/<host>/json", ServedPage, (Writer.HOST,), "the same as JSON", BranchOwner.HOST)
 HOST_UP = Branch(
     "physicalnodes/<host>/up",
-    Holder,
+    HolderRecord,
     (Writer.HOST,),
     "its agent, while that is there: a right, one agent a host",
-    Owner.HOST,
+    BranchOwner.HOST,
     ephemeral=True,
 )
 HOST_UP_TERM = Branch(
-    "physicalnodes/<host>/up.term", Holder, (Writer.HOST,), "who was there last; its version fences all before", Owner.HOST
+    "physicalnodes/<host>/up.term", HolderRecord, (Writer.HOST,), "who was there last; its version fences all before", BranchOwner.HOST
 )
 DECOMMISSIONED = Branch(
     "physicalnodes/<host>/decommissioned",
     Decommissioned,
     _BY_HAND,
     "it gets no new workers, and gives away those it has",
-    Owner.HOST,
+    BranchOwner.HOST,
     change="made: the host's workers go elsewhere, in order; removed: it takes workers again",
 )
 WORKER_ORDER = Branch(
@@ -278,7 +280,7 @@ WORKER_ORDER = Branch(
     WorkerOrder,
     _LED,
     "what is asked of it about a worker",
-    Owner.HOST,
+    BranchOwner.HOST,
     change="leave it: the host does what it says",
 )
 WORKER_SEEN = Branch(
@@ -286,17 +288,17 @@ WORKER_SEEN = Branch(
     WorkerSeen,
     (Writer.HOST,),
     "a worker there, as it is",
-    Owner.HOST,
+    BranchOwner.HOST,
     change="leave it: the leader believes it until the host writes it again",
 )
 GROUP = Branch(
     "groups/<group>",
-    Group,
+    GroupRecord,
     _BY_HAND,
     "what holds of a group while flows run: costs, and members that are out",
     change="from the next Batch on that many members, with those costs, get Batches",
 )
-ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier took in is acknowledged by the tiers behind it", Owner.WORKER)
+ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier took in is acknowledged by the tiers behind it", BranchOwner.WORKER)
 LIMIT = Branch(
     "limits/<flow>",
     Limit,
@@ -311,23 +313,25 @@ WORKERS = Branch(
     "how many workers its tiers have (a number, or `each`), where that is other than its version says",
     change="workers start, or end in order; removed: as many as the version says",
 )
-CHANGES = Branch("flows/<flow>/changes", Changes, _LED, "what became of it: its last fifty changes of state")
+CHANGES = Branch("flows/<flow>/changes", ChangeHistory, _LED, "what became of it: its last fifty changes of state")
 WORKFLOW_OPERATION = Branch(
     "workflows/<n>",
-    WorkflowOperation,
+    WorkflowOperationRecord,
     _BY_HAND,
     "an operation over a workflow that is under way, or was",
     change="a step of one that is under way is believed: leave it",
 )
 HELD_BACK = Branch(
     "flows/<flow>/held_back",
-    HeldBack,
+    HeldBackSinks,
     _LED,
     "which of its sinks are slowed or paused, by which reading flow",
     change="leave it: workers keep to it until the leader writes it again",
 )
 ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
-REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key")
+REQUEST = Branch(
+    "requests/<request>", IdempotentRequest, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key"
+)
 TOKEN = Branch(
     "tokens/<token>",
     Token,
@@ -338,14 +342,14 @@ TOKEN = Branch(
 ATTEMPTS = Branch("flows/<flow>/attempts", Attempts, _LED, "the last processes that served its tiers, and why each ended")
 KEEPING = Branch(
     "upkeep/<folder>/keeper",
-    Keeping,
+    MaintenanceOwner,
     _LED,
     "a sink's folder, and which host does its upkeep",
     change="leave it: the host that it names does the upkeep",
 )
-UPKEPT = Branch("upkeep/<folder>/done", Upkept, (Writer.HOST,), "when it was done last, and what")
-UPKEEP_LEASE = Branch("upkeep/<folder>/lease", Holder, (Writer.HOST,), "who does it: a right, one host a folder", ephemeral=True)
-UPKEEP_LEASE_TERM = Branch("upkeep/<folder>/lease.term", Holder, (Writer.HOST,), "who did it last; its version fences all before")
+UPKEPT = Branch("upkeep/<folder>/done", MaintenanceReport, (Writer.HOST,), "when it was done last, and what")
+UPKEEP_LEASE = Branch("upkeep/<folder>/lease", HolderRecord, (Writer.HOST,), "who does it: a right, one host a folder", ephemeral=True)
+UPKEEP_LEASE_TERM = Branch("upkeep/<folder>/lease.term", HolderRecord, (Writer.HOST,), "who did it last; its version fences all before")
 QUOTA = Branch(
     "quotas/<quota>",
     Quota,
@@ -393,9 +397,9 @@ TREE: tuple[Branch[Any], ...] = (
     *(WORKFLOW_OPERATION, HELD_BACK),
 )
 
-OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {
-    Owner.WORKER: ("flows/<flow>/tiers/<tier>", "logicalnodes/<node>", "acks/<flow>/<tier>"),
-    Owner.HOST: ("physicalnodes/<host>",),
+OWN_FOLDERS: Mapping[BranchOwner, tuple[str, ...]] = {
+    BranchOwner.WORKER: ("flows/<flow>/tiers/<tier>", "logicalnodes/<node>", "acks/<flow>/<tier>"),
+    BranchOwner.HOST: ("physicalnodes/<host>",),
 }
 """whose login has all rights on which folder, and on what is below it; for a tier `<node>` is `<flow>.<tier>`"""
 
@@ -409,12 +413,12 @@ def branch_of(path: str) -> Branch[Any] | None:
 def own_folders_of_worker(flow: str, tier: str, who: str) -> list[Create]:
     """The writes with which the leader makes the folders of a tier, before its first worker starts. `who`: the worker's login."""
     for_all = {"flow": flow, "tier": tier, "node": f"{flow}.{tier}"}
-    return [Create(_named(path, for_all), {}, grants=(Grant(who, May.ALL),)) for path in OWN_FOLDERS[Owner.WORKER]]
+    return [Create(_named(path, for_all), {}, grants=(Grant(who, May.ALL),)) for path in OWN_FOLDERS[BranchOwner.WORKER]]
 
 
 def own_folders_of_host(host: str, who: str) -> list[Create]:
     """The same for a machine."""
-    return [Create(_named(path, {"host": host}), {}, grants=(Grant(who, May.ALL),)) for path in OWN_FOLDERS[Owner.HOST]]
+    return [Create(_named(path, {"host": host}), {}, grants=(Grant(who, May.ALL),)) for path in OWN_FOLDERS[BranchOwner.HOST]]
 
 
 def right_of_tier(flow: str, tier: str) -> str:

@@ -10,7 +10,7 @@ from scribengin.registry.records import Record
 _LENGTH = 16
 
 
-class Keeping(Record):
+class MaintenanceOwner(Record):
     """Which host is to keep a folder: the leader's word."""
 
     path: str
@@ -25,12 +25,12 @@ class Keeping(Record):
     """when it was given to that host, or to none, ISO 8601"""
 
 
-class Upkept(Record):
+class MaintenanceReport(Record):
     """What came of it: the host's word. Written after a turn that had something to do or failed, and every ten minutes."""
 
     node: str
     number: int = 0
-    """of the `Keeping` that it is about"""
+    """of the `MaintenanceOwner` that it is about"""
     term: int = 0
     """of the right under which it was done"""
     at: str = ""

@@ -16,7 +16,7 @@ class AlertSpec(Record):
     command: tuple[str, ...] = ()
 
 
-class Watched(Record):
+class AlertSettings(Record):
     """What a version says of how it is watched."""
 
     max_delay_s: float | None = None

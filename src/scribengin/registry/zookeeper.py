@@ -8,14 +8,14 @@ from scribengin.core.errors import Refused
 from scribengin.registry.access import check_root
 from scribengin.registry.contract import (
     ANYONE,
-    Committed,
+    CommittedWrite,
     Conflict,
     Create,
     Damaged,
-    Entry,
     Forbidden,
     Grant,
     May,
+    RegistryEntry,
     Require,
     check_path,
     distinct,
@@ -27,14 +27,14 @@ from scribengin.registry.contract import (
 from scribengin.registry.values import data_of, decode
 from scribengin.registry.wakes import Wakes
 from scribengin.registry.zookeeper_session import Cause, Failed, ZooKeeperSession
-from scribengin.registry.zookeeper_words import Step
+from scribengin.registry.zookeeper_words import WireWrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from scribengin.registry.access import Address, Login, Tls
-    from scribengin.registry.contract import Session, Term, Watch, Write
-    from scribengin.registry.zookeeper_words import Node
+    from scribengin.registry.access import Login, RegistryAddress, Tls
+    from scribengin.registry.contract import RegistrySession, RegistryWatch, Term, Write
+    from scribengin.registry.zookeeper_words import WireNode
 
 _TRIES = 20
 """of a commit whose folders others make or remove at the same time"""
@@ -48,7 +48,7 @@ _WORDS = {
 
 
 def open_zookeeper(
-    address: Address,
+    address: RegistryAddress,
     *,
     login: Login | None = None,
     tls: Tls | None = None,
@@ -75,7 +75,7 @@ def open_zookeeper(
 class ZooKeeperRegistry:
     """A client: `registry.contract.Registry`. Made by `open_zookeeper`."""
 
-    def __init__(self, address: Address, login: Login | None, tls: Tls | None, session_s: float) -> None:
+    def __init__(self, address: RegistryAddress, login: Login | None, tls: Tls | None, session_s: float) -> None:
         self.address = address
         self._wakes = Wakes(self._arm)
         self._zookeeper = ZooKeeperSession(address, login, tls, session_s, self._wakes.all, self._changed)
@@ -101,12 +101,12 @@ class ZooKeeperRegistry:
         check_root(self.address, self._zookeeper.grants(self.address.root) or (), insecure=insecure)
         self.read("")
 
-    def read(self, path: str) -> Entry | Damaged | None:
+    def read(self, path: str) -> RegistryEntry | Damaged | None:
         """See the contract."""
         place, before = self._place(path), self._zookeeper.reached()
         return _value(path, self._zookeeper.get(place), before)
 
-    def read_many(self, paths: Sequence[str]) -> list[Entry | Damaged | None]:
+    def read_many(self, paths: Sequence[str]) -> list[RegistryEntry | Damaged | None]:
         """See the contract."""
         places, before = [self._place(path) for path in paths], self._zookeeper.reached()
         return [_value(path, node, before) for path, node in zip(paths, self._zookeeper.get_many(places), strict=True)]
@@ -119,13 +119,13 @@ class ZooKeeperRegistry:
         """See the contract."""
         return [tuple(sorted(names)) for names in self._zookeeper.children_many([self._place(path) for path in paths])]
 
-    def commit(self, *writes: Write, term: Term | None = None) -> Committed:
+    def commit(self, *writes: Write, term: Term | None = None) -> CommittedWrite:
         """See the contract."""
         distinct(writes)
         data = data_of(writes)
         checks = [] if term is None else [Require(fence_of(term.right), term.fence), Require(term.right)]
         if not writes and not checks:
-            return Committed(self.sync(), ())
+            return CommittedWrite(self.sync(), ())
         for _ in range(_TRIES):
             folders = [Create(path, {}) for path in self._lacking(writes)]
             all_writes: list[Write] = [*checks, *folders, *writes]
@@ -142,7 +142,7 @@ class ZooKeeperRegistry:
                 if isinstance(write, Create) and raced:
                     continue
                 raise _explained(write, failed.cause) from failed
-            return Committed(self._zookeeper.reached(), tuple(self._path(place) for place in places[before:]))
+            return CommittedWrite(self._zookeeper.reached(), tuple(self._path(place) for place in places[before:]))
         raise Conflict(parent_of(writes[0].path), f"was made and removed by others at each of {_TRIES} tries")
 
     def sync(self, *, at_least: int | None = None) -> int:
@@ -151,17 +151,17 @@ class ZooKeeperRegistry:
             self._zookeeper.sync()
         return self._zookeeper.reached()
 
-    def watch(self, path: str, wake: Callable[[], None]) -> Watch:
+    def watch(self, path: str, wake: Callable[[], None]) -> RegistryWatch:
         """See the contract."""
         check_path(path)
         return self._wakes.add(path, wake)
 
-    def watch_below(self, path: str, wake: Callable[[str | None], None]) -> Watch:
+    def watch_below(self, path: str, wake: Callable[[str | None], None]) -> RegistryWatch:
         """See the contract."""
         check_path(path)
         return self._wakes.add_below(path, wake)
 
-    def session(self) -> Session:
+    def session(self) -> RegistrySession:
         """See the contract."""
         return self._zookeeper.standing()
 
@@ -184,8 +184,8 @@ class ZooKeeperRegistry:
             lacking += reversed(found)
         return lacking
 
-    def _steps(self, writes: Sequence[Write], data: Sequence[bytes]) -> list[Step]:
-        steps: list[Step] = []
+    def _steps(self, writes: Sequence[Write], data: Sequence[bytes]) -> list[WireWrite]:
+        steps: list[WireWrite] = []
         grants: dict[str, tuple[Grant, ...]] = {}
         for write, brought in zip(writes, data, strict=True):
             if isinstance(write, Create):
@@ -193,7 +193,7 @@ class ZooKeeperRegistry:
                 if above not in grants:
                     grants[above] = self._grants(above)
                 grants[write.path] = (*grants[above], *write.grants)
-            steps.append(Step(self._place(write.path), write, brought, grants.get(write.path, ())))
+            steps.append(WireWrite(self._place(write.path), write, brought, grants.get(write.path, ())))
         return steps
 
     def _grants(self, path: str) -> tuple[Grant, ...]:
@@ -230,14 +230,14 @@ class _Vanished(Exception):
     """A folder was removed between two questions about it."""
 
 
-def _value(path: str, node: Node | None, before: int) -> Entry | Damaged | None:
+def _value(path: str, node: WireNode | None, before: int) -> RegistryEntry | Damaged | None:
     """What was read, when `before` had been reached."""
     if node is None:
         return None
     value = decode(node.data)
     if isinstance(value, str):
         return Damaged(path, node.data, value, node.version, node.changed, node.session)
-    return Entry(path, value, node.version, node.made, node.changed, node.session, max(before, node.changed))
+    return RegistryEntry(path, value, node.version, node.made, node.changed, node.session, max(before, node.changed))
 
 
 def _explained(write: Write, cause: Cause) -> Conflict | Forbidden:

@@ -39,15 +39,15 @@ from kazoo.security import CREATOR_ALL_ACL
 from scribengin.core.errors import EnvironmentFault, Unreachable
 from scribengin.registry.access import DigestLogin, SaslLogin
 from scribengin.registry.connections import now_s, see_connections
-from scribengin.registry.contract import Create, Delete, Forbidden, Grant, Link, May, Replace, Require, Session, Unsettled
+from scribengin.registry.contract import Create, Delete, Forbidden, Grant, May, RegistrySession, Replace, Require, SessionState, Unsettled
 from scribengin.registry.zookeeper_requests import ReadMany, WatchBelow, see_events, send
-from scribengin.registry.zookeeper_words import Node, Told, acl_of, sasl_options, tls_options
+from scribengin.registry.zookeeper_words import Told, WireNode, acl_of, sasl_options, tls_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from scribengin.registry.access import Address, Login, Tls
-    from scribengin.registry.zookeeper_words import Step
+    from scribengin.registry.access import Login, RegistryAddress, Tls
+    from scribengin.registry.zookeeper_words import WireWrite
 
 _BEATS = 4
 """how often in a session's time it is asked whether it lives"""
@@ -91,7 +91,7 @@ class ZooKeeperSession:
 
     def __init__(
         self,
-        address: Address,
+        address: RegistryAddress,
         login: Login | None,
         tls: Tls | None,
         session_s: float,
@@ -114,7 +114,7 @@ class ZooKeeperSession:
         self._changed = changed
         self._state = threading.Condition()
         # what `_state` guards
-        self._link = Link.LOST
+        self._link = SessionState.LOST
         self._id = 0
         self._granted_s = session_s
         self._confirmed_s = 0.0
@@ -138,11 +138,11 @@ class ZooKeeperSession:
         self._heart.start()
         self._wait_connected(wait_s)
 
-    def standing(self) -> Session:
+    def standing(self) -> RegistrySession:
         """The session as it stands now."""
         with self._state:
             left_s = self._confirmed_s + self._granted_s - now_s() if self._id else 0.0
-            return Session(self._id, self._link, left_s)
+            return RegistrySession(self._id, self._link, left_s)
 
     def close(self) -> None:
         """End the session. Twice is no error."""
@@ -153,19 +153,19 @@ class ZooKeeperSession:
             self._client.stop()
             self._client.close()
         with self._state:
-            self._link, self._id = Link.LOST, 0
+            self._link, self._id = SessionState.LOST, 0
             self._state.notify_all()
         if self._heart.is_alive():
             self._heart.join()
 
-    def get(self, place: str) -> Node | None:
+    def get(self, place: str) -> WireNode | None:
         """A node, None where there is none."""
         found = self._ask(lambda: self._client.get_async(place), place)
         if found is None:
             return None
         return _node(*found)
 
-    def get_many(self, places: Sequence[str]) -> list[Node | None]:
+    def get_many(self, places: Sequence[str]) -> list[WireNode | None]:
         """The nodes, in their order; None where there is none."""
         found = self._ask_many([GetData(place, None) for place in places])
         return [None if each is None else _node(*each) for each in found]
@@ -193,7 +193,7 @@ class ZooKeeperSession:
         with suppress(NodeExistsError):
             self._ask_once(lambda: self._client.create_async(place, b"", acl), place)
 
-    def transact(self, steps: Sequence[Step]) -> list[str]:
+    def transact(self, steps: Sequence[WireWrite]) -> list[str]:
         """Do all or none. The place of each, in order. Raises Failed; Unsettled where the answer was lost."""
         transaction = self._client.transaction()
         for step in steps:
@@ -243,7 +243,7 @@ class ZooKeeperSession:
 
     def arm(self, places: Sequence[str], fired: Callable[[str], None]) -> set[str]:
         """Have the server tell of the next change of each node or its children, once: `fired(place)`. Those that could be asked for."""
-        if self.standing().link is not Link.CONNECTED:
+        if self.standing().link is not SessionState.CONNECTED:
             return set()
         told = Told(fired)
         asked = [(place, self._client.exists_async(place, told), self._client.get_children_async(place, told)) for place in places]
@@ -258,7 +258,7 @@ class ZooKeeperSession:
 
     def arm_below(self, place: str) -> bool:
         """Have the server tell of each change at the node and below it, as long as this connection lasts. Whether it could be asked."""
-        if self.standing().link is not Link.CONNECTED:
+        if self.standing().link is not SessionState.CONNECTED:
             return False
         with suppress(KazooException, KazooTimeoutError):
             send(self._client, WatchBelow(place)).get(timeout=self._granted_s)
@@ -270,9 +270,9 @@ class ZooKeeperSession:
     def _on_state(self, state: str) -> None:
         with self._state:
             if state == KazooState.SUSPENDED:
-                self._link = Link.SUSPENDED
+                self._link = SessionState.SUSPENDED
             elif state == KazooState.LOST:
-                self._link, self._id = Link.LOST, 0
+                self._link, self._id = SessionState.LOST, 0
                 self._refused |= self._client.client_state == KeeperState.AUTH_FAILED
                 self._ended = self._client.client_state == KeeperState.CLOSED
             self._state.notify_all()
@@ -282,7 +282,7 @@ class ZooKeeperSession:
     def _on_granted(self, session: int, sent_s: float, granted_s: float) -> None:
         with self._state:
             self._fresh &= session == self._id
-            self._link, self._id, self._confirmed_s, self._granted_s = Link.CONNECTED, session, sent_s, granted_s
+            self._link, self._id, self._confirmed_s, self._granted_s = SessionState.CONNECTED, session, sent_s, granted_s
             self._state.notify_all()
         self._wake_all()
 
@@ -292,7 +292,7 @@ class ZooKeeperSession:
     def _beat(self) -> None:
         while not self._closed.wait(self._granted_s / _BEATS):
             session, sent_s = self.standing(), now_s()
-            if session.link is not Link.CONNECTED:
+            if session.link is not SessionState.CONNECTED:
                 continue
             with suppress(KazooException, KazooTimeoutError):
                 self._client.exists_async("/").get(timeout=self._granted_s)
@@ -302,7 +302,9 @@ class ZooKeeperSession:
 
     def _wait_connected(self, wait_s: float) -> None:
         with self._state:
-            self._state.wait_for(lambda: self._link is Link.CONNECTED or self._refused or self._ended or self._closed.is_set(), wait_s)
+            self._state.wait_for(
+                lambda: self._link is SessionState.CONNECTED or self._refused or self._ended or self._closed.is_set(), wait_s
+            )
             if self._closed.is_set():
                 raise Unreachable(f"this client of {self.address} was closed", code="registry-closed")
             if self._refused:
@@ -313,7 +315,7 @@ class ZooKeeperSession:
                     remedy="start this process again",
                     code="registry-client-ended",
                 )
-            if self._link is not Link.CONNECTED:
+            if self._link is not SessionState.CONNECTED:
                 raise self._silent()
 
     def _note_fresh(self, session: int) -> None:
@@ -365,7 +367,7 @@ class ZooKeeperSession:
                 raise self._explained(error, place) from error
 
     def _silent(self) -> Unreachable:
-        why = f": {self._why}" if self._why and self._link is not Link.CONNECTED else ""
+        why = f": {self._why}" if self._why and self._link is not SessionState.CONNECTED else ""
         return Unreachable(f"{self.address} does not answer{why}", remedy="it is tried again all the time; look whether its servers are up")
 
     def _failed(self, number: int, error: Exception) -> Exception:
@@ -382,5 +384,5 @@ class ZooKeeperSession:
         return EnvironmentFault(f"{where}: the answer is {type(error).__name__} {error}", code="registry-answer")
 
 
-def _node(data: bytes, stat: Any) -> Node:
-    return Node(data, stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner)
+def _node(data: bytes, stat: Any) -> WireNode:
+    return WireNode(data, stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class WireNode:
     """A node as it was read: `made` and `changed` are zxids, `session` is its owner's where it is ephemeral."""
 
     data: bytes
@@ -26,7 +26,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class WireWrite:
     """One write of a transaction, on the node at `place`; `data` and, of a new node, all its `grants`."""
 
     place: str

@@ -10,7 +10,7 @@ import pyarrow as pa
 from scribengin.core.types import arrow_schema
 from scribengin.formats.contract import RecordPlace
 from scribengin.spark.chunk import Origin
-from scribengin.spark.letters import Letters
+from scribengin.spark.letters import DeadLetterWriter
 from scribengin.spark.user_code import code_line
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Root:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class RowSample:
     """Some rows. `roots[i]` is what row i was made of; None where no single record stands behind it."""
 
     rows: pa.RecordBatch
@@ -41,16 +41,16 @@ class Sample:
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
-    def taken(self, indexes: Sequence[int]) -> Sample:
+    def taken(self, indexes: Sequence[int]) -> RowSample:
         """The rows with these indexes."""
-        return Sample(self.rows.take(pa.array(indexes, pa.int64())), self.schema, tuple(self.roots[index] for index in indexes))
+        return RowSample(self.rows.take(pa.array(indexes, pa.int64())), self.schema, tuple(self.roots[index] for index in indexes))
 
 
-def joined(samples: Sequence[Sample], schema: Schema) -> Sample:
+def joined(samples: Sequence[RowSample], schema: Schema) -> RowSample:
     """The rows of all, one after the other, with the columns of `schema` by name."""
     form = arrow_schema(schema)
     table = pa.Table.from_batches([sample.rows.select(form.names).cast(form) for sample in samples], schema=form)
-    return Sample(one_batch(table), schema, tuple(root for sample in samples for root in sample.roots))
+    return RowSample(one_batch(table), schema, tuple(root for sample in samples for root in sample.roots))
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:
@@ -92,7 +92,7 @@ class RootsOrigin(Origin):
         return None if root is None else root.payload
 
 
-class HeldLetters(Letters):
+class HeldLetters(DeadLetterWriter):
     """Dead letters that are kept here and written nowhere, whatever the node's `on_error`. For steps: they only `bury`."""
 
     def __init__(self) -> None:

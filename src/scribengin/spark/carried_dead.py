@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from scribengin.spark.chunk import Origin
-    from scribengin.spark.letters import Letters
+    from scribengin.spark.letters import DeadLetterWriter
     from scribengin.state.contract import Counts
 
 
 def split_dead(
-    batch: pa.RecordBatch, ordinals: list[int] | None, origin: Origin, native: Counts, letters: Letters
+    batch: pa.RecordBatch, ordinals: list[int] | None, origin: Origin, native: Counts, letters: DeadLetterWriter
 ) -> tuple[list[int] | None, pa.RecordBatch]:
     """(ordinals, rows) of those that passed; the others, which carry why they did not in DEAD, are buried and counted."""
     dead = batch.column(DEAD)

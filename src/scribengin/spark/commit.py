@@ -16,7 +16,7 @@ from scribengin.connectors.abilities import is_written_by_spark, offers
 from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.core import faults
 from scribengin.core.errors import StateError
-from scribengin.formats.notice import Notice
+from scribengin.formats.notice import FormatNotice
 from scribengin.spark.accumulate import new_reports
 from scribengin.spark.compiled import BatchInputs, Compiled
 from scribengin.spark.counting import add_losses, again_in, gather_counts, newest_times, seconds_of
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from scribengin.spark.compile import Compiler
     from scribengin.spark.compiled import QueryParts
     from scribengin.spark.counting import Skip
-    from scribengin.spark.hold import Hold
+    from scribengin.spark.hold import BatchHold
     from scribengin.spark.ranges import Ranges
     from scribengin.spark.unit_commits import UnitCommits
     from scribengin.spark.watermarks import IdleInputs
@@ -73,7 +73,7 @@ _UNSURE_BATCHES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedBatch:
     """What the runner hears of a Batch that is through. `streams` are what it read; `replayed` where it was decided before."""
 
     decision: Decision
@@ -122,10 +122,10 @@ class BatchRunner:
     ranges: Ranges
     stop: threading.Event
     on_begin: Callable[[Mapping[str, tuple[SourceStream, ...]]], None]
-    on_commit: Callable[[Committed], None]
+    on_commit: Callable[[CommittedBatch], None]
     static: Mapping[str, tuple[SourceStream, ...]]
     starts: Mapping[str, int]
-    hold: Hold | None = None
+    hold: BatchHold | None = None
     units: UnitCommits | None = None
     compiled: Compiled | None = None
     reports: Accumulator[dict[Any, Any]] | None = None
@@ -190,7 +190,7 @@ class BatchRunner:
         }
         excess = self.tally.add(decision.counts)
         notice = late_notice(self.parts, decision, self.decisions, self._streams_of) if decision.clocks else ""
-        self.on_commit(Committed(decision, streams, phases, replayed=False, notice=notice, **told))
+        self.on_commit(CommittedBatch(decision, streams, phases, replayed=False, notice=notice, **told))
         self._let_idle_pass(decision)
         if excess is not None and self.tally.stops:
             raise too_many_dead(excess, self.folder, decision.dead, committed=number)
@@ -444,10 +444,10 @@ class BatchRunner:
             # Spark's state must take the rows in again; returning without an action would break its checkpoint
             df.write.format("noop").mode("append").save()
         self._last = decided
-        self.on_commit(Committed(decided, streams, {"publish": time.perf_counter() - begun}, replayed=True))
+        self.on_commit(CommittedBatch(decided, streams, {"publish": time.perf_counter() - begun}, replayed=True))
 
 
 def read_again(remarks: Mapping[str, Iterable[SourceStream]]) -> dict[str, Any]:
     """Files that were written again, of what the logs say (source → its remarks), as a report of what was noticed."""
     found = [(source, stream) for source, streams in remarks.items() for stream in streams if stream.again]
-    return {"noticed": [Notice(source, stream.label, "again", "", stream.again).as_json() for source, stream in found]}
+    return {"noticed": [FormatNotice(source, stream.label, "again", "", stream.again).as_json() for source, stream in found]}

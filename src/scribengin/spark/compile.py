@@ -21,8 +21,8 @@ from scribengin.spark.compiled import BatchInputs, Compiled, Middle, NativeRun, 
 from scribengin.spark.counting import ways_behind
 from scribengin.spark.failures import step_failure
 from scribengin.spark.gate import GateNode, late_rule
-from scribengin.spark.layout import Layout
-from scribengin.spark.native import Frame, Lane
+from scribengin.spark.layout import NodeLayout
+from scribengin.spark.native import Lane, NativeFrame
 from scribengin.spark.origin import LoggedStreams
 from scribengin.spark.program import (
     AT,
@@ -65,9 +65,9 @@ class Compiler:
     def __init__(self, spark: SparkSession, parts: QueryParts) -> None:
         self._spark = spark
         self._parts = parts
-        self._layout = Layout(parts.plan, parts.query)
+        self._layout = NodeLayout(parts.plan, parts.query)
         in_tail = replace(parts.query, nodes=parts.query.in_tail)
-        self._in_tail = (replace(parts, query=in_tail), Layout(parts.plan, in_tail))
+        self._in_tail = (replace(parts, query=in_tail), NodeLayout(parts.plan, in_tail))
         self._learned: dict[str, Schema] = {}  # what Spark says of the steps that the tail runs
         self.sink_schemas: Mapping[str, Schema] = {}
         """sink → the columns that it is given, as compiled last"""
@@ -92,7 +92,7 @@ class _Walk:
         self,
         spark: SparkSession,
         parts: QueryParts,
-        layout: Layout,
+        layout: NodeLayout,
         inputs: Inputs,
         reports: Accumulator[dict[Any, Any]],
         schemas: Mapping[str, Schema] | None = None,
@@ -102,7 +102,7 @@ class _Walk:
         self._layout = layout
         self._inputs = inputs
         self._reports = reports
-        self._frames: dict[str, Frame] = {}
+        self._frames: dict[str, NativeFrame] = {}
         self._lanes: dict[str, list[Lane]] = {}
         self._taken: list[tuple[DataFrame, tuple[str, ...]]] = []
         self._schemas: dict[str, Schema] = dict(schemas or {})
@@ -151,7 +151,7 @@ class _Walk:
             id_ = f"{node.id}.{branch}" if branch else node.id
             self._frames[id_] = frame if id_ in self._lanes else self._settled(id_, frame)
 
-    def _settled(self, id_: str, frame: Frame) -> Frame:
+    def _settled(self, id_: str, frame: NativeFrame) -> NativeFrame:
         """The frame as its readers may share it: where there are several, rows that failed a `require` are taken out once for all."""
         if not frame.dead or self._layout.ways_out(id_) < 2:
             return frame
@@ -175,8 +175,8 @@ class _Walk:
         frame = lane.frame
         return frame.df.isStreaming and (frame.stateful or self._layout.watermark(id_, self._schema(id_), lane.origin) is not None)
 
-    def _on_lanes(self, node: PlannedNode, step: Step, lanes: list[tuple[str, Lane]]) -> dict[str, Frame]:
-        outs: dict[str, list[Frame]] = {}
+    def _on_lanes(self, node: PlannedNode, step: Step, lanes: list[tuple[str, Lane]]) -> dict[str, NativeFrame]:
+        outs: dict[str, list[NativeFrame]] = {}
         for id_, lane in lanes:
             frame = self._entering(node, step, id_, lane.frame, lane.origin)
             for branch, out in native.apply(self._spark, step, [(id_, frame)], stateful=False).items():
@@ -184,12 +184,12 @@ class _Walk:
                 outs.setdefault(branch, []).append(out)
         return {branch: native.side_by_side(frames) for branch, frames in outs.items()}
 
-    def _entered(self, node: PlannedNode, step: Step, id_: str) -> Frame:
+    def _entered(self, node: PlannedNode, step: Step, id_: str) -> NativeFrame:
         if not node.stateful or id_ not in self._lanes:
             return self._entering(node, step, id_, self._frames[id_])
         return native.side_by_side([self._entering(node, step, id_, lane.frame, lane.origin) for lane in self._lanes[id_]])
 
-    def _entering(self, node: PlannedNode, step: Step, id_: str, frame: Frame, origin: str | None = None) -> Frame:
+    def _entering(self, node: PlannedNode, step: Step, id_: str, frame: NativeFrame, origin: str | None = None) -> NativeFrame:
         """The frame as the step may take it: without rows that failed a `require` where it could not let them pass, and
         through a gate where it keeps state. `origin`: see Lane."""
         first_state = node.stateful and not frame.stateful and frame.df.isStreaming
@@ -223,12 +223,12 @@ class _Walk:
         watermark = self._layout.watermark(output, self._schema(output))
         return None if watermark is None or self._layout.requires(base(output)) else self._gate(readers[0], step, output, watermark)
 
-    def _frame_function(self, step: Step, action: Python, inputs: list[tuple[str, Frame]]) -> dict[str, Frame]:
+    def _frame_function(self, step: Step, action: Python, inputs: list[tuple[str, NativeFrame]]) -> dict[str, NativeFrame]:
         function = action.function or self._parts.code.load(action.reference)
         self._python_before_native = True
         frame = inputs[0][1]
         df = function(frame.visible())
-        out = Frame(df, run=(*frame.run, step.id), fed_by=frame.fed_by, stateful=frame.stateful)
+        out = NativeFrame(df, run=(*frame.run, step.id), fed_by=frame.fed_by, stateful=frame.stateful)
         return {"": native.required(out, step) if step.require else out}
 
     # --- Python stages between native steps ---
@@ -250,7 +250,7 @@ class _Walk:
                 self._lanes[output] = [replace(lane, frame=native.required(lane.frame, step)) for lane in self._lanes[output]]
             self._frames[output] = self._settled(output, native.required(self._frames[output], step))
 
-    def _from_frames(self, ids: tuple[str, ...], chain: list[PlannedNode], outputs: list[str]) -> dict[str, Frame]:
+    def _from_frames(self, ids: tuple[str, ...], chain: list[PlannedNode], outputs: list[str]) -> dict[str, NativeFrame]:
         apart = all(id_ in self._lanes for id_ in ids) and not any(self._layout.step(node.id).watermark for node in chain)
         ways = [(id_, lane) for id_ in ids for lane in (self._lanes[id_] if apart else [Lane(id_, self._frames[id_])])]
         outs = [(lane.origin, self._from_frame(id_, lane.frame, chain, outputs, lane.origin if apart else None)) for id_, lane in ways]
@@ -258,12 +258,14 @@ class _Walk:
             self._lanes[output] = [Lane(origin, frames[output]) for origin, frames in outs]
         return {output: native.side_by_side([frames[output] for _, frames in outs]) for output in outputs}
 
-    def _from_frame(self, id_: str, frame: Frame, chain: list[PlannedNode], outputs: list[str], origin: str | None) -> dict[str, Frame]:
+    def _from_frame(
+        self, id_: str, frame: NativeFrame, chain: list[PlannedNode], outputs: list[str], origin: str | None
+    ) -> dict[str, NativeFrame]:
         df, entry = self._rows_entry(id_, frame)
         nodes: list[StageNode] = [self._stage_node(step, only=id_ if step is chain[0] else None) for step in chain]
         return self._run_middle(df, entry, nodes, outputs, frame, origin)
 
-    def _let_through(self, id_: str, frame: Frame, gate: GateNode | None = None, origin: str | None = None) -> Frame:
+    def _let_through(self, id_: str, frame: NativeFrame, gate: GateNode | None = None, origin: str | None = None) -> NativeFrame:
         """The frame's rows through a stage that only takes the dead out, and counts at the gate."""
         df, entry = self._rows_entry(id_, frame)
         return self._run_middle(df, entry, [] if gate is None else [gate], [id_], frame, origin)[id_]
@@ -274,9 +276,9 @@ class _Walk:
         entry: StreamsEntry | RowsEntry,
         nodes: Sequence[StageNode],
         outputs: list[str],
-        before: Frame | None = None,
+        before: NativeFrame | None = None,
         origin: str | None = None,
-    ) -> dict[str, Frame]:
+    ) -> dict[str, NativeFrame]:
         """What leaves one stage: a node's own rows and those of its branches. `before` is what enters by rows, `origin` see Lane."""
         at, stateful = (True, False) if before is None else (before.at, before.stateful)
         nodes, exits, gated = list(nodes), list[ExitNode](), set[str]()
@@ -300,7 +302,7 @@ class _Walk:
         program = self._program(entry, (*nodes, *exits))
         df = self._mapped(df, program, outputs[0], f"{schema.ddl()}{hidden}")
         self._note_middle(df, program, [source for source, _ in behind])
-        frame = Frame(df, at, behind=behind, stateful=stateful, copied=before is not None and before.copied)
+        frame = NativeFrame(df, at, behind=behind, stateful=stateful, copied=before is not None and before.copied)
         dfs = [df if len(outputs) == 1 else df.where(f"{BRANCH} = '{output}'").drop(BRANCH) for output in outputs]
         return {
             output: replace(frame, df=df, fed_by=(exit_.node,), gated=output in gated)
@@ -319,7 +321,7 @@ class _Walk:
         if any(source in self._parts.query.sources for source in sources):
             self._middles.append(Middle(df, program))
 
-    def _parsed_by_spark(self, id_: str) -> Frame:
+    def _parsed_by_spark(self, id_: str) -> NativeFrame:
         """A source with `parse: spark`: its lines as text, read by Spark's own parser."""
         source = self._parts.plan.flow.sources[id_]
         df, entry = self._source_entry(id_)
@@ -329,7 +331,7 @@ class _Walk:
         program = self._program(entry, (ExitNode(id_ + EXIT, (id_,), spark_parse.TEXT, at=True),))
         out = self._mapped(df, program, id_, f"{spark_parse.TEXT.ddl()}, {AT} BIGINT")
         self._note_middle(out, program, [id_])
-        lines = Frame(out, at=True, run=(id_,), fed_by=(id_ + EXIT,), behind=((id_, ()),))
+        lines = NativeFrame(out, at=True, run=(id_,), fed_by=(id_ + EXIT,), behind=((id_, ()),))
         return self._settled(id_, spark_parse.parsed(lines, source, self._parts.schemas[id_]))
 
     def _is_streamed(self, entry: StreamsEntry | RowsEntry) -> bool:
@@ -391,7 +393,7 @@ class _Walk:
             return self._spark.range(0, count, 1, max(1, count))
         return reduce(lambda a, b: a.unionAll(b), frames)
 
-    def _rows_entry(self, id_: str, frame: Frame) -> tuple[DataFrame, RowsEntry]:
+    def _rows_entry(self, id_: str, frame: NativeFrame) -> tuple[DataFrame, RowsEntry]:
         """The frame's rows as the stage behind it takes them, and its entry."""
         streams: Mapping[str, tuple[SourceStream, ...]]
         if isinstance(self._inputs, BatchInputs):

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from scribengin.connectors.contract import BatchId, Sink, SourceStream
+    from scribengin.connectors.contract import BatchId, SinkConnector, SourceStream
     from scribengin.core.types import Schema
     from scribengin.plan.model import Plan, QueryPlan
     from scribengin.spark.culprits import Suspects
     from scribengin.spark.letters import LetterRules
-    from scribengin.spark.native import Frame
+    from scribengin.spark.native import NativeFrame
     from scribengin.spark.program import Program, SourceRef
     from scribengin.spark.user_code import UserCode
 
@@ -97,7 +97,8 @@ class Middle:
 
 @dataclass(frozen=True, slots=True)
 class NativeRun:
-    """Native steps that are counted as one node, at their ends. `fed_by` are the exits whose rows entered it, `behind` as in `Frame`."""
+    """Native steps that are counted as one node, at their ends. `fed_by` are the exits whose rows entered it,
+    `behind` as in `NativeFrame`."""
 
     name: str
     fed_by: tuple[str, ...]
@@ -111,7 +112,7 @@ class Compiled:
 
     tails: tuple[Tail, ...]
     runs: tuple[NativeRun, ...]
-    frames: Mapping[str, Frame]
+    frames: Mapping[str, NativeFrame]
     """what each native step and each Python stage before one gives"""
     gated: tuple[str, ...] = ()
     """the nodes whose watermarks meet in the Query"""
@@ -130,7 +131,7 @@ class QueryParts:
     code: UserCode
     letters: LetterRules
     sources: Mapping[str, SourceRef]
-    sinks: Mapping[str, Sink]
+    sinks: Mapping[str, SinkConnector]
     schemas: Mapping[str, Schema]
     """source → columns, resolved"""
 

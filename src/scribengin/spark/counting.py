@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import SourceStream
     from scribengin.spark.compiled import Compiled
-    from scribengin.spark.gate import Gate
-    from scribengin.spark.native import Frame
+    from scribengin.spark.gate import LateRowCounter
+    from scribengin.spark.native import NativeFrame
     from scribengin.spark.program import RowsEntry, StageNode, StreamsEntry
 
     Skip = Mapping[tuple[str, int], Mapping[int, tuple[str, str]]]
@@ -24,9 +24,9 @@ NOWHERE = 2**63
 
 
 def ways_behind(
-    before: Frame | None, entry: StreamsEntry | RowsEntry, nodes: Sequence[StageNode]
+    before: NativeFrame | None, entry: StreamsEntry | RowsEntry, nodes: Sequence[StageNode]
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """See `Frame.behind`: of what leaves a stage that `before`, or sources, have entered."""
+    """See `NativeFrame.behind`: of what leaves a stage that `before`, or sources, have entered."""
     own = tuple(node.node for node in nodes if isinstance(node, PersonsNode | ParseNode))
     if before is None:
         return tuple((source, own) for source in entry.sources)
@@ -106,7 +106,7 @@ def seconds_of(*reports: Mapping[str, Any]) -> dict[str, float]:
     return seconds
 
 
-def newest_of(gates: Iterable[tuple[str, Gate]]) -> dict[str, tuple[int, int | None]]:
+def newest_of(gates: Iterable[tuple[str, LateRowCounter]]) -> dict[str, tuple[int, int | None]]:
     """Node with a watermark → how far the rows that came by its gates would move it, and the AT value of the one that does."""
     newest: dict[str, tuple[int, int | None]] = {}
     for origin, gate in gates:

@@ -20,11 +20,11 @@ from scribengin.connectors.catalog import open_source
 from scribengin.core.errors import StepError
 from scribengin.spark.accumulate import new_reports
 from scribengin.spark.failures import is_data_error, message_of
-from scribengin.spark.layout import Layout
+from scribengin.spark.layout import NodeLayout
 from scribengin.spark.letters import show_place
 from scribengin.spark.origin import ReplayOrigin, unpack_at
 from scribengin.spark.program import AT
-from scribengin.spark.row_safe import Fault, failing_rows
+from scribengin.spark.row_safe import RowFault, failing_rows
 from scribengin.spec.model import Select
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class _Search:
         try:
             failing = [fault for tail in compiled.tails for fault in failing_rows(self._spark, tail.frame).items()]
             faults = dict(reversed(failing))
-            natives, blamed = self._natives(), dict[int, tuple[str, Fault]]()
+            natives, blamed = self._natives(), dict[int, tuple[str, RowFault]]()
             for node, id_ in natives if len({node for node, _ in natives}) > 1 else ():
                 if len(blamed) < len(faults) and id_ in compiled.frames:
                     raised = failing_rows(self._spark, compiled.frames[id_].df)
@@ -158,12 +158,12 @@ class _Search:
             told.append((at, node, f"{text} ({where}: {self._written(node, own)[:_SHOWN]})"))
         return told
 
-    def _written(self, node: str, fault: Fault) -> str:
+    def _written(self, node: str, fault: RowFault) -> str:
         """The expression in the words of the flow, where it has one for the column."""
         step = self._parts.plan.flow.steps.get(node)
         return dict(step.action.columns).get(fault.column, fault.sql) if step and isinstance(step.action, Select) else fault.sql
 
-    def _example(self, at: int, fault: Fault) -> tuple[str, str]:
+    def _example(self, at: int, fault: RowFault) -> tuple[str, str]:
         """What Spark says of a record that fails so, and the value in it that others of its kind have in its place; or "" for that."""
         error, _ = self._probe([[at]])
         text = "it cannot be computed" if error is None else short_message(error)
@@ -246,7 +246,7 @@ class _Search:
 
     def _natives(self) -> list[tuple[str, str]]:
         """(step, it or one of its branches), in the plan's order."""
-        layout, nodes = Layout(self._parts.plan, self._parts.query), self._parts.query.nodes
+        layout, nodes = NodeLayout(self._parts.plan, self._parts.query), self._parts.query.nodes
         natives = [node.id for node in nodes if node.stage == "native" or layout.requires(node.id)]
         return [
             (node, id_) for node in natives for id_ in (node, *(i for other in nodes for i in other.inputs if i.startswith(f"{node}.")))

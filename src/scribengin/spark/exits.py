@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scribengin.formats.contract import Bad
     from scribengin.formats.json_rows import JsonRows
     from scribengin.spark.chunk import Chunk
-    from scribengin.spark.letters import Letters
+    from scribengin.spark.letters import DeadLetterWriter
     from scribengin.spark.program import ExitNode, SinkNode
     from scribengin.spark.trails import Trails
     from scribengin.state.contract import Counts
@@ -59,7 +59,7 @@ class _Typed:
     rows that are Python's become JSON, where the sink takes that."""
 
     def __init__(
-        self, schema: Schema, step: str | None, counts: dict[str, Counts], letters: Letters, as_json: JsonRows | None = None
+        self, schema: Schema, step: str | None, counts: dict[str, Counts], letters: DeadLetterWriter, as_json: JsonRows | None = None
     ) -> None:
         self.schema = schema
         self._step = step
@@ -120,7 +120,7 @@ class SinkExit:
         unit: str,
         counts: Counts,
         all_counts: dict[str, Counts],
-        letters: Letters,
+        letters: DeadLetterWriter,
         step: str | None,
         trails: Trails,
     ) -> None:
@@ -230,7 +230,13 @@ class ArrowExit:
     """Collects Arrow rows, with the AT column where it is wanted, for the generator to yield."""
 
     def __init__(
-        self, node: ExitNode, out: list[pa.RecordBatch], counts: Counts, all_counts: dict[str, Counts], letters: Letters, step: str | None
+        self,
+        node: ExitNode,
+        out: list[pa.RecordBatch],
+        counts: Counts,
+        all_counts: dict[str, Counts],
+        letters: DeadLetterWriter,
+        step: str | None,
     ) -> None:
         self._at = node.at
         self._branch = node.branch

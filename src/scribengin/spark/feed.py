@@ -11,7 +11,7 @@ import msgspec
 
 from scribengin.connectors.abilities import can_measure, holds, may_look_first, rechecks, tells
 from scribengin.connectors.catalog import open_source, source_types
-from scribengin.connectors.contract import Backlog, Limits
+from scribengin.connectors.contract import Backlog, BatchLimits
 from scribengin.connectors.group.contract import finishes
 from scribengin.core import faults
 from scribengin.core.errors import StateError
@@ -58,7 +58,7 @@ def _reader(ref: SourceRef) -> SourceReader:
 class Feed:
     """One source of one Query. A position is the number of entries that are behind; used by one thread."""
 
-    def __init__(self, ref: SourceRef, log: Path, limits: Limits, *, query: str = "", tells: bool = True) -> None:
+    def __init__(self, ref: SourceRef, log: Path, limits: BatchLimits, *, query: str = "", tells: bool = True) -> None:
         """`query` is told to the source: `flow.query`. `tells`: whether it hears what is committed from here."""
         self.node = ref.node
         self._query = query
@@ -81,7 +81,7 @@ class Feed:
         """Take only so much of the limits from the next entry on, 0 to 1; some of it at least."""
         full = self._full
         less = [None if most is None else max(1, int(most * share)) for most in (full.max_bytes, full.max_rows)]
-        self._limits = Limits(full.max_files, *less)
+        self._limits = BatchLimits(full.max_files, *less)
 
     def next(self, start: int) -> int:
         """The end of the next Batch that begins at `start`: one entry further, or `start` where nothing is new."""

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
     from scribengin.spark.chunk import Chunk
     from scribengin.spark.hangs import Watchpoint
-    from scribengin.spark.letters import Letters
-    from scribengin.spark.looking import Looking
+    from scribengin.spark.letters import DeadLetterWriter
+    from scribengin.spark.looking import CompiledPredicate
 
 _RAISED = (Exception, StepTimeout, SystemExit, KeyboardInterrupt)
 _WRITERS = ("clear", "pop", "popitem", "setdefault", "update")
@@ -42,7 +42,7 @@ class Utility:
     id: str
     """`step.name`"""
     function: Callable[[Any], Any]
-    looking: Looking | None
+    looking: CompiledPredicate | None
     counts: Counts
     hangs: Watchpoint
 
@@ -54,7 +54,7 @@ class Free:
         self,
         utilities: Sequence[Utility],
         schema: Schema,
-        letters: Letters,
+        letters: DeadLetterWriter,
         learned: Mapping[str, Any],
         *,
         chooser: Chooser | None = None,

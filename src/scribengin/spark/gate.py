@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
     from scribengin.plan.resolve import Inherited
     from scribengin.spark.chunk import Chunk
-    from scribengin.spark.letters import Letters
+    from scribengin.spark.letters import DeadLetterWriter
     from scribengin.spec.model import Action, Late, Step
     from scribengin.state.contract import Counts
 
@@ -131,12 +131,12 @@ class GateNode:
     offsets: Path
 
 
-class Gate:
+class LateRowCounter:
     """Counts in `counts`. Late rows are letters by default, or stop the task; those that are only to be counted pass, so that Spark drops
     them by itself, and so do all where it cannot be told which Spark would drop. A dead letter that is replayed, and is late, is a letter
     again: it was sent by hand, and must not vanish into a count."""
 
-    def __init__(self, node: GateNode, batch: int, counts: Counts, letters: Letters) -> None:
+    def __init__(self, node: GateNode, batch: int, counts: Counts, letters: DeadLetterWriter) -> None:
         self._node = node
         self._counts = counts
         self._letters = letters

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-    from scribengin.spark.commit import Committed
+    from scribengin.spark.commit import CommittedBatch
 
 _LEAST_S, _MOST_S = 0.05, 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class BatchAdmission:
     """Whether the next Batch may begin: after `wait_s` at the earliest, with at most `share` (0 to 1) of what its limits allow; while it is
     `paused` nobody knows when. `why` is for people; empty where nothing holds it back."""
 
@@ -27,24 +27,24 @@ class Admission:
     paused: bool = False
 
 
-class Pressure(Protocol):
+class BackPressure(Protocol):
     """What knows how much room there is. For the Query's thread."""
 
     def begun(self) -> None:
         """A Batch begins."""
 
-    def committed(self, batch: Committed) -> None:
+    def committed(self, batch: CommittedBatch) -> None:
         """It is through."""
 
-    def admit(self) -> Admission:
+    def admit(self) -> BatchAdmission:
         """Whether the next one may begin now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class BatchHold:
     """Lets a Batch begin when it may. `tell` hears why it waits, and whether nobody knows how long; nothing when it goes on."""
 
-    pressure: Pressure
+    pressure: BackPressure
     stop: threading.Event
     tell: Callable[[str, bool], None]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _IN_TAIL = ("tail", "sink", "vector")
 
 
-class Layout:
+class NodeLayout:
     """Made once per Query. Ids may be `step.branch`."""
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:

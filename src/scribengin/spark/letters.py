@@ -65,7 +65,7 @@ class LetterRules:
         return Hop(self.tier, self.query, batch, gethostname(), int(time.time() * 1000))
 
 
-class Letters:
+class DeadLetterWriter:
     """The dead letters of one task. `close` makes them durable; an attempt that fails calls `abort`."""
 
     def __init__(self, rules: LetterRules, batch: int, attempt: str, alone: Callable[[], bool] = lambda: False) -> None:

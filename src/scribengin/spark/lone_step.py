@@ -18,12 +18,12 @@ from scribengin.core.errors import ScribenginError, StepError
 from scribengin.core.types import Field, Schema, Type, arrow_schema, in_backticks
 from scribengin.plan.graph import branches, flat_name
 from scribengin.spark import native, spark_parse
-from scribengin.spark.at_hand import Died, HeldLetters, RootsOrigin, Sample, joined, one_batch
+from scribengin.spark.at_hand import Died, HeldLetters, RootsOrigin, RowSample, joined, one_batch
 from scribengin.spark.chunk import Chunk
 from scribengin.spark.culprits import LIMIT, short_message
 from scribengin.spark.failures import is_data_error, message_of, step_failure
 from scribengin.spark.hangs import Watchpoint
-from scribengin.spark.native import Frame
+from scribengin.spark.native import NativeFrame
 from scribengin.spark.parse_step import ParseStep
 from scribengin.spark.program import AT, DEAD, SPARK_PARSE, ParseNode, PythonNode, UtilitiesNode
 from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
@@ -43,24 +43,24 @@ if TYPE_CHECKING:
     from scribengin.spark.utilities import InARow
     from scribengin.spec.model import Source, Step
 
-    Inputs = Sequence[tuple[str, Sample]]
-    Build = Callable[[list[tuple[str, Frame]]], Mapping[str, Frame]]
+    Inputs = Sequence[tuple[str, RowSample]]
+    Build = Callable[[list[tuple[str, NativeFrame]]], Mapping[str, NativeFrame]]
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class StepRows:
     """Rows that a step gave. `of[i]` is the row that came in (counted over all inputs) of which row i was made; None where a row has no
     single one."""
 
-    sample: Sample
+    sample: RowSample
     of: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepOutcome:
     """What a step made: its own rows under "", those of branches under their names."""
 
-    outs: Mapping[str, Made]
+    outs: Mapping[str, StepRows]
     died: tuple[Died, ...]
 
 
@@ -71,7 +71,7 @@ class LoneSteps:
         self._code = code
         self._session = session
 
-    def run(self, step: Step, inputs: Inputs, *, stateful: bool) -> Outcome:
+    def run(self, step: Step, inputs: Inputs, *, stateful: bool) -> StepOutcome:
         """Raises StepError, with its node, where the step itself is wrong: it cannot be loaded, or Spark cannot take it."""
         try:
             match step.action:
@@ -86,13 +86,13 @@ class LoneSteps:
             error.node = error.node or step.id
             raise
 
-    def parsed_by_spark(self, source: Source, lines: Sample, schema: Schema) -> Outcome:
+    def parsed_by_spark(self, source: Source, lines: RowSample, schema: Schema) -> StepOutcome:
         """The records of a source with `parse: spark` out of its lines."""
         return self._in_spark(source, [(source.id, lines)], lambda frames: {"": spark_parse.parsed(frames[0][1], source, schema)})
 
     # --- Python ---
 
-    def _in_python(self, step: Step, inputs: Inputs) -> Outcome:
+    def _in_python(self, step: Step, inputs: Inputs) -> StepOutcome:
         schemas = {id_: sample.schema for id_, sample in inputs}
         schemas[step.id] = _schema_given(step, inputs)
         if isinstance(step.action, Merge):
@@ -115,7 +115,7 @@ class LoneSteps:
             lost = {each.ordinal for each in bad}
             kept = None if out.ordinals is None else [ordinal for index, ordinal in enumerate(out.ordinals) if index not in lost]
             made[branch].add(batch, kept)
-        return Outcome({branch: gathered.made() for branch, gathered in made.items()}, tuple(letters.died))
+        return StepOutcome({branch: gathered.made() for branch, gathered in made.items()}, tuple(letters.died))
 
     def _python(self, node: PythonNode | UtilitiesNode, counts: Counts, letters: HeldLetters) -> RecordStep | BatchStep | InARow | Free:
         if isinstance(node, UtilitiesNode):
@@ -131,13 +131,13 @@ class LoneSteps:
 
     # --- Spark ---
 
-    def _frame_function(self, action: Python, frames: list[tuple[str, Frame]]) -> dict[str, Frame]:
+    def _frame_function(self, action: Python, frames: list[tuple[str, NativeFrame]]) -> dict[str, NativeFrame]:
         function = action.function or self._code.load(action.reference)
         # a run's workers have the modules from their other stages
         self._session().sparkContext.addPyFile(self._code.archive)
-        return {"": Frame(function(frames[0][1].visible()))}
+        return {"": NativeFrame(function(frames[0][1].visible()))}
 
-    def _required(self, step: Step, outcome: Outcome) -> Outcome:
+    def _required(self, step: Step, outcome: StepOutcome) -> StepOutcome:
         """What of a Python step's rows holds its `require`."""
         outs, died = dict(outcome.outs), list(outcome.died)
         for branch, made in outcome.outs.items():
@@ -145,11 +145,11 @@ class LoneSteps:
             kept = checked.outs[""]
             at = made.of or ()
             of = None if made.of is None or kept.of is None else tuple(at[index] for index in kept.of)
-            outs[branch] = Made(kept.sample, of)
+            outs[branch] = StepRows(kept.sample, of)
             died += [replace(each, index=at[each.index] if at else _NOWHERE) for each in checked.died]
-        return Outcome(outs, tuple(died))
+        return StepOutcome(outs, tuple(died))
 
-    def _in_spark(self, node: Step | Source, inputs: Inputs, build: Build) -> Outcome:
+    def _in_spark(self, node: Step | Source, inputs: Inputs, build: Build) -> StepOutcome:
         """`build` makes frames of the inputs' frames. Rows that no native step can take are found, and are dead."""
         try:
             return self._collected(node.id, inputs, build)
@@ -172,13 +172,13 @@ class LoneSteps:
             first += len(sample)
         outcome = self._collected(node.id, left, build)
         outs = {
-            branch: Made(made.sample, None if made.of is None else tuple(numbers[index] for index in made.of))
+            branch: StepRows(made.sample, None if made.of is None else tuple(numbers[index] for index in made.of))
             for branch, made in outcome.outs.items()
         }
         died = [replace(each, index=numbers[each.index]) if each.index >= 0 else each for each in outcome.died]
-        return Outcome(outs, (*dead, *died))
+        return StepOutcome(outs, (*dead, *died))
 
-    def _collected(self, node: str, inputs: Inputs, build: Build) -> Outcome:
+    def _collected(self, node: str, inputs: Inputs, build: Build) -> StepOutcome:
         roots = tuple(chain.from_iterable(sample.roots for _, sample in inputs))
         frames, first = [], 0
         for id_, sample in inputs:
@@ -203,14 +203,14 @@ class LoneSteps:
             form = arrow_schema(schema)
             rows = batch.select(form.names).take(pa.array(keep, pa.int64())).cast(form)
             of = None if at is None else tuple(at[index] for index in keep)
-            outs[branch] = Made(Sample(rows, schema, (None,) * len(keep) if of is None else tuple(roots[index] for index in of)), of)
-        return Outcome(outs, tuple(died))
+            outs[branch] = StepRows(RowSample(rows, schema, (None,) * len(keep) if of is None else tuple(roots[index] for index in of)), of)
+        return StepOutcome(outs, tuple(died))
 
-    def _frame(self, sample: Sample, first: int) -> Frame:
+    def _frame(self, sample: RowSample, first: int) -> NativeFrame:
         numbers = pa.array(range(first, first + len(sample)), pa.int64())
         columns = [*sample.rows.columns, numbers]
         table = pa.Table.from_arrays(columns, schema=arrow_schema(sample.schema).append(pa.field(AT, pa.int64(), nullable=False)))
-        return Frame(self._session().createDataFrame(table), at=True)
+        return NativeFrame(self._session().createDataFrame(table), at=True)
 
     def _culprits(self, node: str, inputs: Inputs, build: Build) -> list[Died]:
         """The rows that make the step fail by themselves, by halving."""
@@ -253,7 +253,7 @@ _NOWHERE = -1
 class _Gathered:
     """The rows of one branch, as they come."""
 
-    def __init__(self, came: Sample, schema: Schema) -> None:
+    def __init__(self, came: RowSample, schema: Schema) -> None:
         self._came = came
         self._schema = schema
         self._batches: list[pa.RecordBatch] = []
@@ -266,12 +266,12 @@ class _Gathered:
         else:
             self._of += ordinals
 
-    def made(self) -> Made:
+    def made(self) -> StepRows:
         form = arrow_schema(self._schema)
         rows = one_batch(pa.Table.from_batches([batch.select(form.names).cast(form) for batch in self._batches], schema=form))
         of = None if self._of is None else tuple(self._of)
         roots = (None,) * rows.num_rows if of is None else tuple(self._came.roots[index] for index in of)
-        return Made(Sample(rows, self._schema, roots), of)
+        return StepRows(RowSample(rows, self._schema, roots), of)
 
 
 def _failed(name: str, index: int, payload: str) -> Died:
@@ -281,16 +281,16 @@ def _failed(name: str, index: int, payload: str) -> Died:
     return Died(index, "require", f'"{name}" does not hold', payload=payload)
 
 
-def _union(action: Merge, inputs: Inputs, schema: Schema) -> Outcome:
+def _union(action: Merge, inputs: Inputs, schema: Schema) -> StepOutcome:
     samples = []
     for id_, sample in inputs:
         rows = sample.rows
         if action.origin is not None:
             column = pa.repeat(pa.scalar(flat_name(id_), pa.string()), len(sample))
             rows = rows.append_column(pa.field(action.origin, pa.string(), nullable=False), column)
-        samples.append(Sample(rows, schema, sample.roots))
+        samples.append(RowSample(rows, schema, sample.roots))
     together = joined(samples, schema)
-    return Outcome({"": Made(together, tuple(range(len(together))))}, ())
+    return StepOutcome({"": StepRows(together, tuple(range(len(together))))}, ())
 
 
 def _schema_given(step: Step, inputs: Inputs) -> Schema:
@@ -307,7 +307,7 @@ def _schema_given(step: Step, inputs: Inputs) -> Schema:
     return first
 
 
-def came_to(outcome: Outcome, rows: int) -> dict[int, list[tuple[str, int]]] | None:
+def came_to(outcome: StepOutcome, rows: int) -> dict[int, list[tuple[str, int]]] | None:
     """Row that came in → (branch, index) of the rows that were made of it; None where that is not known of all."""
     ways: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for branch, made in outcome.outs.items():

@@ -35,7 +35,7 @@ _HOLD = frozenset({list, tuple, set, frozenset})
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class CompiledPredicate:
     """A record function for Structs. `many` gives the answers for a list of them, all True or False; where it raises, `one` is to be
     asked, record by record: to ask twice has no effect."""
 
@@ -44,7 +44,7 @@ class Looking:
 
 
 @lru_cache(maxsize=256)
-def looking_form(function: Any, schema: Schema) -> Looking | None:
+def looking_form(function: Any, schema: Schema) -> CompiledPredicate | None:
     """`function` for Structs of `schema`, or None."""
     if not isinstance(function, FunctionType):
         return None
@@ -59,7 +59,7 @@ def looking_form(function: Any, schema: Schema) -> Looking | None:
         return None
     changed = looks.visit(found)
     one = FunctionType(_compiled(changed, code), function.__globals__, function.__name__, function.__defaults__)
-    return Looking(one, _loop(changed, function))
+    return CompiledPredicate(one, _loop(changed, function))
 
 
 def _loop(changed: ast.FunctionDef, function: FunctionType) -> Callable[[list[Any]], list[bool]] | None:

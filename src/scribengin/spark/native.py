@@ -31,7 +31,7 @@ _GENERATOR = re.compile(r"\b(?:(?:pos|variant_)?explode|inline|stack|json_tuple)
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class NativeFrame:
     """A DataFrame and what it carries: AT, DEAD and MADE_OF columns, and the native nodes behind it since the last Python stage."""
 
     df: DataFrame
@@ -70,7 +70,7 @@ class Lane:
     """
 
     origin: str
-    frame: Frame
+    frame: NativeFrame
 
 
 def carries_dead(action: Action) -> bool:
@@ -89,8 +89,8 @@ def may_drop(action: Action) -> bool:
 
 
 def apply(
-    spark: SparkSession, step: Step, inputs: Sequence[tuple[str, Frame]], *, stateful: bool, looks_up: bool = False
-) -> dict[str, Frame]:
+    spark: SparkSession, step: Step, inputs: Sequence[tuple[str, NativeFrame]], *, stateful: bool, looks_up: bool = False
+) -> dict[str, NativeFrame]:
     """The frames that a native step gives: its own under "", a route's under its branches. `looks_up`: it is a join in which a row
     of the first input may meet several of a table."""
     frames = [frame for _, frame in inputs]
@@ -121,14 +121,14 @@ def apply(
             ]
             df = _opaque(spark, action, [(id_, df) for (id_, _), df in zip(inputs, dfs, strict=True)])
             kept_state = stateful or any(frame.stateful for frame in frames)
-            out = Frame(df, placed, run=run, fed_by=fed_by, behind=behind, stateful=kept_state, copied=placed, made_of=made_of)
+            out = NativeFrame(df, placed, run=run, fed_by=fed_by, behind=behind, stateful=kept_state, copied=placed, made_of=made_of)
             outs = {"": out}
     if step.require:
         outs = {branch: required(frame, step) for branch, frame in outs.items()}
     return outs
 
 
-def _marked(frame: Frame) -> Frame:
+def _marked(frame: NativeFrame) -> NativeFrame:
     """With MADE_OF, where rows are told apart by their AT."""
     from pyspark.sql import functions as sql
 
@@ -137,7 +137,7 @@ def _marked(frame: Frame) -> Frame:
     return replace(frame, df=frame.df.withColumn(MADE_OF, sql.col(AT)), made_of=True)
 
 
-def _with_tables(frames: Sequence[Frame]) -> bool:
+def _with_tables(frames: Sequence[NativeFrame]) -> bool:
     """Whether a stream of records is joined with tables alone: then a row is still of one record, though one may make several."""
     streams = [frame for frame in frames if frame.df.isStreaming]
     return len(streams) == 1 and len(frames) > 1 and streams[0].at and not streams[0].dead
@@ -173,7 +173,7 @@ def _meant(spark: SparkSession, text: str) -> str:
     return as_meant(text)
 
 
-def _joined(frames: Sequence[Frame]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]:
+def _joined(frames: Sequence[NativeFrame]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]:
     """(run, fed_by, behind) of all of them"""
     runs = dict.fromkeys(node for frame in frames for node in frame.run)
     feeders = dict.fromkeys(node for frame in frames for node in frame.fed_by)
@@ -181,7 +181,7 @@ def _joined(frames: Sequence[Frame]) -> tuple[tuple[str, ...], tuple[str, ...], 
     return tuple(runs), tuple(feeders), tuple(ways)
 
 
-def _for_living(frame: Frame, expression: str, otherwise: str) -> str:
+def _for_living(frame: NativeFrame, expression: str, otherwise: str) -> str:
     # CASE, not OR: Spark may evaluate both sides of an OR, and a failed row may raise in the later predicate
     return f"CASE WHEN {DEAD} IS NULL THEN {expression} ELSE {otherwise} END" if frame.dead else expression
 
@@ -195,7 +195,7 @@ def _branches(cases: tuple[tuple[str, str], ...], otherwise: str | None) -> list
     return branches if otherwise is None else [*branches, (otherwise, " AND ".join(before))]
 
 
-def side_by_side(frames: Sequence[Frame]) -> Frame:
+def side_by_side(frames: Sequence[NativeFrame]) -> NativeFrame:
     """The frames one after the other, by column name; hidden columns that only some carry are null in the others."""
     from pyspark.sql import functions as sql
 
@@ -215,7 +215,7 @@ def side_by_side(frames: Sequence[Frame]) -> Frame:
     df = reduce(lambda left, right: left.unionByName(right), aligned)
     ready = all(f.watermarked for f in frames)
     stateful, copied = any(f.stateful for f in frames), any(f.copied for f in frames)
-    return Frame(df, at, dead, *_joined(frames), stateful, ready and all(f.gated for f in frames), ready, copied, made_of)
+    return NativeFrame(df, at, dead, *_joined(frames), stateful, ready and all(f.gated for f in frames), ready, copied, made_of)
 
 
 def numbered(df: DataFrame) -> DataFrame:
@@ -225,7 +225,7 @@ def numbered(df: DataFrame) -> DataFrame:
     return df.withColumn(PART, sql.spark_partition_id())
 
 
-def _named(frame: Frame, column: str, input_: str) -> Frame:
+def _named(frame: NativeFrame, column: str, input_: str) -> NativeFrame:
     """The frame with a column that says by which input of a union its rows come."""
     from pyspark.sql import functions as sql
 
@@ -246,7 +246,7 @@ def union_schema(node: str, inputs: Sequence[tuple[str, Schema]]) -> Schema:
     return Schema(tuple(replace(f, nullable=f.nullable or any(other[f.name].nullable for _, other in others)) for f in first.fields))
 
 
-def required(frame: Frame, step: Step) -> Frame:
+def required(frame: NativeFrame, step: Step) -> NativeFrame:
     """Mark the rows that fail one of the step's predicates; the next Python stage takes them out."""
     from pyspark.sql import functions as sql
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.formats.added_columns import AddedColumns, own_decoder
 from scribengin.formats.lenient import LearnedAvro, LenientDecoder
-from scribengin.formats.notice import Notice
+from scribengin.formats.notice import FormatNotice
 from scribengin.formats.noticing import MOST, Noticer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from scribengin.connectors.contract import Source
+    from scribengin.connectors.contract import SourceConnector
     from scribengin.formats.contract import Decoder
     from scribengin.spark.program import SourceRef
 
@@ -22,7 +22,7 @@ _ENOUGH = 10
 """records of a Batch: of fewer a column that is often null may well be null in all"""
 
 
-def noticing(ref: SourceRef, source: Source, there: dict[str, Noticer]) -> tuple[Noticer, Decoder]:
+def noticing(ref: SourceRef, source: SourceConnector, there: dict[str, Noticer]) -> tuple[Noticer, Decoder]:
     """Who looks at the blocks of a source (one for all its streams in a task, kept in `there`), and the decoder that `evolve` asks for."""
     whole = source.decoder()
     decoder = own_decoder(whole)
@@ -45,15 +45,15 @@ def _noticing(ref: SourceRef, decoder: Decoder, there: dict[str, Noticer]) -> tu
     return noticer, decoder
 
 
-def together(reports: Iterable[dict[str, Any]], known: Collection[tuple[str, str, str]]) -> tuple[Notice, ...]:
+def together(reports: Iterable[dict[str, Any]], known: Collection[tuple[str, str, str]]) -> tuple[FormatNotice, ...]:
     """Of all units of a Batch: what is not yet known, and what is counted each time. Of each kind of a source a Query keeps 100 at most:
     names that never end must not fill the ledger."""
-    found: dict[tuple[str, str, str], Notice] = {}
+    found: dict[tuple[str, str, str], FormatNotice] = {}
     kept = Counter((source, kind) for source, _, kind in known)
     reports = list(reports)
     for report in reports:
         for each in report.get("noticed", ()):
-            notice = Notice(**each)
+            notice = FormatNotice(**each)
             if notice.key in found:
                 found[notice.key].records += notice.records
             elif notice.key in known:
@@ -70,7 +70,7 @@ def together(reports: Iterable[dict[str, Any]], known: Collection[tuple[str, str
     return tuple(found[key] for key in sorted(found))
 
 
-def _always_null(reports: Iterable[dict[str, Any]]) -> Iterator[Notice]:
+def _always_null(reports: Iterable[dict[str, Any]]) -> Iterator[FormatNotice]:
     """The columns that are null in all records of a Batch, where these are enough to say so."""
     records = Counter[str]()
     columns: dict[str, dict[str, str]] = {}
@@ -81,4 +81,4 @@ def _always_null(reports: Iterable[dict[str, Any]]) -> Iterator[Notice]:
             columns[source] = {name: type_ for name, type_ in each["columns"].items() if name in before}
     for source, names in columns.items():
         if records[source] >= _ENOUGH:
-            yield from (Notice(source, name, "null", type_, "", records=records[source]) for name, type_ in names.items())
+            yield from (FormatNotice(source, name, "null", type_, "", records=records[source]) for name, type_ in names.items())

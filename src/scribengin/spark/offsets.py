@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.datasource import ReadLimit
 
-    from scribengin.connectors.contract import Limits
+    from scribengin.connectors.contract import BatchLimits
     from scribengin.spark.program import SourceRef
 
 SCHEMA = "source STRING, index INT, stream STRING"
@@ -35,7 +35,7 @@ class OffsetConfig:
 
     ref: SourceRef
     log: Path
-    limits: Limits
+    limits: BatchLimits
     query: str = ""
     tells: bool = True
     start: int = 0

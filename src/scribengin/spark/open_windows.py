@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scribengin.spark.gate import window_grid
-from scribengin.spark.layout import Layout
+from scribengin.spark.layout import NodeLayout
 from scribengin.spark.watermarks import declared_watermark
 from scribengin.spec.model import Aggregate, Step
 
@@ -42,7 +42,7 @@ def open_windows_note(parts: QueryParts, *, held: int | None, watermark: str, cl
     watermark = watermark or _reached(clocks or {})
     if id_ is None or not held or not watermark or watermark.startswith("1970-01-01T00:00:00"):
         return None
-    layout = Layout(parts.plan, parts.query)
+    layout = NodeLayout(parts.plan, parts.query)
     step = layout.step(id_)
     grid = window_grid(step.action)
     if step.emit != "append" or grid is None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from scribengin.connectors.contract import Source
+    from scribengin.connectors.contract import SourceConnector
     from scribengin.formats.contract import Block
     from scribengin.formats.origins import Trail
     from scribengin.state.contract import DeadLetter
@@ -77,7 +77,7 @@ class ReplayOrigin(Origin):
     """Ordinals are AT values. Sources are opened, and blocks found, when the first letter asks."""
 
     def __init__(
-        self, sources: Mapping[str, Source], indexes: Mapping[int, str], streams: Mapping[str, Sequence[SourceStream]], dead: Path
+        self, sources: Mapping[str, SourceConnector], indexes: Mapping[int, str], streams: Mapping[str, Sequence[SourceStream]], dead: Path
     ) -> None:
         """`dead` is the Query's folder of letters: those that are replayed are found by it."""
         self._dead = dead

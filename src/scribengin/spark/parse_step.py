@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scribengin.formats.contract import Bad, ValueDecoder
-    from scribengin.spark.letters import Letters
+    from scribengin.spark.letters import DeadLetterWriter
     from scribengin.spark.program import ParseNode
     from scribengin.state.contract import Counts
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class ParseStep:
     """Decodes `column` of each row; rows whose text breaks the parse contract are dead letters."""
 
-    def __init__(self, node: ParseNode, counts: Counts, letters: Letters) -> None:
+    def __init__(self, node: ParseNode, counts: Counts, letters: DeadLetterWriter) -> None:
         self._node = node
         self._decoder = cast("ValueDecoder", decoder_for(node.format, node.fields, node.options))
         self._counts = counts

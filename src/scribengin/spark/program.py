@@ -14,7 +14,7 @@ from scribengin.spark.gate import GateNode
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scribengin.connectors.contract import BatchId, Place, Sink, SourceStream
+    from scribengin.connectors.contract import BatchId, ConnectorContext, SinkConnector, SourceStream
     from scribengin.core.types import Schema
     from scribengin.spark.letters import LetterRules
     from scribengin.spark.user_code import UserCode
@@ -41,7 +41,7 @@ class SourceRef:
 
     node: str
     type: str
-    place: Place
+    place: ConnectorContext
     index: int
     evolve: Evolve = "strict"
     learned: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ class SinkNode:
 
     node: str
     inputs: tuple[str, ...]
-    sink: Sink
+    sink: SinkConnector
     schema: Schema
     commit: UnitCommit | None = None
 

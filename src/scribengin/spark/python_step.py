@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from scribengin.core.types import Schema
     from scribengin.spark.hangs import Watchpoint
-    from scribengin.spark.letters import Letters
-    from scribengin.spark.looking import Looking
+    from scribengin.spark.letters import DeadLetterWriter
+    from scribengin.spark.looking import CompiledPredicate
     from scribengin.spark.program import PythonNode
     from scribengin.state.contract import Counts
 
@@ -48,7 +48,7 @@ class _Step:
     _changes = True
     """a function may have changed a dict before it raised"""
 
-    def __init__(self, node: str, came: Schema, counts: Counts, letters: Letters, hangs: Watchpoint) -> None:
+    def __init__(self, node: str, came: Schema, counts: Counts, letters: DeadLetterWriter, hangs: Watchpoint) -> None:
         self._node = node
         # what came to a utility behind another is no row of its step
         self._came = came if base(node) == node else None
@@ -76,10 +76,10 @@ class RecordStep(_Step):
         self,
         node: PythonNode,
         function: Callable[[dict[str, Any]], Any],
-        looking: Looking | None,
+        looking: CompiledPredicate | None,
         *,
         counts: Counts,
-        letters: Letters,
+        letters: DeadLetterWriter,
         hangs: Watchpoint,
         settle: bool,
     ) -> None:
@@ -234,7 +234,7 @@ class BatchStep(_Step):
         schema_in: Schema,
         schema_out: Schema,
         counts: Counts,
-        letters: Letters,
+        letters: DeadLetterWriter,
         hangs: Watchpoint,
     ) -> None:
         super().__init__(node, schema_in, counts, letters, hangs)

@@ -14,12 +14,12 @@ from scribengin.connectors.abilities import keeps_batches
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.core.remote import RemotePath
 from scribengin.spark.accumulate import new_reports
-from scribengin.spark.commit import BatchRunner, Committed
+from scribengin.spark.commit import BatchRunner, CommittedBatch
 from scribengin.spark.compile import Compiler
 from scribengin.spark.compiled import StreamInputs
 from scribengin.spark.failures import classify, is_stop
 from scribengin.spark.feed import Feed, recheck
-from scribengin.spark.hold import Hold
+from scribengin.spark.hold import BatchHold
 from scribengin.spark.max_dead import DeadTally
 from scribengin.spark.offsets import OffsetConfig, clock, read_offsets
 from scribengin.spark.ranges import LATENCY_POLL_S, POLL_S, Exhausted, FedRanges, OffsetRanges, Ranges, StopRequested
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from structlog.typing import FilteringBoundLogger
 
-    from scribengin.connectors.contract import Limits, SourceStream
+    from scribengin.connectors.contract import BatchLimits, SourceStream
     from scribengin.spark.compiled import Compiled, QueryParts
-    from scribengin.spark.hold import Pressure
+    from scribengin.spark.hold import BackPressure
     from scribengin.spark.portions import Helpers
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease
@@ -61,7 +61,7 @@ _NO_DATA = "Waiting for data to arrive"
 
 
 @dataclass(slots=True)
-class Progress:
+class QueryProgress:
     """What Spark last told of the Query: its backlog per source, its watermark, rows in its state."""
 
     backlog: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -86,19 +86,19 @@ class QueryRun:
     folder: QueryFolder
     lineage: str
     lease: Lease
-    limits: Mapping[str, Limits]
+    limits: Mapping[str, BatchLimits]
     static: Mapping[str, tuple[SourceStream, ...]]
     once: bool
     stop: threading.Event
     on_begin: Callable[[Mapping[str, tuple[SourceStream, ...]]], None]
     """hears what a Batch is about to read"""
-    on_commit: Callable[[Committed], None]
+    on_commit: Callable[[CommittedBatch], None]
     log: FilteringBoundLogger
     starts: Mapping[str, int] = field(default_factory=dict)
     """source → where the lineage begins; 0 for others"""
     fed: Callable[[], bool] = field(default=lambda: True)
     """under `once`: True when nothing more will come from tiers that run beside this one; until then it goes on as without `once`"""
-    pressure: Pressure | None = None
+    pressure: BackPressure | None = None
     """of a Query that feeds channels"""
     state: str = "starting"
     error: ScribenginError | None = None
@@ -106,7 +106,7 @@ class QueryRun:
     restarts: int = 0
     idled: bool = False
     """since its start in this process it has found nothing to read at least once"""
-    progress: Progress = field(default_factory=Progress)
+    progress: QueryProgress = field(default_factory=QueryProgress)
     _busy: threading.Lock = field(default_factory=threading.Lock)
     _ending: bool = False
     """`_end` has `_busy`, and keeps it until Spark's query is gone"""
@@ -232,7 +232,7 @@ class QueryRun:
 
         ranges: Ranges = OffsetRanges(session, self.parts.query.sources, self.starts) if stateful else self._fed_ranges()
 
-        def committed(batch: Committed) -> None:
+        def committed(batch: CommittedBatch) -> None:
             self._came_through = True
             self.progress.tasks = None
             if batch.notice:
@@ -259,7 +259,7 @@ class QueryRun:
             committed,
             self.static,
             self.starts,
-            None if self.pressure is None else Hold(self.pressure, self.stop, self._held),
+            None if self.pressure is None else BatchHold(self.pressure, self.stop, self._held),
             UnitCommits.of(self.parts, Intents(self.folder.intents / self.lineage), decisions, session.sparkContext.defaultParallelism),
             compiled,
             reports,
@@ -375,7 +375,7 @@ def _asked_to_stop(error: BaseException) -> bool:
 def streaming_inputs(
     spark: SparkSession,
     parts: QueryParts,
-    limits: Mapping[str, Limits],
+    limits: Mapping[str, BatchLimits],
     static: Mapping[str, tuple[SourceStream, ...]],
     starts: Mapping[str, int] | None = None,
 ) -> StreamInputs:

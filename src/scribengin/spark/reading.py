@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from scribengin.connectors.contract import SourceStream
-    from scribengin.formats.contract import Block, Columns, Decoder, Rows, Structs
+    from scribengin.formats.contract import Block, DecodedColumns, DecodedRows, Decoder, Structs
     from scribengin.formats.noticing import Noticer
-    from scribengin.spark.letters import LetterRules, Letters
+    from scribengin.spark.letters import DeadLetterWriter, LetterRules
     from scribengin.spark.program import SourceRef
-    from scribengin.spark.replayed import Entrance
+    from scribengin.spark.replayed import ReplayNode
     from scribengin.state.contract import Counts
 
-    Decode = Callable[[Block], Rows | Structs | Columns]
+    Decode = Callable[[Block], DecodedRows | Structs | DecodedColumns]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class StageReading:
     """Of one stage. `noticers` gets who looks at a source's blocks, `entrances` are the stage's nodes where letters enter."""
 
     rules: LetterRules
-    entrances: Mapping[str, Entrance]
+    entrances: Mapping[str, ReplayNode]
     counted: Callable[[str], Counts]
-    letters: Letters
+    letters: DeadLetterWriter
     noticers: dict[str, Noticer]
     decode_as: Callable[[str, Decoder], Decode]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scribengin.formats.contract import Block, Decoder
     from scribengin.formats.origins import Origins
     from scribengin.spark.compiled import Compiled
-    from scribengin.spark.letters import Letters
+    from scribengin.spark.letters import DeadLetterWriter
     from scribengin.spark.program import Program, StageNode
     from scribengin.state.contract import Counts, DeadLetter
 
@@ -113,7 +113,7 @@ def came_schema(node: StageNode) -> Schema | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class ReplayNode:
     """A node where a replay can enter. `way`: whether its rows come by a named input."""
 
     node: str
@@ -122,13 +122,13 @@ class Entrance:
     named: bool
 
     @staticmethod
-    def of(node: StageNode, take: Callable[..., None]) -> dict[str, Entrance]:
+    def of(node: StageNode, take: Callable[..., None]) -> dict[str, ReplayNode]:
         """By its name; {} where none can."""
         schema = came_schema(node)
         named = isinstance(node, SinkNode) and len(node.inputs) > 1
-        return {} if schema is None else {node.node: Entrance(node.node, schema, take, named)}
+        return {} if schema is None else {node.node: ReplayNode(node.node, schema, take, named)}
 
-    def enter(self, letters: Sequence[DeadLetter], counts: Counts, buried: Letters, way: str) -> None:
+    def enter(self, letters: Sequence[DeadLetter], counts: Counts, buried: DeadLetterWriter, way: str) -> None:
         """Let the rows of the letters in, each counted as replayed; what is no row here any more dies again."""
         decoder = row_decoder(self.schema)
         for letter in letters:
@@ -144,7 +144,7 @@ class Entrance:
             buried.write(self.node, origin, 0, letter.payload, reason, f"as it came to the step: {message}", row=letter.came, way=way)
 
 
-def refuse(letters: Sequence[DeadLetter], at: str, counts: Counts, buried: Letters) -> None:
+def refuse(letters: Sequence[DeadLetter], at: str, counts: Counts, buried: DeadLetterWriter) -> None:
     """Bury letters anew that were to enter at a node which is not there any more, `at` empty: at their source; `counts` are those of the
     source that has read them."""
     for letter in letters:

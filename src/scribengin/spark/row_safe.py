@@ -30,7 +30,7 @@ class Unsupported(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class RowFault:
     """An expression that fails for a row, by the column that it makes ("" for a condition), and the only text that it reads."""
 
     column: str
@@ -43,7 +43,7 @@ class Fault:
         return self.column, self.sql
 
 
-def failing_rows(spark: SparkSession, frame: DataFrame) -> Mapping[int, Fault]:
+def failing_rows(spark: SparkSession, frame: DataFrame) -> Mapping[int, RowFault]:
     """AT → what fails, of each row of `frame`, which reads rows that were persisted with their AT.
 
     Raises Unsupported, and what Spark raises where it is no row's expression that fails.
@@ -60,10 +60,10 @@ def failing_rows(spark: SparkSession, frame: DataFrame) -> Mapping[int, Fault]:
         told = reduce(lambda a, b: a.unionAll(b), walk.parts).toArrow().to_pydict()
     finally:
         spark.conf.set(_REUSE, before or "true")
-    found: dict[int, Fault] = {}
+    found: dict[int, RowFault] = {}
     for at, index, value in zip(told[_OWN_AT], told[_FAULT], told[_VALUE], strict=True):
         column, sql = walk.faults[index]
-        found.setdefault(at, Fault(column, sql, value))
+        found.setdefault(at, RowFault(column, sql, value))
     return found
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.errors import StepError
 from scribengin.core.types import Field, Schema, Type, in_backticks
-from scribengin.spark.native import DEAD_TYPE, Frame, literal
+from scribengin.spark.native import DEAD_TYPE, NativeFrame, literal
 from scribengin.spark.program import AT, DEAD, SPARK_PARSE
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ TEXT = Schema((Field("value", Type("STRING")),))
 _CORRUPT = "_sg_corrupt"
 
 
-def parsed(lines: Frame, source: Source, schema: Schema) -> Frame:
+def parsed(lines: NativeFrame, source: Source, schema: Schema) -> NativeFrame:
     """The source's columns out of the lines' text; blank lines are filtered. Raises StepError for CSV with a header line."""
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     if source.options.get("format") == "csv":

@@ -20,16 +20,16 @@ from scribengin.connectors.abilities import commits_units, runs_code, stages
 from scribengin.connectors.catalog import open_source
 from scribengin.core import faults
 from scribengin.core.types import arrow_schema
-from scribengin.formats.contract import Rows, Structs, is_traced
+from scribengin.formats.contract import DecodedRows, Structs, is_traced
 from scribengin.formats.noticing import notices_of, nulls_of
 from scribengin.plan.graph import flat_name
 from scribengin.spark.carried_dead import split_dead
 from scribengin.spark.chunk import BlockOrigin, Chunk, Origin, UnknownOrigin, chunks_of
 from scribengin.spark.counting import newest_of
 from scribengin.spark.exits import ArrowExit, SinkExit
-from scribengin.spark.gate import Gate, GateNode
+from scribengin.spark.gate import GateNode, LateRowCounter
 from scribengin.spark.hangs import Watchpoint
-from scribengin.spark.letters import Letters
+from scribengin.spark.letters import DeadLetterWriter
 from scribengin.spark.looking import looking_form
 from scribengin.spark.origin import ReplayOrigin
 from scribengin.spark.parse_step import ParseStep
@@ -53,8 +53,8 @@ from scribengin.spark.program import (
     last_step,
 )
 from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
-from scribengin.spark.reading import Reading
-from scribengin.spark.replayed import Entrance
+from scribengin.spark.reading import StageReading
+from scribengin.spark.replayed import ReplayNode
 from scribengin.spark.trails import Trails
 from scribengin.spark.utilities import utilities_step
 from scribengin.spark.vector_run import VectorRun
@@ -64,7 +64,7 @@ from scribengin.state.taken import NOT_WHOLE, taken_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from scribengin.connectors.contract import BatchId, OriginStream, SinkStream, Source, SourceStream
+    from scribengin.connectors.contract import BatchId, OriginStream, SinkStream, SourceConnector, SourceStream
     from scribengin.formats.contract import Block, Decoder, Handed
     from scribengin.formats.noticing import Noticer
     from scribengin.spark.free_utilities import Free
@@ -89,7 +89,9 @@ class Stage:
         """source → what its blocks were handed over by"""
         self._seconds: dict[str, float] = defaultdict(float)
         """node → time that it took by itself; native steps as the run in front of the stage"""
-        self._letters = Letters(program.letters, batch.number, self._attempt, lambda: not any(each.made for each in self.counts.values()))
+        self._letters = DeadLetterWriter(
+            program.letters, batch.number, self._attempt, lambda: not any(each.made for each in self.counts.values())
+        )
         self._noticers: dict[str, Noticer] = {}
         self._trails = Trails(program.letters, batch.number, self._attempt)
         self._readers: dict[str, list[Callable[[Chunk], None]]] = {}
@@ -97,14 +99,14 @@ class Stage:
         """the one that the unit runs, where it commits by itself"""
         self._sinks: list[SinkExit] = []
         self._exits: list[SinkExit | ArrowExit] = []
-        self._gates: list[tuple[str, Gate]] = []
+        self._gates: list[tuple[str, LateRowCounter]] = []
         self._utilities_steps: list[tuple[UtilitiesNode, InARow | Free]] = []
         self._out: list[pa.RecordBatch] = []
         self._wanted: dict[str, set[Form]] = {}
-        self._entrances: dict[str, Entrance] = {}
+        self._entrances: dict[str, ReplayNode] = {}
         for node in program.nodes:
             reader, form = self._build(node)
-            self._entrances |= Entrance.of(node, reader)
+            self._entrances |= ReplayNode.of(node, reader)
             for input_ in node.inputs:
                 named = isinstance(node, UnionNode) or (isinstance(node, SinkNode) and len(node.inputs) > 1)
                 taker = partial(reader, way=input_) if named else reader
@@ -132,7 +134,7 @@ class Stage:
 
                 return pass_on, "columns"
             case GateNode():
-                gate = Gate(node, self._batch.number, self._counted(LATE + node.step), self._letters)
+                gate = LateRowCounter(node, self._batch.number, self._counted(LATE + node.step), self._letters)
                 self._gates.append((node.mark.origin, gate))
                 return lambda chunk: self._feed(node.node, gate(chunk)), "columns"
             case SinkNode():
@@ -258,7 +260,7 @@ class Stage:
         """Read stream `index` of a source's streams in this Batch through the stage; yields what leaves as Arrow."""
         counts = self._counted(ref_node)
         rules = self._program.letters
-        reading = Reading(rules, self._entrances, self._counted, self._letters, self._noticers, self._decode_as)
+        reading = StageReading(rules, self._entrances, self._counted, self._letters, self._noticers, self._decode_as)
         skip = entry.skip.get((ref_node, index), {})
         sequence = 0
         begun_s = perf_counter()
@@ -303,7 +305,7 @@ class Stage:
         for bad in decoded.bad:
             self._letters.write(node, origin, bad.ordinal, origin.payload(bad.ordinal) or b"", bad.reason, bad.message)
         match decoded:
-            case Rows():
+            case DecodedRows():
                 return Chunk(origin, decoded.ordinals, rows=decoded.rows)
             case Structs():
                 return Chunk(origin, decoded.ordinals, structs=(decoded.form, decoded.structs))
@@ -354,7 +356,7 @@ class Stage:
     def _replay(self, entry: RowsEntry) -> Origin:
         if not entry.at:
             return UnknownOrigin()
-        sources: dict[str, Source] = {ref.node: open_source(ref.type, ref.place) for ref in entry.sources.values()}
+        sources: dict[str, SourceConnector] = {ref.node: open_source(ref.type, ref.place) for ref in entry.sources.values()}
         return ReplayOrigin(sources, {ref.index: ref.node for ref in entry.sources.values()}, entry.streams, self._program.letters.folder)
 
     # --- ends ---

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.state.trails import Arrival, TrailWriter, hop_as_json
+from scribengin.state.trails import TracedArrival, TrailWriter, hop_as_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -36,7 +36,7 @@ class Trails:
         own = hop_as_json(self._rules.stop(self._batch))
         for id_, stream in zip(chosen.ids(), chosen.streams.tolist(), strict=True):
             hops = (*(hop_as_json(hop) for hop in chosen.trails[stream]), own)
-            self._writer.write(self._batch, Arrival(id_, sink, hops))
+            self._writer.write(self._batch, TracedArrival(id_, sink, hops))
 
     def close(self) -> LineSegment | None:
         """Make them durable; None where there were none."""

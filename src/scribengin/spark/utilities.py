@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from scribengin.spark.chunk import Chunk
     from scribengin.spark.hangs import Watchpoint
-    from scribengin.spark.letters import Letters
+    from scribengin.spark.letters import DeadLetterWriter
     from scribengin.spark.program import UtilitiesNode
     from scribengin.spark.user_code import UserCode
 
 
 def utilities_step(
-    node: UtilitiesNode, code: UserCode, counts: Sequence[Counts], letters: Letters, hangs: Sequence[Watchpoint], *, settle: bool
+    node: UtilitiesNode, code: UserCode, counts: Sequence[Counts], letters: DeadLetterWriter, hangs: Sequence[Watchpoint], *, settle: bool
 ) -> InARow | Free:
     """The step of one task, with instances of its own; `counts` and `hangs` are those of each utility. `settle` as in RecordStep."""
     functions = [instantiate(code.load(reference), node.node) for reference in node.references]
@@ -44,7 +44,7 @@ class InARow:
         node: UtilitiesNode,
         functions: Sequence[Callable[..., Any]],
         counts: Sequence[Counts],
-        letters: Letters,
+        letters: DeadLetterWriter,
         hangs: Sequence[Watchpoint],
         *,
         settle: bool,

@@ -14,7 +14,7 @@ from scribengin.vector.steps import run_steps
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scribengin.spark.letters import Letters
+    from scribengin.spark.letters import DeadLetterWriter
     from scribengin.spark.program import VectorNode
     from scribengin.state.contract import Counts
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class VectorRun:
     """Takes chunks, whose rows fit the first step's columns, and gives what is left of them."""
 
-    def __init__(self, node: VectorNode, counts: Counts, letters: Letters) -> None:
+    def __init__(self, node: VectorNode, counts: Counts, letters: DeadLetterWriter) -> None:
         self._steps = node.steps
         self._schema = node.schema_in
         self._sieve = None if node.sieve is None else compiled(node.sieve)

@@ -13,8 +13,8 @@ from scribengin.spec.model import Action, Aggregate, Dedupe, Filter, Join, Merge
 from scribengin.spec.nodes import Node, shorten
 
 if TYPE_CHECKING:
-    from scribengin.spec.reader import Reader
-    from scribengin.spec.sections import Owner, Read
+    from scribengin.spec.reader import DocumentReader
+    from scribengin.spec.sections import Read, SectionOwner
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\Z")
 _ONE_INPUT = ("filter", "select", "aggregate", "parse", "route", "python", "utilities", "dedupe")
@@ -22,7 +22,7 @@ _OTHERWISE = "otherwise"
 _PARSE_CSV = ("delimiter", "null", "quote", "escape", "quoted_null", "trim", "extra_cells", "encoding")
 
 
-def read_action(reader: Reader, read: Read, owner: Owner) -> tuple[str, Action] | None:
+def read_action(reader: DocumentReader, read: Read, owner: SectionOwner) -> tuple[str, Action] | None:
     """(operation, what it does) of a step; None where a Problem was noted."""
     given = [name for name in keys.operation_names() if name in read.given]
     inputs: tuple[str, ...] = read.values.get("from", ())
@@ -48,7 +48,7 @@ def read_action(reader: Reader, read: Read, owner: Owner) -> tuple[str, Action] 
     return (name, action) if action is not None and reader.errors == before else None
 
 
-def _check_inputs(reader: Reader, name: str, read: Read, owner: Owner) -> None:
+def _check_inputs(reader: DocumentReader, name: str, read: Read, owner: SectionOwner) -> None:
     inputs = read.values.get("from")
     if inputs is None:
         return
@@ -66,19 +66,19 @@ def _count(inputs: tuple[str, ...]) -> str:
     return "one input" if len(inputs) == 1 else f"{len(inputs)} inputs"
 
 
-def _filter(_reader: Reader, value: str, _read: Read, _owner: Owner) -> Action:
+def _filter(_reader: DocumentReader, value: str, _read: Read, _owner: SectionOwner) -> Action:
     return Filter(value)
 
 
-def _select(_reader: Reader, value: Any, _read: Read, _owner: Owner) -> Action:
+def _select(_reader: DocumentReader, value: Any, _read: Read, _owner: SectionOwner) -> Action:
     return Select(value)
 
 
-def _sql(_reader: Reader, value: str, _read: Read, _owner: Owner) -> Action:
+def _sql(_reader: DocumentReader, value: str, _read: Read, _owner: SectionOwner) -> Action:
     return Sql(value)
 
 
-def _aggregate(reader: Reader, value: Read, _read: Read, owner: Owner) -> Action | None:
+def _aggregate(reader: DocumentReader, value: Read, _read: Read, owner: SectionOwner) -> Action | None:
     values = value.values
     window = values.get("window")
     spec = _window(reader, window, owner) if window else None
@@ -87,7 +87,7 @@ def _aggregate(reader: Reader, value: Read, _read: Read, owner: Owner) -> Action
     return Aggregate(values.get("by", ()), values["columns"], spec)
 
 
-def _window(reader: Reader, window: Read, owner: Owner) -> WindowSpec | None:
+def _window(reader: DocumentReader, window: Read, owner: SectionOwner) -> WindowSpec | None:
     values = window.values
     if "time" not in values or "size" not in values:
         return None
@@ -102,7 +102,7 @@ def _window(reader: Reader, window: Read, owner: Owner) -> WindowSpec | None:
     return WindowSpec(values["time"], values["size"], slide_s, zone)
 
 
-def _zone_fits(reader: Reader, window: Read, owner: Owner, zone: str, *, tumbling: bool) -> bool:
+def _zone_fits(reader: DocumentReader, window: Read, owner: SectionOwner, zone: str, *, tumbling: bool) -> bool:
     node = window.given["time_zone"][1]
     if not is_zone(zone):
         remedy = did_you_mean(zone, zone_names()) or "write the name of a region, such as Europe/Berlin"
@@ -116,7 +116,7 @@ def _zone_fits(reader: Reader, window: Read, owner: Owner, zone: str, *, tumblin
     return True
 
 
-def _join(reader: Reader, value: Read, read: Read, owner: Owner) -> Action | None:
+def _join(reader: DocumentReader, value: Read, read: Read, owner: SectionOwner) -> Action | None:
     values = dict(value.values)
     _both(reader, value, owner, "join")
     inputs = read.values.get("from", ())
@@ -132,7 +132,7 @@ def _join(reader: Reader, value: Read, read: Read, owner: Owner) -> Action | Non
     return Join(values["key"], values.get("how", "inner"), values.get("time", ()), values.get("within"))
 
 
-def _parse(reader: Reader, value: Read, _read: Read, owner: Owner) -> Action | None:
+def _parse(reader: DocumentReader, value: Read, _read: Read, owner: SectionOwner) -> Action | None:
     values = value.values
     for name in _PARSE_CSV:
         if name in value.given and values.get("format", "csv") != "csv":
@@ -147,7 +147,7 @@ def _parse(reader: Reader, value: Read, _read: Read, owner: Owner) -> Action | N
     return Parse(**{name: given for name, given in values.items() if name not in _PARSE_CSV[2:]}, cells=cells)
 
 
-def _route(reader: Reader, value: tuple[tuple[str, str], ...], read: Read, owner: Owner) -> Action | None:
+def _route(reader: DocumentReader, value: tuple[tuple[str, str], ...], read: Read, owner: SectionOwner) -> Action | None:
     node = read.given["route"][1]
     cases = tuple(case for case in value if case[0] != _OTHERWISE)
     otherwise = dict(value).get(_OTHERWISE)
@@ -167,7 +167,7 @@ def _entry(node: Node, name: str) -> Node:
     return entries[name][0] if name in entries else node
 
 
-def _python(reader: Reader, value: str | Read, read: Read, owner: Owner) -> Action | None:
+def _python(reader: DocumentReader, value: str | Read, read: Read, owner: SectionOwner) -> Action | None:
     if isinstance(value, str):
         node = read.given["python"][1]
         return Python(value) if _is_function(reader, value, node, owner) else None
@@ -177,7 +177,7 @@ def _python(reader: Reader, value: str | Read, read: Read, owner: Owner) -> Acti
     return Python(values["function"], values.get("branches", ()), values.get("time_limit", 30.0))
 
 
-def _is_function(reader: Reader, text: str, node: Node, owner: Owner, key: str = "python") -> bool:
+def _is_function(reader: DocumentReader, text: str, node: Node, owner: SectionOwner, key: str = "python") -> bool:
     if _FUNCTION.match(text):
         return True
     if text.endswith(".py"):
@@ -193,20 +193,20 @@ def _is_function(reader: Reader, text: str, node: Node, owner: Owner, key: str =
     return False
 
 
-def _utilities(reader: Reader, value: tuple[str, ...], read: Read, owner: Owner) -> Action | None:
+def _utilities(reader: DocumentReader, value: tuple[str, ...], read: Read, owner: SectionOwner) -> Action | None:
     node = read.given["utilities"][1]
     items = getattr(node, "items", None) or [node]
     good = [_is_function(reader, text, item, owner, "utilities") for text, item in zip(value, items, strict=True)]
     return Utilities(value, read.values.get("order", "fixed")) if all(good) else None
 
 
-def _dedupe(reader: Reader, value: Read, _read: Read, owner: Owner) -> Action | None:
+def _dedupe(reader: DocumentReader, value: Read, _read: Read, owner: SectionOwner) -> Action | None:
     _both(reader, value, owner, "dedupe")
     values = value.values
     return Dedupe(values["key"], values.get("time"), values.get("within")) if "key" in values else None
 
 
-def _merge(reader: Reader, value: Read, _read: Read, owner: Owner) -> Action | None:
+def _merge(reader: DocumentReader, value: Read, _read: Read, owner: SectionOwner) -> Action | None:
     _both(reader, value, owner, "merge")
     how = value.values.get("how", "union")
     if how == "union":
@@ -223,7 +223,7 @@ def _merge(reader: Reader, value: Read, _read: Read, owner: Owner) -> Action | N
     return Merge(how, values.get("key", ()), values.get("time"), values.get("within"), values.get("origin"))
 
 
-def _both(reader: Reader, value: Read, owner: Owner, name: str) -> None:
+def _both(reader: DocumentReader, value: Read, owner: SectionOwner, name: str) -> None:
     """`time` and `within` say one thing together."""
     for one, other, example in (("time", "within", "10m"), ("within", "time", "{a: ts, b: at}" if name == "join" else "ts")):
         if one in value.given and other not in value.given:

@@ -11,12 +11,12 @@ from scribengin.core.units import parse_duration_s
 from scribengin.spec import alert_keys
 from scribengin.spec.alert_model import Alert, Condition
 from scribengin.spec.nodes import Mapping, Scalar, shorten
-from scribengin.spec.sections import Owner, Read, Sections
+from scribengin.spec.sections import Read, SectionOwner, Sections
 from scribengin.spec.units_text import show_duration_exactly
 
 if TYPE_CHECKING:
     from scribengin.spec.nodes import Node
-    from scribengin.spec.reader import Reader
+    from scribengin.spec.reader import DocumentReader
 
 FORMS = (
     "no progress for 5m",
@@ -74,7 +74,7 @@ def show_condition(condition: Condition) -> str:
             return f"restarts over {condition.over:.0f} in {span}"
 
 
-def read_alerts(reader: Reader, sections: Sections, read: Read) -> dict[str, Alert]:
+def read_alerts(reader: DocumentReader, sections: Sections, read: Read) -> dict[str, Alert]:
     """The section of a flow that was `read`."""
     mapping: Mapping | None = read.values.get("alerts")
     if mapping is not None and not mapping.entries:
@@ -86,8 +86,8 @@ def read_alerts(reader: Reader, sections: Sections, read: Read) -> dict[str, Ale
     return {alert.id: alert for alert in found if alert is not None}
 
 
-def _alert(reader: Reader, sections: Sections, id_: str, key: Scalar, node: Node) -> Alert | None:
-    owner = Owner(f'alert "{id_}"', key.start)
+def _alert(reader: DocumentReader, sections: Sections, id_: str, key: Scalar, node: Node) -> Alert | None:
+    owner = SectionOwner(f'alert "{id_}"', key.start)
     reader.check_name(id_, key, "the id of an alert")
     read = sections.read(alert_keys.ALERT, node, owner)
     if read is None or "when" not in read.values:

@@ -10,7 +10,7 @@ from scribengin.spec.yaml_text import escaped
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from scribengin.spec.flow_tests import Change, Expected, FlowTest, Rows
+    from scribengin.spec.flow_tests import Expected, FlowTest, GivenRows, VersionChange
 
 
 def dump_test(test: FlowTest) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def dump_test(test: FlowTest) -> dict[str, Any]:
     return data
 
 
-def _given(batches: tuple[Rows, ...]) -> Any:
+def _given(batches: tuple[GivenRows, ...]) -> Any:
     given = [{"files": [escaped(file) for file in rows.files]} if rows.files else list(rows.rows) for rows in batches]
     return given[0] if len(given) == 1 else {"batches": given}
 
@@ -52,7 +52,7 @@ def _expected(expected: Expected) -> Any:
     return data | ({"ordered": True} if expected.ordered else {})
 
 
-def _change(change: Change) -> dict[str, Any]:
+def _change(change: VersionChange) -> dict[str, Any]:
     what: dict[str, Any] = {"patch": change.patch} if change.patch else {"flow": escaped(change.flow)}
     return {"before": f"batch {change.before}"} | what
 

@@ -66,7 +66,7 @@ class Depth:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class EdgeProperties:
     """Properties of an arrow that is cut. What is None `defaults.edge` says, and then the planner."""
 
     channel: Channel | None = None

@@ -16,7 +16,7 @@ _SECRET = re.compile(r"secret:(env|file)/(.+)\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ReferenceFault:
     """A reference that could not be filled in; `offset` counts in the text as written."""
 
     code: str
@@ -32,7 +32,7 @@ class Filled:
 
     text: str = field(repr=False)
     secret: bool
-    faults: tuple[Fault, ...]
+    faults: tuple[ReferenceFault, ...]
     spans: tuple[tuple[int, int, int, int], ...]
     """(start and end in `text`, start and end as written) of each reference"""
 
@@ -51,7 +51,7 @@ class Filled:
 def fill(text: str, environment: Mapping[str, str], folder: Path) -> Filled:
     """Fill in every reference; one that cannot be filled in is left as it is, with a Fault."""
     parts: list[str] = []
-    faults: list[Fault] = []
+    faults: list[ReferenceFault] = []
     spans: list[tuple[int, int, int, int]] = []
     secret = False
     at = length = 0
@@ -69,13 +69,17 @@ def fill(text: str, environment: Mapping[str, str], folder: Path) -> Filled:
     return Filled("".join(parts), secret, tuple(faults), tuple(spans))
 
 
-def _value(found: re.Match[str], environment: Mapping[str, str], folder: Path) -> tuple[str, Fault | None, bool]:
+def _value(found: re.Match[str], environment: Mapping[str, str], folder: Path) -> tuple[str, ReferenceFault | None, bool]:
     """(the value, or the reference itself with a Fault, whether it is a secret)."""
     whole, inner, offset = found.group(), found.group(1), found.start()
     if inner is None:
         return "${", None, False
     if not whole.endswith("}"):
-        return whole, Fault("fill-syntax", offset, f'"{whole}" is never closed', "close it with }, or write $${ for a plain ${"), False
+        return (
+            whole,
+            ReferenceFault("fill-syntax", offset, f'"{whole}" is never closed', "close it with }, or write $${ for a plain ${"),
+            False,
+        )
     env = _ENV.match(inner)
     if env:
         name, default = env.groups()
@@ -84,24 +88,26 @@ def _value(found: re.Match[str], environment: Mapping[str, str], folder: Path) -
         if default is not None:
             return default, None, False
         remedy = f"set it, or give a default: ${{env:{name}:-…}}"
-        return whole, Fault("env-missing", offset, f"the environment variable {name} is not set", remedy, inner), False
+        return whole, ReferenceFault("env-missing", offset, f"the environment variable {name} is not set", remedy, inner), False
     secret = _SECRET.match(inner)
     if secret:
         value, fault = _secret(secret.group(1), secret.group(2), environment, folder, offset, inner)
         return value, fault, True
     remedy = "write ${env:NAME}, ${env:NAME:-default}, ${secret:env/NAME}, ${secret:file/PATH}, or $${ for a plain ${"
-    return whole, Fault("fill-syntax", offset, f'"{whole}" refers to nothing', remedy), False
+    return whole, ReferenceFault("fill-syntax", offset, f'"{whole}" refers to nothing', remedy), False
 
 
-def _secret(kind: str, name: str, environment: Mapping[str, str], folder: Path, offset: int, reference: str) -> tuple[str, Fault | None]:
+def _secret(
+    kind: str, name: str, environment: Mapping[str, str], folder: Path, offset: int, reference: str
+) -> tuple[str, ReferenceFault | None]:
     if kind == "env":
         if name in environment:
             return environment[name], None
         message = f"the secret's environment variable {name} is not set"
-        return "", Fault("secret-missing", offset, message, "set it where the flow runs", reference)
+        return "", ReferenceFault("secret-missing", offset, message, "set it where the flow runs", reference)
     try:
         return (folder / name).read_text(encoding="utf-8").rstrip("\r\n"), None
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
         message = f"the secret's file {name} cannot be read: {why}"
-        return "", Fault("secret-missing", offset, message, "its path starts at the flow file's folder", reference)
+        return "", ReferenceFault("secret-missing", offset, message, "its path starts at the flow file's folder", reference)

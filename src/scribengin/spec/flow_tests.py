@@ -17,7 +17,7 @@ ALL = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class GivenRows:
     """What one Batch brings to one source: rows, each a mapping or the text of a raw record; or files as they are."""
 
     rows: tuple[Mapping[str, Any] | str, ...] = ()
@@ -41,7 +41,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class VersionChange:
     """From that Batch on another flow runs in the place of this one: that of a file, or this one with a patch over its text."""
 
     before: int
@@ -64,7 +64,7 @@ class FlowTest:
     """One test. `given`: source → what it gets Batch by Batch; each Batch comes when the one before is committed."""
 
     name: str
-    given: Mapping[str, tuple[Rows, ...]] = field(default_factory=dict)
+    given: Mapping[str, tuple[GivenRows, ...]] = field(default_factory=dict)
     expect: Mapping[str, Expected] = field(default_factory=dict)
     """sink → what it must have received in the end"""
     dead: Mapping[str, Expected] | None = None
@@ -72,7 +72,7 @@ class FlowTest:
     clock: tuple[datetime, ...] = ()
     """what SQL takes for now, Batch by Batch; the last one holds on. Empty: the machine's"""
     crash: Crash | None = None
-    changes: tuple[Change, ...] = ()
+    changes: tuple[VersionChange, ...] = ()
     index: int = field(default=0, compare=False)
     """where it stands in its list"""
 

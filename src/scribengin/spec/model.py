@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from scribengin.core.zones import UTC
-from scribengin.spec.edge_model import Depth, Edge
+from scribengin.spec.edge_model import Depth, EdgeProperties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -125,7 +125,7 @@ class Defaults:
     """how many bytes of them a Query keeps; None: any"""
     profile: Profile = "balanced"
     """names defaults of everything that says only how much at once or how fast"""
-    edge: Edge = field(default_factory=Edge)
+    edge: EdgeProperties = field(default_factory=EdgeProperties)
     trace: float = 0.0
     """the share of records, 0 to 1, whose way is kept; that of dead letters always is"""
     standby: Standby = "none"
@@ -390,7 +390,7 @@ class Flow:
     about: str = ""
     defaults: Defaults = field(default_factory=Defaults)
     tiers: Mapping[str, Tier] = field(default_factory=dict)
-    edges: Mapping[str, Edge] = field(default_factory=dict)
+    edges: Mapping[str, EdgeProperties] = field(default_factory=dict)
     """`a -> b` (`r.branch -> b`), written so → its properties"""
     groups: Mapping[str, Group] = field(default_factory=dict)
     max_delay_s: float | None = None

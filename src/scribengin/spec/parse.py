@@ -9,12 +9,12 @@ from scribengin.spec import keys
 from scribengin.spec.actions import read_action
 from scribengin.spec.alerts import read_alerts
 from scribengin.spec.document import Document
-from scribengin.spec.edge_model import Edge
+from scribengin.spec.edge_model import EdgeProperties
 from scribengin.spec.model import PROFILE_TRIGGER_S, Defaults, Flow, MaxDead, RecordBound, Sink, Source, Step
 from scribengin.spec.nodes import Mapping, Node, kind_of
 from scribengin.spec.read_tests import read_tests
-from scribengin.spec.reader import Reader
-from scribengin.spec.sections import Owner, Read, Sections
+from scribengin.spec.reader import DocumentReader
+from scribengin.spec.sections import Read, SectionOwner, Sections
 from scribengin.spec.source_columns import source_columns
 from scribengin.spec.tiers import read_default_edge, read_parts, read_waters
 
@@ -69,7 +69,7 @@ def parse_flow(
 ) -> Parsed:
     """Read a flow file. `file` is what problems call it; `folder` is where its paths start, and its modules unless `code` says where."""
     document = Document(text, file)
-    reader = Reader(document, environment, folder)
+    reader = DocumentReader(document, environment, folder)
     flow, broken, unread = None, frozenset[str](), frozenset[str]()
     if isinstance(document.root, Mapping):
         flow, broken, unread = _FlowReader(reader, Sections(reader, source_types, sink_types)).read(document.root)
@@ -91,14 +91,14 @@ def _is_unread(read: Read, section: str) -> bool:
 class _FlowReader:
     """Reads the sections of one file."""
 
-    def __init__(self, reader: Reader, sections: Sections) -> None:
+    def __init__(self, reader: DocumentReader, sections: Sections) -> None:
         self._reader = reader
         self._sections = sections
         self._broken: set[str] = set()
         self._ids: dict[str, str] = {}
 
     def read(self, root: Mapping) -> tuple[Flow, frozenset[str], frozenset[str]]:
-        read = self._sections.read(keys.FLOW, root, Owner("the flow", root.start))
+        read = self._sections.read(keys.FLOW, root, SectionOwner("the flow", root.start))
         assert read is not None
         self._check_version(read)
         sources = self._nodes(read, "sources", self._source)
@@ -137,7 +137,7 @@ class _FlowReader:
         values, before = given.values, self._reader.errors
         edge: Read | None = values.get("edge")
         retain: Read | float | None = values.get("retain")
-        owner = Owner("the flow", read.given["defaults"][0].start, "defaults.edge.")
+        owner = SectionOwner("the flow", read.given["defaults"][0].start, "defaults.edge.")
         plain = Defaults(profile=values.get("profile", "balanced"))
         defaults = Defaults(
             values.get("delivery", plain.delivery),
@@ -146,7 +146,7 @@ class _FlowReader:
             retain.values.get("age") if isinstance(retain, Read) else retain,
             retain.values.get("size") if isinstance(retain, Read) else None,
             plain.profile,
-            read_default_edge(self._reader, edge, owner) if edge else Edge(),
+            read_default_edge(self._reader, edge, owner) if edge else EdgeProperties(),
             values.get("trace", 0.0),
             values.get("standby", plain.standby),
             values.get("engine", plain.engine),
@@ -175,7 +175,7 @@ class _FlowReader:
         for id_, (key, value) in (mapping.entries if mapping else {}).items():
             if id_.startswith("x-"):
                 continue
-            owner = Owner(f'{_SECTION_OF[section]} "{id_}"', key.start)
+            owner = SectionOwner(f'{_SECTION_OF[section]} "{id_}"', key.start)
             before = self._reader.errors
             self._reader.check_name(id_, key, f"the id of a {_SECTION_OF[section]}")
             if id_ in self._ids:
@@ -192,7 +192,7 @@ class _FlowReader:
             self._reader.error("wrong-kind", mapping, f"{section} of the flow is empty", f"write {section}: {example}, or take the key out")
         return found
 
-    def _source(self, id_: str, node: Node, owner: Owner) -> Source | None:
+    def _source(self, id_: str, node: Node, owner: SectionOwner) -> Source | None:
         type_, declared = self._sections.type_of("source", node, owner)
         read = self._sections.read(keys.SOURCE, node, owner, of_type=declared, any_option=declared is None)
         if read is None or type_ is None:
@@ -209,7 +209,7 @@ class _FlowReader:
             **read_waters(self._reader, read, owner),
         )
 
-    def _sink(self, id_: str, node: Node, owner: Owner) -> Sink | None:
+    def _sink(self, id_: str, node: Node, owner: SectionOwner) -> Sink | None:
         type_, declared = self._sections.type_of("sink", node, owner)
         read = self._sections.read(keys.SINK, node, owner, of_type=declared, any_option=declared is None)
         if read is None or type_ is None or "from" not in read.values:
@@ -226,7 +226,7 @@ class _FlowReader:
             values.get("to"),
         )
 
-    def _step(self, id_: str, node: Node, owner: Owner) -> Step | None:
+    def _step(self, id_: str, node: Node, owner: SectionOwner) -> Step | None:
         read = self._sections.read(keys.STEP, node, owner)
         if read is None:
             return None
@@ -253,7 +253,7 @@ class _FlowReader:
             values.get("late"),
         )
 
-    def _emit(self, read: Read, operation: str, owner: Owner) -> Any:
+    def _emit(self, read: Read, operation: str, owner: SectionOwner) -> Any:
         inner: Read | None = read.values.get("aggregate")
         if "emit" in read.given and operation not in _EMITTING:
             message = f"{owner.called} has `emit`, which says when an aggregation gives its rows; {operation} does not aggregate"

@@ -18,13 +18,13 @@ _BASE = {
 }
 
 
-def met(code: str, title: str, meaning: str, remedy: str, shown_by: str = "") -> Entry:
+def met(code: str, title: str, meaning: str, remedy: str, shown_by: str = "") -> ProblemEntry:
     """A code that no text of a flow makes alone: it takes a state, a server, a machine or a command line."""
-    return Entry(code, title, meaning, remedy, "", shown_by=shown_by)
+    return ProblemEntry(code, title, meaning, remedy, "", shown_by=shown_by)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ProblemEntry:
     """One code. `example` is YAML text that makes it, at `slot` of a small flow over `orders` (`example_flow`); none where it takes a
     state, a server or a machine.
 
@@ -53,7 +53,7 @@ class Entry:
         return "\n".join([f"{section}:", *(f"  {line}" if line else line for line in lines)] if section else lines)
 
 
-def example_flow(entry: Entry, example: str | None = None) -> str:
+def example_flow(entry: ProblemEntry, example: str | None = None) -> str:
     """The whole flow file of an entry's example: the example takes the place of `slot` in a flow that is right otherwise."""
     example = entry.example if example is None else example
     if entry.slot == "file":

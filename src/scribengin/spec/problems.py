@@ -6,10 +6,10 @@ Other floors keep catalogs of their own codes in the same form; the docs take th
 from __future__ import annotations
 
 from scribengin.spec import tier_problems
-from scribengin.spec.problem_entry import Entry
+from scribengin.spec.problem_entry import ProblemEntry
 
-CATALOG: tuple[Entry, ...] = (
-    Entry(
+CATALOG: tuple[ProblemEntry, ...] = (
+    ProblemEntry(
         "yaml-syntax",
         "The text is not valid YAML",
         "The file cannot be read further: a tab, a missing space or bracket, a text that needs quotes.",
@@ -17,7 +17,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, filter: amount > 100",
         fix=("amount > 100", "amount > 100}"),
     ),
-    Entry(
+    ProblemEntry(
         "yaml-character",
         "A character that YAML forbids",
         "A control character stands in the file, often pasted by accident.",
@@ -25,7 +25,7 @@ CATALOG: tuple[Entry, ...] = (
         'big: {from: orders, filter: "amount\x07 > 100"}',
         fix=("amount\x07 > 100", "amount > 100"),
     ),
-    Entry(
+    ProblemEntry(
         "yaml-feature",
         "A feature of YAML that flow files do not use",
         "Tags, several documents in one file, merge keys, keys that are not words, and aliases of nothing are refused.",
@@ -33,7 +33,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, filter: !sql amount > 100}",
         fix=("!sql amount > 100", "amount > 100"),
     ),
-    Entry(
+    ProblemEntry(
         "yaml-comma",
         "A value in { } that is cut",
         "Inside { } a comma ends a value, and a key needs a space after its colon: a key without a value came of it.",
@@ -41,7 +41,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, filter: id IN (1, 2)}",
         fix=("id IN (1, 2)", '"id IN (1, 2)"'),
     ),
-    Entry(
+    ProblemEntry(
         "duplicate-key",
         "A key is duplicated",
         "A mapping has the same key twice; which of the two is meant cannot be known.",
@@ -49,7 +49,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, filter: amount > 100, filter: id > 5}",
         fix=("filter: amount > 100, filter: id > 5", "filter: amount > 100 AND id > 5"),
     ),
-    Entry(
+    ProblemEntry(
         "comment-in-value",
         "A comment after a text without quotes",
         "In YAML, ` #` starts a comment, so what follows is not part of the text; with `#hashtag` that is seldom meant.",
@@ -58,7 +58,7 @@ CATALOG: tuple[Entry, ...] = (
         severity="warning",
         fix=("amount > 100 #id > 5", "amount > 100  # id > 5"),
     ),
-    Entry(
+    ProblemEntry(
         "wrong-kind",
         "A value of the wrong kind",
         "A mapping, a list, a single value or nothing stands where something else is wanted.",
@@ -66,7 +66,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, filter: [amount > 100]}",
         fix=("[amount > 100]", "amount > 100"),
     ),
-    Entry(
+    ProblemEntry(
         "unknown-key",
         "A key that does not exist here",
         "Unknown keys are errors, so that a slip of the pen is told. Keys that begin with `x-` are free.",
@@ -74,7 +74,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, filtr: amount > 100, filter: id > 5}",
         fix=("filtr: amount > 100, ", ""),
     ),
-    Entry(
+    ProblemEntry(
         "missing-key",
         "A key is missing",
         "The node cannot work without it.",
@@ -82,7 +82,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {filter: amount > 100}",
         fix=("filter: amount", "from: orders, filter: amount"),
     ),
-    Entry(
+    ProblemEntry(
         "test-clock",
         "A clock that runs backwards",
         "The times of a test's `clock` are those of its Batches, one after the other.",
@@ -92,7 +92,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="top",
         fix=('"2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"', '"2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"'),
     ),
-    Entry(
+    ProblemEntry(
         "version",
         "Another version of the file's form",
         "The file is written for another Scribengin.",
@@ -101,7 +101,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("version: 2", "version: 1"),
     ),
-    Entry(
+    ProblemEntry(
         "bad-name",
         "A name that breaks the rule",
         "Ids of nodes, names of flows, Queries and branches are a lower-case letter, then lower-case letters, digits and `_`; at most 63.",
@@ -109,7 +109,7 @@ CATALOG: tuple[Entry, ...] = (
         "big-orders: {from: orders, filter: amount > 100}",
         fix=("big-orders", "big_orders"),
     ),
-    Entry(
+    ProblemEntry(
         "id-twice",
         "Two nodes with one id",
         "Sources, steps and sinks share one set of ids.",
@@ -117,7 +117,7 @@ CATALOG: tuple[Entry, ...] = (
         "orders: {from: big, filter: amount > 100}",
         fix=("orders: {from: big", "large: {from: big"),
     ),
-    Entry(
+    ProblemEntry(
         "unknown-type",
         "A type that does not exist",
         "No connector has this type in this role.",
@@ -126,7 +126,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="source",
         fix=("type: file, path: data, format: json", 'type: files, path: data, format: json, schema: "id BIGINT, amount DOUBLE"'),
     ),
-    Entry(
+    ProblemEntry(
         "unknown-option",
         "An option that the type does not have",
         "The options beside `type` are those of the connector; docs/flow-file.md lists them.",
@@ -135,7 +135,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="source",
         fix=('rate: 5, schema: "id BIGINT"', 'max_files: 5, schema: "id BIGINT, amount DOUBLE"'),
     ),
-    Entry(
+    ProblemEntry(
         "bad-value",
         "A value of the wrong type",
         "A number, true or false, or another form is wanted.",
@@ -144,7 +144,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="source",
         fix=("growing: yes", "growing: true"),
     ),
-    Entry(
+    ProblemEntry(
         "alert-when",
         "An alert that nobody can watch for",
         "`when` is one of five sentences: no progress, lag in rows, lag in time, dead letters, restarts; with a number and a time.",
@@ -153,7 +153,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="top",
         fix=("lag above 1000 for 2m", "lag over 1000 rows for 2m, command: [notify]"),
     ),
-    Entry(
+    ProblemEntry(
         "bad-unit",
         "A duration or size without its unit",
         "Durations and sizes need a unit: ms, s, m, h, d; B, kB, MB, GB, TB, KiB, MiB, GiB, TiB.",
@@ -162,7 +162,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="source",
         fix=("max_bytes: 64", "max_bytes: 64MiB"),
     ),
-    Entry(
+    ProblemEntry(
         "bad-choice",
         "None of the choices",
         "The key takes one of a few words.",
@@ -170,7 +170,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, filter: amount > 100, on_error: ignore}",
         fix=("on_error: ignore", "on_error: drop"),
     ),
-    Entry(
+    ProblemEntry(
         "out-of-range",
         "A number out of its bounds",
         "The value is smaller or larger than it may be.",
@@ -179,7 +179,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="source",
         fix=("max_files: 0", "max_files: 1"),
     ),
-    Entry(
+    ProblemEntry(
         "twice",
         "The same thing twice",
         "A list, or a step, names something twice where once is meant.",
@@ -187,7 +187,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: [orders, orders]}",
         fix=("[orders, orders]", "orders, filter: amount > 100"),
     ),
-    Entry(
+    ProblemEntry(
         "schema-syntax",
         "A schema that cannot be read",
         "A schema is NAME TYPE, NAME TYPE, … in the words of Spark SQL.",
@@ -196,7 +196,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="source",
         fix=("DUBLE", "DOUBLE"),
     ),
-    Entry(
+    ProblemEntry(
         "env-missing",
         "An environment variable is not set",
         "`${env:NAME}` is filled in from the environment.",
@@ -204,7 +204,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, filter: 'amount > ${env:SHOP_MINIMUM}'}",
         fix=("${env:SHOP_MINIMUM}", "${env:SHOP_MINIMUM:-100}"),
     ),
-    Entry(
+    ProblemEntry(
         "secret-missing",
         "A secret is not there",
         "`${secret:env/NAME}` is read from the environment, `${secret:file/PATH}` from a file; the path starts at the flow file's folder.",
@@ -212,7 +212,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, filter: 'amount > ${secret:file/keys/minimum}'}",
         fix=("${secret:file/keys/minimum}", "100"),
     ),
-    Entry(
+    ProblemEntry(
         "secret-misplaced",
         "A secret where it would be shown",
         "Plans, logs and states show every text of a flow, but for options that are declared as secrets.",
@@ -220,7 +220,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, filter: 'amount > ${secret:env/HOME}'}",
         fix=("${secret:env/HOME}", "100"),
     ),
-    Entry(
+    ProblemEntry(
         "fill-syntax",
         "A reference that means nothing",
         "`${…}` is one of `${env:NAME}`, `${env:NAME:-default}`, `${secret:env/NAME}`, `${secret:file/PATH}`.",
@@ -228,7 +228,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, filter: 'amount > ${MINIMUM}'}",
         fix=("${MINIMUM}", "${env:MINIMUM:-100}"),
     ),
-    Entry(
+    ProblemEntry(
         "operation-missing",
         "A step that does nothing",
         "A step has one operation. Only several inputs without one mean something: their union.",
@@ -236,7 +236,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders}",
         fix=("from: orders", "from: orders, filter: amount > 100"),
     ),
-    Entry(
+    ProblemEntry(
         "operation-twice",
         "A step that does two things",
         "A step has one operation, so that counts and dead letters belong to one thing.",
@@ -244,7 +244,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, filter: amount > 100, dedupe: {key: [id]}}",
         fix=(", dedupe: {key: [id]}", ""),
     ),
-    Entry(
+    ProblemEntry(
         "inputs-count",
         "Too many inputs, or too few",
         "Most operations take one input, join two, merge two or more, sql any number.",
@@ -252,7 +252,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: [orders, more], filter: amount > 100}",
         fix=("[orders, more]", "orders"),
     ),
-    Entry(
+    ProblemEntry(
         "key-misplaced",
         "A key that means nothing here",
         "`emit` belongs to aggregations, `schema` to Python steps, `spill` to `durability: store_on_failure`.",
@@ -260,7 +260,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, filter: amount > 100, emit: update}",
         fix=(", emit: update", ""),
     ),
-    Entry(
+    ProblemEntry(
         "select-name",
         "An expression without a name",
         "A computed column needs a name.",
@@ -268,7 +268,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, select: [id, upper(name)]}",
         fix=("upper(name)", "amount * 2 AS twice"),
     ),
-    Entry(
+    ProblemEntry(
         "function-syntax",
         "No name of a function",
         "A Python step names its function as `module:name`; modules start at the flow file's folder.",
@@ -276,7 +276,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, python: steps.py}",
         fix=("steps.py", '"steps:one"'),
     ),
-    Entry(
+    ProblemEntry(
         "window-slide",
         "A window that slides further than it is long",
         "Rows between two windows would belong to none.",
@@ -284,7 +284,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, aggregate: {window: {time: ts, size: 10m, slide: 1h}, columns: {n: count(*)}}}",
         fix=("size: 10m, slide: 1h", "size: 1h, slide: 10m"),
     ),
-    Entry(
+    ProblemEntry(
         "time-zone-unknown",
         "No time zone",
         "A time zone is named by its region, as in the tz database: `Europe/Berlin`, `Asia/Kolkata`, `UTC`.",
@@ -292,7 +292,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, aggregate: {window: {time: ts, size: 1d, time_zone: Europe/Berln}, columns: {n: count(*)}}}",
         fix=("Europe/Berln", "Europe/Berlin"),
     ),
-    Entry(
+    ProblemEntry(
         "window-time-zone",
         "A window that cannot follow a local clock",
         "When clocks are set back an hour comes twice. Whole hours that do not overlap keep clear bounds then; other windows would not.",
@@ -300,7 +300,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, aggregate: {window: {time: ts, size: 1d, slide: 1h, time_zone: Europe/Berlin}, columns: {n: count(*)}}}",
         fix=(", slide: 1h", ""),
     ),
-    Entry(
+    ProblemEntry(
         "join-time",
         "Times that do not belong to the inputs",
         "`time` of a join names the time column of both inputs, by their ids.",
@@ -308,7 +308,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: [orders, payments], join: {key: [id], time: {orders: ts}, within: 10m}}",
         fix=("[orders, payments], join: {key: [id], time: {orders: ts}, within: 10m}", "orders, filter: amount > 100"),
     ),
-    Entry(
+    ProblemEntry(
         "time-within",
         "Half of a time rule",
         "`time` says which column, `within` how far; one says nothing without the other.",
@@ -316,7 +316,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, dedupe: {key: [id], within: 10m}}",
         fix=("within: 10m", "time: ts, within: 10m"),
     ),
-    Entry(
+    ProblemEntry(
         "merge-union",
         "A key for a union",
         "A union takes every row of every input; only an intersection compares keys.",
@@ -324,7 +324,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: [orders, more], merge: {how: union, key: [id]}}",
         fix=("[orders, more], merge: {how: union, key: [id]}", "orders, filter: amount > 100"),
     ),
-    Entry(
+    ProblemEntry(
         "flow-file-missing",
         "There is no such flow file",
         "The file is not there, or may not be read, or is not text.",
@@ -332,7 +332,7 @@ CATALOG: tuple[Entry, ...] = (
         "",
         slot="file",
     ),
-    Entry(
+    ProblemEntry(
         "flow-file-python",
         "A Python flow file that cannot be taken",
         "The module does not compile, raises when it is loaded, or has no variable `flow`.",
@@ -340,7 +340,7 @@ CATALOG: tuple[Entry, ...] = (
         "",
         slot="file",
     ),
-    Entry(
+    ProblemEntry(
         "not-executed",
         "A Python flow file was read only",
         "`validate` never runs code of yours: of a .py flow it sees only whether it compiles and sets `flow`.",
@@ -349,7 +349,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         severity="warning",
     ),
-    Entry(
+    ProblemEntry(
         "fmt-refused",
         "A file that `fmt` leaves alone",
         "Some texts are read in two ways by different readers of YAML, or lose something when they are laid out.",
@@ -357,7 +357,7 @@ CATALOG: tuple[Entry, ...] = (
         "",
         slot="file",
     ),
-    Entry(
+    ProblemEntry(
         "sink-left-out",
         "A sink that no flow has",
         "In the Python form a sink was made by `.to(…)` and not handed to `Flow(…)`: its rows would silently be missing.",
@@ -365,7 +365,7 @@ CATALOG: tuple[Entry, ...] = (
         "",
         slot="file",
     ),
-    Entry(
+    ProblemEntry(
         "function-nameless",
         "A function without a name",
         "A lambda, or a function inside another, cannot be found again by executors, nor after a restart.",
@@ -373,7 +373,7 @@ CATALOG: tuple[Entry, ...] = (
         "",
         slot="file",
     ),
-    Entry(
+    ProblemEntry(
         "app-part",
         "Something in an App that does not belong there",
         "An `App` has a source that `source(…)` makes, functions, and a sink that `sink(…)` makes.",

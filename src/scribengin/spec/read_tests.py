@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core.moments import WRITE_TIME, parse_time
 from scribengin.spec import flow_test_keys
 from scribengin.spec.document import Document
-from scribengin.spec.flow_tests import ALL, Change, Crash, Expected, FlowTest, Rows
+from scribengin.spec.flow_tests import ALL, Crash, Expected, FlowTest, GivenRows, VersionChange
 from scribengin.spec.nodes import Mapping, Scalar, Sequence, kind_of, resolve_plain, shorten
-from scribengin.spec.reader import Reader
-from scribengin.spec.sections import Owner, Sections
+from scribengin.spec.reader import DocumentReader
+from scribengin.spec.sections import SectionOwner, Sections
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,14 +28,14 @@ _BATCH = re.compile(r"\s*batch\s+([1-9]\d{0,5})(?:\s+(staged|decided|published))
 _ROWS = "[{id: 1}]"
 
 
-def read_tests(reader: Reader, sections: Sections, node: Node) -> tuple[tuple[FlowTest, ...], tuple[str, ...]]:
+def read_tests(reader: DocumentReader, sections: Sections, node: Node) -> tuple[tuple[FlowTest, ...], tuple[str, ...]]:
     """(tests, files of tests) of the section at `node`: a list of both, or one file."""
     items = reader.items(node, "tests of the flow", "[{name: …, given: {…}, expect: {…}}]")
     tests: list[FlowTest] = []
     files: list[str] = []
     for index, item in enumerate(items or ()):
         if isinstance(item, Mapping):
-            test = _Test(reader, sections, Owner(f"test {index + 1}", item.start)).read(item)
+            test = _Test(reader, sections, SectionOwner(f"test {index + 1}", item.start)).read(item)
             tests += [replace(test, index=index)] if test is not None else []
             continue
         text = reader.text(item, "an item of tests", "tests/*.yaml")
@@ -46,7 +46,7 @@ def read_tests(reader: Reader, sections: Sections, node: Node) -> tuple[tuple[Fl
 def parse_tests(text: str, file: str, *, folder: Path) -> tuple[tuple[FlowTest, ...], tuple[Problem, ...], Places, At]:
     """(tests, problems, places, where the list stands) of a file of tests: a list of them, or a mapping with the key `tests`."""
     document = Document(text, file)
-    reader = Reader(document, {}, folder)
+    reader = DocumentReader(document, {}, folder)
     root, prefix = document.root, ()  # type: tuple[Node | None, At]
     if isinstance(root, Mapping) and set(root.entries) == {"tests"}:
         root, prefix = root.entries["tests"][1], ("tests",)
@@ -85,7 +85,7 @@ def data_of(node: Node) -> Any:
 class _Test:
     """Reads one test."""
 
-    def __init__(self, reader: Reader, sections: Sections, owner: Owner) -> None:
+    def __init__(self, reader: DocumentReader, sections: Sections, owner: SectionOwner) -> None:
         self._reader = reader
         self._sections = sections
         self._owner = owner
@@ -110,12 +110,12 @@ class _Test:
         )
         return test if self._reader.errors == before else None
 
-    def _given(self, read: Read) -> dict[str, tuple[Rows, ...]]:
+    def _given(self, read: Read) -> dict[str, tuple[GivenRows, ...]]:
         mapping: Mapping | None = read.values.get("given")
         entries = mapping.entries.items() if mapping else ()
         return {source: self._source(node, ("given", source)) for source, (_, node) in entries}
 
-    def _source(self, node: Node, at: At) -> tuple[Rows, ...]:
+    def _source(self, node: Node, at: At) -> tuple[GivenRows, ...]:
         if not isinstance(node, Mapping):
             return (self._rows(node, at, raw=True),)
         read = self._sections.read(flow_test_keys.GIVEN, node, self._owner.inner(".".join(map(str, at)), node.start))
@@ -127,7 +127,7 @@ class _Test:
             return tuple(self._batch(item, (*at, "batches", index)) for index, item in enumerate(items or ()))
         return (self._long(read, at),)
 
-    def _batch(self, node: Node, at: At) -> Rows:
+    def _batch(self, node: Node, at: At) -> GivenRows:
         if not isinstance(node, Mapping):
             return self._rows(node, at, raw=True)
         read = self._sections.read(flow_test_keys.GIVEN, node, self._owner.inner(".".join(map(str, at)), node.start))
@@ -135,18 +135,18 @@ class _Test:
             self._reader.error("key-misplaced", node, f"{self._called(at)} has `batches` in a Batch", "write rows or files there")
         elif read is not None:
             self._one_of(read, node, at)
-        return self._long(read, at) if read is not None else Rows(at=at)
+        return self._long(read, at) if read is not None else GivenRows(at=at)
 
-    def _long(self, read: Read, at: At) -> Rows:
+    def _long(self, read: Read, at: At) -> GivenRows:
         if "rows" in read.values:
             return self._rows(read.values["rows"], (*at, "rows"), raw=True)
-        return Rows(files=read.values.get("files", ()), at=(*at, "files"))
+        return GivenRows(files=read.values.get("files", ()), at=(*at, "files"))
 
-    def _rows(self, node: Node, at: At, *, raw: bool) -> Rows:
+    def _rows(self, node: Node, at: At, *, raw: bool) -> GivenRows:
         items = node.items if isinstance(node, Sequence) else None
         if items is None:
             self._reader.error("wrong-kind", node, f"{self._called(at)} is {kind_of(node)}, not a list of rows", f"write {_ROWS}")
-            return Rows(at=at)
+            return GivenRows(at=at)
         rows: list[Any] = []
         for index, item in enumerate(items):
             value = data_of(item)
@@ -156,7 +156,7 @@ class _Test:
             form = "a mapping of columns, or a raw record in quotes" if raw else "a mapping of columns"
             message = f"{self._called((*at, index))} is {kind_of(item)}, not a row"
             self._reader.error("wrong-kind", item, message, f"write {form}, such as {{id: 1}}")
-        return Rows(tuple(rows), at=at)
+        return GivenRows(tuple(rows), at=at)
 
     def _mappings(self, node: Node, at: At) -> tuple[dict[str, Any], ...]:
         return tuple(row for row in self._rows(node, at, raw=False).rows if isinstance(row, dict))
@@ -240,7 +240,7 @@ class _Test:
             self._reader.error("bad-value", read.given["crash_after"][1], f"{self._owner.key('crash_after')} is {shorten(text)}", remedy)
         return crash
 
-    def _changes(self, read: Read) -> tuple[Change, ...]:
+    def _changes(self, read: Read) -> tuple[VersionChange, ...]:
         node = read.values.get("changed")
         if node is None:
             return ()
@@ -250,7 +250,7 @@ class _Test:
         changes = [self._change(inner, place) for inner, place in zip(nodes, at, strict=True)]
         return tuple(change for change in changes if change is not None)
 
-    def _change(self, node: Node, at: At) -> Change | None:
+    def _change(self, node: Node, at: At) -> VersionChange | None:
         read = self._sections.read(flow_test_keys.CHANGED, node, self._owner.inner("changed", node.start))
         if read is None or "before" not in read.values:
             return None
@@ -264,7 +264,7 @@ class _Test:
             message = f"{self._owner.key('changed')} says what changes in no way, or in two"
             self._reader.error("wrong-kind", node, message, "write flow: next.yaml, or patch: {steps: {…}}")
             return None
-        return Change(int(found[1]), read.values.get("flow", ""), patch, at)
+        return VersionChange(int(found[1]), read.values.get("flow", ""), patch, at)
 
     def _one_of(self, read: Read, node: Node, at: At) -> None:
         if len(read.given) > 1:

@@ -25,7 +25,7 @@ NAME = re.compile(rf"{NAME_PATTERN}\Z")
 """Ids of nodes, names of flows, Queries and branches."""
 
 
-class Reader:
+class DocumentReader:
     """One reading of one document. Methods that read a value return None where they noted a Problem instead."""
 
     def __init__(self, document: Document, environment: Mapping_[str, str], folder: Path) -> None:

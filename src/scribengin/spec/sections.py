@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from scribengin.core.options import NodeType
     from scribengin.spec.key import Key, Section
-    from scribengin.spec.reader import Reader
+    from scribengin.spec.reader import DocumentReader
 
 _VERY = 0.75
 """so alike is a slip of the pen, not another word"""
@@ -53,7 +53,7 @@ _NODES = (keys.SOURCE, keys.STEP, keys.SINK, tier_keys.TIER, tier_keys.EDGE, tie
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class SectionOwner:
     """How messages name what is read: `` `window.size` of step "g" ``. `start` is where it is declared in the document."""
 
     called: str
@@ -64,9 +64,9 @@ class Owner:
         """How messages name a key of it."""
         return f"`{self.prefix}{name}` of {self.called}"
 
-    def inner(self, name: str, start: int) -> Owner:
+    def inner(self, name: str, start: int) -> SectionOwner:
         """The owner of the keys of a section inside."""
-        return Owner(self.called, start, f"{self.prefix}{name}.")
+        return SectionOwner(self.called, start, f"{self.prefix}{name}.")
 
 
 @dataclass(slots=True)
@@ -91,11 +91,13 @@ class _Types:
 class Sections:
     """Reads sections of one document. The types are those of all connectors: they know whose option a stray key is."""
 
-    def __init__(self, reader: Reader, source_types: Mapping_[str, NodeType], sink_types: Mapping_[str, NodeType]) -> None:
+    def __init__(self, reader: DocumentReader, source_types: Mapping_[str, NodeType], sink_types: Mapping_[str, NodeType]) -> None:
         self.reader = reader
         self._types = {"source": source_types, "sink": sink_types}
 
-    def read(self, section: Section, node: Node, owner: Owner, *, of_type: NodeType | None = None, any_option: bool = False) -> Read | None:
+    def read(
+        self, section: Section, node: Node, owner: SectionOwner, *, of_type: NodeType | None = None, any_option: bool = False
+    ) -> Read | None:
         """The section at `node`; None where it is no mapping. `any_option`: the type is unknown, so any key may be one of its options."""
         called = f"`{owner.prefix.rstrip('.')}` of {owner.called}" if owner.prefix else owner.called
         first = next((key for key in section.keys if key.required), section.keys[0])
@@ -130,7 +132,7 @@ class Sections:
         read.sound = self.reader.errors == before
         return read
 
-    def type_of(self, role: str, node: Node, owner: Owner) -> tuple[str | None, NodeType | None]:
+    def type_of(self, role: str, node: Node, owner: SectionOwner) -> tuple[str | None, NodeType | None]:
         """The value of `type:` and its declaration; told when there is none."""
         known = self._types[role]
         entry = node.entries.get("type") if isinstance(node, Mapping) else None
@@ -147,7 +149,7 @@ class Sections:
         self.reader.error("unknown-type", entry[1], message, remedy)
         return None, None
 
-    def _value(self, key: Key, node: Node, key_node: Scalar, owner: Owner) -> Any:
+    def _value(self, key: Key, node: Node, key_node: Scalar, owner: SectionOwner) -> Any:
         reader, what = self.reader, owner.key(key.name)
         match key.kind:
             case "text" | "expression" | "column":
@@ -222,7 +224,7 @@ class Sections:
             case _:
                 assert_never(key.kind)
 
-    def _schema(self, key: Key, node: Node, key_node: Scalar, owner: Owner) -> Any:
+    def _schema(self, key: Key, node: Node, key_node: Scalar, owner: SectionOwner) -> Any:
         if key.section is None:
             return read_schema(self.reader, node, owner.key(key.name))
         if not isinstance(node, Mapping):
@@ -231,7 +233,7 @@ class Sections:
         read = self.read(key.section, node, owner.inner(key.name, key_node.start))
         return SchemaSpec(**read.values) if read and "fields" in read.values else None
 
-    def _watermark(self, key: Key, node: Node, key_node: Scalar, owner: Owner) -> Watermark | None:
+    def _watermark(self, key: Key, node: Node, key_node: Scalar, owner: SectionOwner) -> Watermark | None:
         if key.section is None or not isinstance(node, Mapping):
             return read_watermark(self.reader, node, owner.key(key.name), key.form)
         read = self.read(key.section, node, owner.inner(key.name, key_node.start))
@@ -256,7 +258,7 @@ class Sections:
         self.reader.error("wrong-kind", node, f"{what} is a list, not a mapping", f'write "{first}:" without the dash')
         return Mapping(entries, node.start, flow=False)
 
-    def _ids(self, owner: Owner) -> list[str]:
+    def _ids(self, owner: SectionOwner) -> list[str]:
         """The ids of the sources and steps of the flow that the owner may read."""
         root = self.reader.document.root
         entries = root.entries if isinstance(root, Mapping) else {}
@@ -264,7 +266,7 @@ class Sections:
         ids = [id_ for part in parts if isinstance(part, Mapping) for id_ in part.entries if not id_.startswith("x-")]
         return [id_ for id_ in ids if not owner.called.endswith(f'"{id_}"')]
 
-    def _add(self, key: Key, owner: Owner) -> str:
+    def _add(self, key: Key, owner: SectionOwner) -> str:
         """What to do where a required key is missing."""
         if key.kind != "inputs":
             return f"add {key.name}: {key.form}"
@@ -274,7 +276,7 @@ class Sections:
         shown = f"one of {', '.join(ids[:8])}{', …' * (len(ids) > 8)}" if ids else "the id of a source or of a step"
         return f"add {key.name}: with {shown}"
 
-    def _missing(self, section: Section, read: Read, owner: Owner, of_type: NodeType | None) -> None:
+    def _missing(self, section: Section, read: Read, owner: SectionOwner, of_type: NodeType | None) -> None:
         wanted = [(key.name, self._add(key, owner)) for key in section.keys if key.required]
         wanted += (
             [(option.name, f"add {option.name}: {option.example or '…'}") for option in of_type.options if option.required]
@@ -289,7 +291,7 @@ class Sections:
                 message = f"{owner.called}{of} has no `{owner.prefix}{name}`"
                 self.reader.error("missing-key", owner.start, message, remedy)
 
-    def _unknown(self, at: Scalar, value: Node, section: Section, owner: Owner, types: _Types, read: Read) -> None:
+    def _unknown(self, at: Scalar, value: Node, section: Section, owner: SectionOwner, types: _Types, read: Read) -> None:
         """One error for a key that is not known here. Where it is clear which one is meant, its value is read as that one's."""
         name, of_type = at.value, types.known
         why = dict(section.misplaced).get(name)
@@ -322,7 +324,9 @@ class Sections:
         if meant is not None:
             self._read_as(meant, at, value, section, owner, of_type, read)
 
-    def _read_as(self, meant: str, at: Scalar, value: Node, section: Section, owner: Owner, of_type: NodeType | None, read: Read) -> None:
+    def _read_as(
+        self, meant: str, at: Scalar, value: Node, section: Section, owner: SectionOwner, of_type: NodeType | None, read: Read
+    ) -> None:
         """Read a value under the key that was meant, so that nothing else complains that it is missing."""
         read.given[meant] = (at, value)
         key, option = section.key(meant), of_type.option(meant) if of_type else None

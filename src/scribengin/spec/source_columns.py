@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scribengin.spec.nodes import Node
-    from scribengin.spec.reader import Reader
-    from scribengin.spec.sections import Owner, Read
+    from scribengin.spec.reader import DocumentReader
+    from scribengin.spec.sections import Read, SectionOwner
 
 _TEXT = Schema((Field("value", Type("STRING")),))
 
 
-def source_columns(reader: Reader, read: Read, owner: Owner) -> SchemaSpec | None:
+def source_columns(reader: DocumentReader, read: Read, owner: SectionOwner) -> SchemaSpec | None:
     """The schema of a source with what its options add. A name that means two columns is noted as a Problem. None where the place alone
     knows the columns, or nobody does."""
     declared: SchemaSpec | None = read.values.get("schema")
@@ -40,7 +40,7 @@ def _node(read: Read, option: str, column: str) -> Node:
     return node.entries[column][1] if isinstance(node, Mapping) else node
 
 
-def _names_stand_once(reader: Reader, read: Read, owner: Owner, declared: Iterable[str]) -> None:
+def _names_stand_once(reader: DocumentReader, read: Read, owner: SectionOwner, declared: Iterable[str]) -> None:
     """A list names what is added beside the columns of the data: one of these with such a name is another column."""
     metadata: dict[str, str] = read.options.get("metadata") or {}
     folders: dict[str, str] = read.options.get("partition_columns") or {}
@@ -58,7 +58,7 @@ def _names_stand_once(reader: Reader, read: Read, owner: Owner, declared: Iterab
             reader.error("twice", _node(read, "partition_columns", name), message, "write both alike")
 
 
-def _types_fit(reader: Reader, read: Read, owner: Owner, declared: Schema) -> None:
+def _types_fit(reader: DocumentReader, read: Read, owner: SectionOwner, declared: Schema) -> None:
     metadata: dict[str, str] = read.options.get("metadata") or {}
     folders: dict[str, str] = read.options.get("partition_columns") or {}
     for name, word in metadata.items():

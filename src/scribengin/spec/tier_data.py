@@ -11,7 +11,7 @@ from scribengin.spec.yaml_text import escaped, names_data
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.spec.edge_model import Channel, Depth, Edge, Encryption, Pack, Rate
+    from scribengin.spec.edge_model import Channel, Depth, EdgeProperties, Encryption, Pack, Rate
     from scribengin.spec.model import Flow, Group, Member, Source, Tier
 
 
@@ -25,7 +25,7 @@ def parts_data(flow: Flow, *, resolved: bool) -> dict[str, Any]:
     return {section: members for section, members in data.items() if members}
 
 
-def edge_data(edge: Edge) -> dict[str, Any]:
+def edge_data(edge: EdgeProperties) -> dict[str, Any]:
     """One edge, or `defaults.edge`."""
     return _given(
         channel=_channel(edge.channel) if edge.channel else None,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from scribengin.spec.problem_entry import Entry
+from scribengin.spec.problem_entry import ProblemEntry
 
-CATALOG: tuple[Entry, ...] = (
-    Entry(
+CATALOG: tuple[ProblemEntry, ...] = (
+    ProblemEntry(
         "edge-form",
         "An edge that is not an arrow",
         "Edges are called by their two ends, `a -> b`: a node or `route.branch`, and a node that reads it.",
@@ -14,7 +14,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="top",
         fix=("=>", "->"),
     ),
-    Entry(
+    ProblemEntry(
         "encryption-keys",
         "Keys that do not fit together",
         "The keys of an edge come from a `keyring`, a file whose last line writes, or stand under `keys`, of which `use` names the one "
@@ -24,7 +24,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="top",
         fix=("use: k2", "use: k1"),
     ),
-    Entry(
+    ProblemEntry(
         "water-levels",
         "Levels that do not rise",
         "A feeder slows down above `high_water`, stops at `capacity` and goes on below `low_water`; rows, bytes and age are compared each "
@@ -34,7 +34,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="top",
         fix=("rows: 5000", "rows: 500"),
     ),
-    Entry(
+    ProblemEntry(
         "group-empty",
         "A group without members",
         "Nothing could run there, or be sent there.",

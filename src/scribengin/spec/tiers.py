@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core.problems import suggestion
 from scribengin.spec import keys, tier_keys
-from scribengin.spec.edge_model import Channel, Depth, Edge, Encryption, Pack, Rate
+from scribengin.spec.edge_model import Channel, Depth, EdgeProperties, Encryption, Pack, Rate
 from scribengin.spec.model import Group, Member, Resources, Tier
 from scribengin.spec.nodes import Mapping, Scalar, shorten
 from scribengin.spec.reader import NAME_PATTERN
-from scribengin.spec.sections import Owner, Read, Sections
+from scribengin.spec.sections import Read, SectionOwner, Sections
 from scribengin.spec.units_text import show_bound
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping as Mapping_
 
     from scribengin.spec.nodes import Node
-    from scribengin.spec.reader import Reader
+    from scribengin.spec.reader import DocumentReader
 
 ARROW = re.compile(rf"\s*({NAME_PATTERN}(?:\.{NAME_PATTERN})?)\s*->\s*({NAME_PATTERN})\s*\Z")
 """The key of an edge: what is read, and by whom"""
@@ -33,16 +33,16 @@ _OF_KIND = {"kafka": ("topic", "bootstrap", "config", "replication"), "folder": 
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class TierParts:
     """`unread` names the sections with an error in them: what follows from these only is not told."""
 
     tiers: dict[str, Tier] = field(default_factory=dict)
-    edges: dict[str, Edge] = field(default_factory=dict)
+    edges: dict[str, EdgeProperties] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
 
 
-def read_parts(reader: Reader, sections: Sections, read: Read, default: Edge) -> Parts:
+def read_parts(reader: DocumentReader, sections: Sections, read: Read, default: EdgeProperties) -> TierParts:
     """The three sections of a flow that was `read`; `default` is what `defaults.edge` says."""
     parts = _Parts(reader, sections, default)
     unread = []
@@ -52,18 +52,18 @@ def read_parts(reader: Reader, sections: Sections, read: Read, default: Edge) ->
         found[section] = parts.members(read, section, one)
         if reader.errors > before or (section in read.given and section not in read.values):
             unread.append(section)
-    return Parts(found["tiers"], found["edges"], found["groups"], frozenset(unread))
+    return TierParts(found["tiers"], found["edges"], found["groups"], frozenset(unread))
 
 
-def read_default_edge(reader: Reader, read: Read, owner: Owner) -> Edge:
+def read_default_edge(reader: DocumentReader, read: Read, owner: SectionOwner) -> EdgeProperties:
     """`defaults.edge`."""
-    return _EdgeReader(reader, read, owner, Edge()).read()
+    return _EdgeReader(reader, read, owner, EdgeProperties()).read()
 
 
 class _Parts:
     """Reads one member of a section at a time; None where it could not be read."""
 
-    def __init__(self, reader: Reader, sections: Sections, default: Edge) -> None:
+    def __init__(self, reader: DocumentReader, sections: Sections, default: EdgeProperties) -> None:
         self._reader = reader
         self._sections = sections
         self._default = default
@@ -79,7 +79,7 @@ class _Parts:
         return dict(member for member in found if member is not None)
 
     def tier(self, id_: str, key: Scalar, node: Node) -> tuple[str, Tier] | None:
-        owner = Owner(f'tier "{id_}"', key.start)
+        owner = SectionOwner(f'tier "{id_}"', key.start)
         self._reader.check_name(id_, key, "the id of a tier")
         read = self._sections.read(tier_keys.TIER, node, owner)
         if read is None or "steps" not in read.values:
@@ -89,13 +89,13 @@ class _Parts:
         resources = Resources(**given.values) if given else Resources()
         return id_, Tier(id_, values.pop("steps"), resources=resources, trigger_s=values.pop("trigger", None), **values)
 
-    def edge(self, text: str, key: Scalar, node: Node) -> tuple[str, Edge] | None:
+    def edge(self, text: str, key: Scalar, node: Node) -> tuple[str, EdgeProperties] | None:
         arrow = ARROW.match(text)
         if arrow is None:
             remedy = _meant(text) or 'write "a -> b": a node or `route.branch`, and a node that reads it'
             self._reader.error("edge-form", key, f"an edge cannot be called {shorten(text)}", remedy)
         id_ = " -> ".join(arrow.groups()) if arrow else text
-        owner = Owner(f'edge "{id_}"', key.start)
+        owner = SectionOwner(f'edge "{id_}"', key.start)
         if id_ in self._edges:
             self._reader.error("duplicate-key", key, f"{owner.called} is duplicated", "keep one of the two")
         self._reader.places.spelled.setdefault(id_, text)
@@ -106,7 +106,7 @@ class _Parts:
         return id_, _EdgeReader(self._reader, read, owner, self._default).read()
 
     def group(self, id_: str, key: Scalar, node: Node) -> tuple[str, Group] | None:
-        owner = Owner(f'group "{id_}"', key.start)
+        owner = SectionOwner(f'group "{id_}"', key.start)
         self._reader.check_name(id_, key, "the id of a group")
         read = self._sections.read(tier_keys.GROUP, node, owner)
         if read is None or "members" not in read.values:
@@ -122,7 +122,7 @@ class _Parts:
         self._told_twice(owner, given)
         return (id_, Group(id_, tuple(members))) if members else None
 
-    def _told_twice(self, owner: Owner, given: list[Read | None]) -> None:
+    def _told_twice(self, owner: SectionOwner, given: list[Read | None]) -> None:
         for what, called in (("at", "the place"), ("name", "the name")):
             seen: set[str] = set()
             for index, one in enumerate(given, start=1):
@@ -134,25 +134,25 @@ class _Parts:
                 seen.add(value or "")
 
 
-def read_waters(reader: Reader, read: Read, owner: Owner) -> dict[str, Depth | None]:
+def read_waters(reader: DocumentReader, read: Read, owner: SectionOwner) -> dict[str, Depth | None]:
     """`high_water`, `low_water` and `capacity` of a source; they rise in each measure."""
     levels = {level: _filled(Depth, read.values.get(level), age="age_s") for level in ("high_water", "low_water", "capacity")}
-    _EdgeReader(reader, read, owner, Edge()).check_levels(Edge(**levels))
+    _EdgeReader(reader, read, owner, EdgeProperties()).check_levels(EdgeProperties(**levels))
     return levels
 
 
 class _EdgeReader:
     """One section of properties. `default` holds where it says nothing: an edge must be right together with it."""
 
-    def __init__(self, reader: Reader, read: Read, owner: Owner, default: Edge) -> None:
+    def __init__(self, reader: DocumentReader, read: Read, owner: SectionOwner, default: EdgeProperties) -> None:
         self._reader = reader
         self._read = read
         self._owner = owner
         self._default = default
 
-    def read(self) -> Edge:
+    def read(self) -> EdgeProperties:
         values = self._read.values
-        edge = Edge(
+        edge = EdgeProperties(
             channel=self._channel(values.get("channel")),
             compression=values.get("compression"),
             encryption=self._encryption(values.get("encryption")),
@@ -200,7 +200,7 @@ class _EdgeReader:
             self._reader.error("encryption-keys", at, f"{called} {message}", remedy)
         return Encryption(values.get("keyring"), known, use)
 
-    def _check_ordering(self, edge: Edge) -> None:
+    def _check_ordering(self, edge: EdgeProperties) -> None:
         given, values = self._read.given, self._read.values
         if "ordering" in given and "ordering" not in values:
             return
@@ -212,7 +212,7 @@ class _EdgeReader:
             message = f"{self._owner.key('ordering')} is `key`, and no `key` says which"
             self._error("missing-key", "ordering", message, "add key: [COLUMN]")
 
-    def _check_spill(self, edge: Edge) -> None:
+    def _check_spill(self, edge: EdgeProperties) -> None:
         given = self._read.given
         if "durability" in given and edge.durability is None:
             return
@@ -220,7 +220,7 @@ class _EdgeReader:
             message = f"{self._owner.key('spill')} means nothing without `durability: store_on_failure`"
             self._reader.error("key-misplaced", given["spill"][0], message, "add it, or take spill out")
 
-    def check_levels(self, edge: Edge) -> None:
+    def check_levels(self, edge: EdgeProperties) -> None:
         """For each measure the levels rise: low_water, high_water, capacity."""
         for name, attribute, kind in _MEASURES:
             levels = [

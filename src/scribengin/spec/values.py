@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from scribengin.core.options import Option
     from scribengin.core.secret import Secret
-    from scribengin.spec.reader import Reader
+    from scribengin.spec.reader import DocumentReader
 
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(.*?)\s*\Z", re.DOTALL)
 _WATERMARK = re.compile(r"\s*(`[^`]+`|\S+)\s+(\S.*?)\s*\Z", re.DOTALL)
@@ -53,7 +53,7 @@ def bounds_of(option: Option) -> Bounds:
     return Bounds(option.kind, option.low, option.high)
 
 
-def read_option(reader: Reader, option: Option, node: Node, what: str) -> Any:
+def read_option(reader: DocumentReader, option: Option, node: Node, what: str) -> Any:
     """The typed value of a connector's option; None where a Problem was noted."""
     value = _read_option(reader, option, node, what)
     if value is None or option.check is None:
@@ -64,7 +64,7 @@ def read_option(reader: Reader, option: Option, node: Node, what: str) -> Any:
     return value if fault is None else None
 
 
-def _read_option(reader: Reader, option: Option, node: Node, what: str) -> Any:
+def _read_option(reader: DocumentReader, option: Option, node: Node, what: str) -> Any:
     match option.kind:
         case "text" | "path" if option.secret:
             return reader.secret(node, what, option.example)
@@ -104,7 +104,7 @@ def _read_option(reader: Reader, option: Option, node: Node, what: str) -> Any:
             assert_never(option.kind)
 
 
-def _read_path(reader: Reader, node: Node, what: str, example: str) -> str | None:
+def _read_path(reader: DocumentReader, node: Node, what: str, example: str) -> str | None:
     """A path that can be one on this machine; it is not looked at."""
     text = reader.text(node, what, example)
     if text is None:
@@ -122,7 +122,7 @@ def _read_path(reader: Reader, node: Node, what: str, example: str) -> str | Non
     return text
 
 
-def _read_section(reader: Reader, option: Option, node: Node, what: str) -> dict[str, Any] | None:
+def _read_section(reader: DocumentReader, option: Option, node: Node, what: str) -> dict[str, Any] | None:
     """A mapping with the option's own keys; what is left out is left to the defaults."""
     mapping = reader.mapping(node, what, option.example)
     if mapping is None:
@@ -142,7 +142,7 @@ def _read_section(reader: Reader, option: Option, node: Node, what: str) -> dict
     return values if reader.errors == before else None
 
 
-def _read_columns(reader: Reader, option: Option, node: Node, what: str) -> dict[str, str] | None:
+def _read_columns(reader: DocumentReader, option: Option, node: Node, what: str) -> dict[str, str] | None:
     """Column → one of the option's words, or a type where it has none: empty for a column of a list."""
     if not isinstance(node, Mapping):
         names = read_texts(reader, node, what, option.example)
@@ -167,7 +167,7 @@ def _read_columns(reader: Reader, option: Option, node: Node, what: str) -> dict
     return read if reader.errors == before else None
 
 
-def _read_texts_and_sections(reader: Reader, option: Option, node: Node, what: str) -> tuple[Any, ...] | None:
+def _read_texts_and_sections(reader: DocumentReader, option: Option, node: Node, what: str) -> tuple[Any, ...] | None:
     """A list of texts and sections, or one of them; no text twice."""
     items = [node] if isinstance(node, Mapping) else reader.items(node, what, option.example)
     if items is None:
@@ -184,7 +184,7 @@ def _read_texts_and_sections(reader: Reader, option: Option, node: Node, what: s
     return tuple(next(whole) if index in sections else next(plain) for index in range(len(items)))
 
 
-def read_int(reader: Reader, node: Node, what: str, example: str, bounds: Bounds) -> int | None:
+def read_int(reader: DocumentReader, node: Node, what: str, example: str, bounds: Bounds) -> int | None:
     """A whole number within the bounds."""
     value = reader.typed(node, what, example)
     if value is None:
@@ -198,7 +198,9 @@ def read_int(reader: Reader, node: Node, what: str, example: str, bounds: Bounds
     return value if _within(reader, node, what, value, bounds) else None
 
 
-def read_int_or_word(reader: Reader, node: Node, what: str, example: str, bounds: Bounds, words: Collection[str]) -> int | str | None:
+def read_int_or_word(
+    reader: DocumentReader, node: Node, what: str, example: str, bounds: Bounds, words: Collection[str]
+) -> int | str | None:
     """A whole number within the bounds, or one of the words."""
     value = reader.typed(node, what, example)
     if value is None or value in words:
@@ -211,7 +213,7 @@ def read_int_or_word(reader: Reader, node: Node, what: str, example: str, bounds
     return None
 
 
-def read_bool(reader: Reader, node: Node, what: str) -> bool | None:
+def read_bool(reader: DocumentReader, node: Node, what: str) -> bool | None:
     """true or false."""
     value = reader.typed(node, what, "true")
     if value is None or isinstance(value, bool):
@@ -222,14 +224,14 @@ def read_bool(reader: Reader, node: Node, what: str) -> bool | None:
     return None
 
 
-def read_duration(reader: Reader, node: Node, what: str, example: str, bounds: Bounds) -> float | None:
+def read_duration(reader: DocumentReader, node: Node, what: str, example: str, bounds: Bounds) -> float | None:
     """Seconds."""
     text = reader.text(node, what, example)
     seconds = None if text is None else _with_unit(reader, node, 0, text, what, parse_duration_s)
     return seconds if seconds is not None and _within(reader, node, what, seconds, bounds) else None
 
 
-def read_float(reader: Reader, node: Node, what: str, example: str, bounds: Bounds) -> float | None:
+def read_float(reader: DocumentReader, node: Node, what: str, example: str, bounds: Bounds) -> float | None:
     """A finite number within the bounds."""
     value = reader.typed(node, what, example)
     if value is None:
@@ -240,14 +242,14 @@ def read_float(reader: Reader, node: Node, what: str, example: str, bounds: Boun
     return float(value) if _within(reader, node, what, value, bounds) else None
 
 
-def read_bytes(reader: Reader, node: Node, what: str, example: str, bounds: Bounds) -> int | None:
+def read_bytes(reader: DocumentReader, node: Node, what: str, example: str, bounds: Bounds) -> int | None:
     """Bytes."""
     text = reader.text(node, what, example)
     count = None if text is None else _with_unit(reader, node, 0, text, what, parse_bytes)
     return count if count is not None and _within(reader, node, what, count, bounds) else None
 
 
-def read_bound(reader: Reader, node: Node, what: str, example: str) -> RecordBound | None:
+def read_bound(reader: DocumentReader, node: Node, what: str, example: str) -> RecordBound | None:
     """`1%`, or a whole number."""
     text = reader.text(node, what, example)
     if text is None:
@@ -262,7 +264,7 @@ def read_bound(reader: Reader, node: Node, what: str, example: str) -> RecordBou
     return RecordBound(percent=float(form.group(1)))
 
 
-def read_texts_by_name(reader: Reader, node: Node, what: str, example: str, *, secret: bool) -> dict[str, str | Secret] | None:
+def read_texts_by_name(reader: DocumentReader, node: Node, what: str, example: str, *, secret: bool) -> dict[str, str | Secret] | None:
     """A mapping of texts; with `secret` those that hold `${secret:…}` are Secrets."""
     mapping = reader.mapping(node, what, example)
     if mapping is None:
@@ -273,7 +275,7 @@ def read_texts_by_name(reader: Reader, node: Node, what: str, example: str, *, s
     return given if len(given) == len(texts) else None
 
 
-def read_labels(reader: Reader, node: Node, what: str, example: str) -> dict[str, str] | None:
+def read_labels(reader: DocumentReader, node: Node, what: str, example: str) -> dict[str, str] | None:
     """A mapping of names to texts of one line, of up to 63 characters each."""
     mapping = reader.mapping(node, what, example)
     if mapping is None:
@@ -293,7 +295,7 @@ def read_labels(reader: Reader, node: Node, what: str, example: str) -> dict[str
     return labels if len(labels) == len(mapping.entries) else None
 
 
-def read_group(reader: Reader, node: Node, what: str, example: str) -> str | None:
+def read_group(reader: DocumentReader, node: Node, what: str, example: str) -> str | None:
     """`GROUP` or `GROUP.MEMBER`."""
     text = reader.text(node, what, example)
     if text is None or (text.count(".") < 2 and all(map(NAME.match, text.split(".")))):
@@ -302,7 +304,7 @@ def read_group(reader: Reader, node: Node, what: str, example: str) -> str | Non
     return None
 
 
-def read_texts(reader: Reader, node: Node, what: str, example: str) -> tuple[str, ...] | None:
+def read_texts(reader: DocumentReader, node: Node, what: str, example: str) -> tuple[str, ...] | None:
     """A list of texts, or one text; no text twice."""
     items = reader.items(node, what, example)
     if items is None:
@@ -321,7 +323,7 @@ def read_texts(reader: Reader, node: Node, what: str, example: str) -> tuple[str
     return tuple(texts) if whole else None
 
 
-def read_words(reader: Reader, node: Node, what: str, example: str) -> tuple[str, ...] | None:
+def read_words(reader: DocumentReader, node: Node, what: str, example: str) -> tuple[str, ...] | None:
     """A list of texts in their order, or one text."""
     items = reader.items(node, what, example)
     if items is None:
@@ -333,12 +335,12 @@ def read_words(reader: Reader, node: Node, what: str, example: str) -> tuple[str
     return known if known and len(known) == len(words) else None
 
 
-def read_text_or_texts(reader: Reader, node: Node, what: str, example: str) -> str | tuple[str, ...] | None:
+def read_text_or_texts(reader: DocumentReader, node: Node, what: str, example: str) -> str | tuple[str, ...] | None:
     """A text, or a list of texts in their order; they may be blank."""
     return read_words(reader, node, what, example) if isinstance(node, Sequence) else reader.raw_text(node, what, example)
 
 
-def read_names(reader: Reader, node: Node, what: str, example: str) -> tuple[str, ...] | None:
+def read_names(reader: DocumentReader, node: Node, what: str, example: str) -> tuple[str, ...] | None:
     """As `read_texts`, each by the rule of ids."""
     texts = read_texts(reader, node, what, example)
     items = reader.items(node, what, example) if texts else ()
@@ -348,7 +350,7 @@ def read_names(reader: Reader, node: Node, what: str, example: str) -> tuple[str
     return texts if all(good) else None
 
 
-def read_pairs(reader: Reader, node: Node, what: str, example: str) -> Pairs | None:
+def read_pairs(reader: DocumentReader, node: Node, what: str, example: str) -> Pairs | None:
     """A mapping of names to texts, in order."""
     mapping = reader.mapping(node, what, example)
     if mapping is None:
@@ -365,7 +367,7 @@ def read_pairs(reader: Reader, node: Node, what: str, example: str) -> Pairs | N
     return tuple(pairs) if len(pairs) == len(mapping.entries) and pairs else None
 
 
-def read_selection(reader: Reader, node: Node, what: str, example: str) -> Pairs | None:
+def read_selection(reader: DocumentReader, node: Node, what: str, example: str) -> Pairs | None:
     """(name, expression) from a mapping or from a list of `column` and `expression AS name`."""
     if isinstance(node, Mapping):
         return read_pairs(reader, node, what, example)
@@ -390,7 +392,7 @@ def read_selection(reader: Reader, node: Node, what: str, example: str) -> Pairs
     return tuple(pairs) if len(pairs) == len(items) and pairs else None
 
 
-def read_watermark(reader: Reader, node: Node, what: str, example: str) -> Watermark | None:
+def read_watermark(reader: DocumentReader, node: Node, what: str, example: str) -> Watermark | None:
     """`COLUMN DURATION`."""
     text = reader.text(node, what, example)
     if text is None:
@@ -403,7 +405,7 @@ def read_watermark(reader: Reader, node: Node, what: str, example: str) -> Water
     return None if delay_s is None else Watermark(form.group(1).strip("`"), delay_s)
 
 
-def read_schema(reader: Reader, node: Node, what: str) -> Schema | None:
+def read_schema(reader: DocumentReader, node: Node, what: str) -> Schema | None:
     """Columns from their text."""
     text = reader.text(node, what, "id BIGINT, ts TIMESTAMP")
     if text is None or not isinstance(node, Scalar):
@@ -423,7 +425,7 @@ def _schema_fault(error: SchemaSyntaxError) -> tuple[str, str]:
     return message, (did_you_mean(unknown.group(1).upper(), _TYPES) if unknown else "") or remedy
 
 
-def comma_trouble(reader: Reader, mapping: Mapping, key: Scalar, value: Node, what: str) -> bool:
+def comma_trouble(reader: DocumentReader, mapping: Mapping, key: Scalar, value: Node, what: str) -> bool:
     """Whether a key of `{…}` has no value because a comma or a missing space cut a text; then a Problem says so."""
     if not (mapping.flow and isinstance(value, Scalar) and value.plain and not value.value and key.plain):
         return False
@@ -448,7 +450,7 @@ def _whole(text: str) -> int | None:
         return None
 
 
-def _with_unit(reader: Reader, node: Node, offset: int, text: str, what: str, parse: Callable[[str], _N]) -> _N | None:
+def _with_unit(reader: DocumentReader, node: Node, offset: int, text: str, what: str, parse: Callable[[str], _N]) -> _N | None:
     try:
         return parse(text)
     except ValueError as error:
@@ -466,7 +468,7 @@ def _with_unit(reader: Reader, node: Node, offset: int, text: str, what: str, pa
         return None
 
 
-def _within(reader: Reader, node: Node, what: str, value: float, bounds: Bounds) -> bool:
+def _within(reader: DocumentReader, node: Node, what: str, value: float, bounds: Bounds) -> bool:
     limits = (("least", bounds.low, value < (bounds.low or 0)), ("most", bounds.high, value > (bounds.high or 0)))
     for word, bound, beyond in limits:
         if bound is not None and beyond:

@@ -19,7 +19,7 @@ class QueryKey(NamedTuple):
     query: str
 
 
-class Reading(NamedTuple):
+class QueryReading(NamedTuple):
     """A Query that reads a channel, as its source of that id."""
 
     query: QueryKey
@@ -30,12 +30,12 @@ class Reading(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ChannelLink:
     """A channel: the sink `channel` of `writer`. Where it does not hold, its writer waits for nobody behind it."""
 
     channel: str
     writer: QueryKey
-    readers: tuple[Reading, ...]
+    readers: tuple[QueryReading, ...]
     kind: Literal["kafka", "folder"]
     holds: bool = True
     drops: bool = False
@@ -43,12 +43,12 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class QueryTopology:
     """The Queries of a flow, feeders first, each with its folder, and its channels. A Query in `by_state` acknowledges rows only when they
     have left its state."""
 
     queries: Mapping[QueryKey, QueryFolder]
-    links: tuple[Link, ...] = ()
+    links: tuple[ChannelLink, ...] = ()
     by_state: frozenset[QueryKey] = frozenset()
     left: tuple[QueryFolder, ...] = ()
     """Queries that are no part of the flow any more: they may have fed a channel before others did"""
@@ -70,7 +70,7 @@ class QueryStanding:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class ChannelBacklog:
     """What lies in a channel and is not yet taken; `oldest_at` says when the oldest Batch of it was decided, empty where nothing waits."""
 
     rows: int = 0
@@ -78,12 +78,12 @@ class Waiting:
     batches: int = 0
     oldest_at: str = ""
 
-    def __add__(self, other: Waiting) -> Waiting:
+    def __add__(self, other: ChannelBacklog) -> ChannelBacklog:
         oldest = min((each for each in (self.oldest_at, other.oldest_at) if each), default="")
-        return Waiting(self.rows + other.rows, self.bytes + other.bytes, self.batches + other.batches, oldest)
+        return ChannelBacklog(self.rows + other.rows, self.bytes + other.bytes, self.batches + other.batches, oldest)
 
 
-NOTHING = Waiting()
+NOTHING = ChannelBacklog()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,33 +101,33 @@ class LinkStanding:
     open_rows: int
     put_rows: int = 0
     """that were ever put in, as far as this process has met them"""
-    earlier: Waiting = NOTHING
-    earlier_open: Waiting | None = None
+    earlier: ChannelBacklog = NOTHING
+    earlier_open: ChannelBacklog | None = None
     """None where nobody could tell yet"""
 
     @property
-    def waiting(self) -> Waiting:
+    def waiting(self) -> ChannelBacklog:
         """All that the reader has before it."""
-        return Waiting(self.waiting_rows, self.waiting_bytes, self.waiting_batches, self.oldest_at) + self.earlier
+        return ChannelBacklog(self.waiting_rows, self.waiting_bytes, self.waiting_batches, self.oldest_at) + self.earlier
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class FlowAcks:
     """How a flow stands; a reader by the channel's id and itself."""
 
     queries: Mapping[QueryKey, QueryStanding]
-    links: Mapping[tuple[str, Reading], LinkStanding]
+    links: Mapping[tuple[str, QueryReading], LinkStanding]
     mismatches: tuple[Mismatch, ...] = ()
     """Batches that did not come out of a channel as they went in, found at this look"""
 
-    def of(self, link: Link) -> tuple[LinkStanding, ...]:
+    def of(self, link: ChannelLink) -> tuple[LinkStanding, ...]:
         """A channel's readers, as far as its writer ever ran."""
         return tuple(self.links[link.channel, reading] for reading in link.readers if (link.channel, reading) in self.links)
 
-    def waiting(self, link: Link) -> Waiting:
+    def waiting(self, link: ChannelLink) -> ChannelBacklog:
         """What waits in a channel: of several readers those figures count that are worst."""
         each = [at.waiting for at in self.of(link)]
-        return Waiting(
+        return ChannelBacklog(
             max((at.rows for at in each), default=0),
             max((at.bytes for at in each), default=0),
             max((at.batches for at in each), default=0),

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.connectors.contract import Receipt
-    from scribengin.state.ack_contract import Link
-    from scribengin.state.ack_intake import Piece
+    from scribengin.state.ack_contract import ChannelLink
+    from scribengin.state.ack_intake import ChannelPiece
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
     from scribengin.state.taken import Sums, Taken
@@ -35,7 +35,7 @@ class DecidedBatch:
 
     decided_at: str
     ends: dict[str, int]
-    pieces: dict[str, list[Piece] | None]
+    pieces: dict[str, list[ChannelPiece] | None]
     rows: dict[str, tuple[int, int]]
     members: dict[str, str]
     """channel that goes to a group → the member"""
@@ -54,7 +54,7 @@ class DecisionCursor:
         folder: QueryFolder,
         lineage: str,
         starts: Mapping[str, int],
-        links: list[Link],
+        links: list[ChannelLink],
         *,
         waits: bool,
         noted: Mapping[str, Any] | None = None,
@@ -123,19 +123,19 @@ class DecisionCursor:
             return self.newest
         return max(self.acknowledged, self.newest - 1)
 
-    def put_in(self, number: int, link: Link) -> Sums | None:
+    def put_in(self, number: int, link: ChannelLink) -> Sums | None:
         """Rows and digest that the Batch has put into the channel; None where that is not known, or it was dropped."""
         if number not in self.batches or number in self._dropped.get(link.channel, ()):
             return None
         return self.batches[number].sums[link.channel]
 
-    def rows_put(self, number: int, link: Link) -> tuple[int, int]:
+    def rows_put(self, number: int, link: ChannelLink) -> tuple[int, int]:
         """Rows and bytes that the Batch has decided to put into the channel."""
         if number not in self.batches or number in self._dropped.get(link.channel, ()):
             return 0, 0
         return self.batches[number].rows[link.channel]
 
-    def pieces(self, number: int, link: Link) -> list[Piece] | None:
+    def pieces(self, number: int, link: ChannelLink) -> list[ChannelPiece] | None:
         """What the Batch has put into the channel; None while that is not known."""
         batch = self.batches[number]
         if link.drops and link.kind == "folder":  # its files are named before anybody knows whether it is dropped
@@ -183,7 +183,7 @@ class DecisionCursor:
         yield from self._decisions.since(begin)
 
     def _kept(self, decision: Decision) -> DecidedBatch:
-        pieces: dict[str, list[Piece] | None] = {}
+        pieces: dict[str, list[ChannelPiece] | None] = {}
         rows: dict[str, tuple[int, int]] = {}
         for link in self.links:
             receipts = [receipt for receipt in decision.receipts if receipt.sink == link.channel]
@@ -199,7 +199,7 @@ class DecisionCursor:
         moments = (times.get("watermark_us"), times.get("leaves_us"))
         return DecidedBatch(decision.decided_at, ends, pieces, rows, members, *moments, sums, decision.taken)
 
-    def _published_messages(self, number: int, link: Link, batch: DecidedBatch) -> list[Piece] | None:
+    def _published_messages(self, number: int, link: ChannelLink, batch: DecidedBatch) -> list[ChannelPiece] | None:
         if link.channel not in self._published:
             self._published[link.channel] = Publications(self.folder.work(link.channel), self.lineage)
         return self._published[link.channel].pieces(number, batch.members.get(link.channel, ""), *batch.rows[link.channel])

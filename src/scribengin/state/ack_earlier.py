@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scribengin.connectors.channel.outbox import waiting_numbers
-from scribengin.state.ack_contract import Waiting
+from scribengin.state.ack_contract import ChannelBacklog
 from scribengin.state.ack_cursor import DecisionCursor, read_record
 from scribengin.state.ack_intake import taken_of
 from scribengin.state.decisions import Decisions
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.connectors.contract import SourceStream
-    from scribengin.state.ack_contract import Link, Reading
+    from scribengin.state.ack_contract import ChannelLink, QueryReading
     from scribengin.state.lineage import Lineage
 
 
@@ -47,14 +47,14 @@ class Remainder:
         self._pieces: dict[str, deque[LeftPiece]] = {}
         for piece in pieces:
             self._pieces.setdefault(piece[0], deque()).append(LeftPiece(*piece))
-        self._waiting: Waiting | None = None
+        self._waiting: ChannelBacklog | None = None
 
     @property
-    def waiting(self) -> Waiting:
+    def waiting(self) -> ChannelBacklog:
         """What is left."""
         if self._waiting is None:
             left = [piece for pieces in self._pieces.values() for piece in pieces]
-            self._waiting = Waiting(
+            self._waiting = ChannelBacklog(
                 sum(piece.rows for piece in left),
                 sum(piece.bytes for piece in left),
                 len({piece.batch for piece in left}),
@@ -111,7 +111,7 @@ def earlier_feeders(channel: str, folders: Iterable[QueryFolder], present: str) 
     return sorted(found, key=lambda each: each.lineage.created_at)[::-1]
 
 
-def remainders(link: Link, reading: Reading, lineage: str, earlier: Sequence[Earlier]) -> tuple[Remainder, Remainder]:
+def remainders(link: ChannelLink, reading: QueryReading, lineage: str, earlier: Sequence[Earlier]) -> tuple[Remainder, Remainder]:
     """What is left of these, newest first, to be taken by a reader of that lineage (empty: it never ran): in decided Batches, in
     acknowledged ones. Still with all that the reader has taken since the feeders were last looked at."""
     marks: list[dict[str, Any]] = [{"entry": None, "pieces": []}, {"entry": None, "pieces": []}]
@@ -137,7 +137,9 @@ def remainders(link: Link, reading: Reading, lineage: str, earlier: Sequence[Ear
     return taken, committed
 
 
-def marks_of(record: Mapping[str, Any], link: Link, reading: Reading, lineage: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+def marks_of(
+    record: Mapping[str, Any], link: ChannelLink, reading: QueryReading, lineage: str
+) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """What a feeder's record says of those before it; None where it says nothing that holds for a reader of that lineage."""
     of_channel = record.get("earlier", {}).get(link.channel)
     if of_channel is None:
@@ -148,7 +150,7 @@ def marks_of(record: Mapping[str, Any], link: Link, reading: Reading, lineage: s
     return (said["taken"], said["committed"]) if said["lineage"] == lineage else None
 
 
-def _pieces_of(earlier: Earlier, link: Link, first: int) -> Iterator[LeftPiece]:
+def _pieces_of(earlier: Earlier, link: ChannelLink, first: int) -> Iterator[LeftPiece]:
     """Of its Batches from `first` on, oldest first."""
     lineage = earlier.lineage.id
     first = max(first, earlier.lineage.first)

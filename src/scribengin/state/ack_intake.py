@@ -20,7 +20,7 @@ _FILE = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ChannelPiece:
     """A part of what a Batch has put into a channel: a file by its name (`last` 0), or messages of a `topic-partition` up to `last`; of one
     that goes to a group `member:topic-partition`."""
 
@@ -40,7 +40,7 @@ class _Held:
     first: int | None = None
 
 
-class Intake:
+class ChannelIntake:
     """Of one reader. Give it the writer's Batches with `put` and the entries of the reader's source log with `take`, each in order; it
     does not matter which of the two comes first. `through` is the newest Batch that is taken with all before it."""
 
@@ -62,14 +62,14 @@ class Intake:
         self._early: dict[str, int] = {}
         """a file whose Batch is not put yet → the entry that took it"""
         self._pending: deque[_Held] = deque()
-        self._waiting: dict[str, deque[tuple[Piece, _Held]]] = {}
+        self._waiting: dict[str, deque[tuple[ChannelPiece, _Held]]] = {}
 
     @property
     def oldest_at(self) -> str:
         """When the oldest Batch was decided that waits; empty where none does."""
         return self._pending[0].decided_at if self._pending else ""
 
-    def put(self, number: int, decided_at: str, pieces: Sequence[Piece]) -> None:
+    def put(self, number: int, decided_at: str, pieces: Sequence[ChannelPiece]) -> None:
         """Batch `number` of the writer has put this into the channel. Numbers rise; what was pruned between is taken with the next one."""
         held = _Held(number, decided_at)
         self.added = number

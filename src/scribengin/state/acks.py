@@ -13,10 +13,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import Refused
-from scribengin.state.ack_contract import Link, LinkStanding, QueryKey, QueryStanding, Reading, Standing, Topology, Waiting
+from scribengin.state.ack_contract import (
+    ChannelBacklog,
+    ChannelLink,
+    FlowAcks,
+    LinkStanding,
+    QueryKey,
+    QueryReading,
+    QueryStanding,
+    QueryTopology,
+)
 from scribengin.state.ack_cursor import DecidedBatch, DecisionCursor, write_record
 from scribengin.state.ack_earlier import Remainder, earlier_feeders, marks_of, remainders
-from scribengin.state.ack_intake import Intake
+from scribengin.state.ack_intake import ChannelIntake
 from scribengin.state.checksums import Tally
 from scribengin.state.lineage import read_lineage
 from scribengin.state.mismatches import mismatch_of
@@ -27,7 +36,17 @@ if TYPE_CHECKING:
 
     from scribengin.state.checksums import Mismatch
 
-__all__ = ["Acks", "Link", "LinkStanding", "QueryKey", "QueryStanding", "Reading", "Standing", "Topology", "Waiting"]
+__all__ = [
+    "Acks",
+    "ChannelBacklog",
+    "ChannelLink",
+    "FlowAcks",
+    "LinkStanding",
+    "QueryKey",
+    "QueryReading",
+    "QueryStanding",
+    "QueryTopology",
+]
 
 _TOLD = 5
 """mismatches of one reader that a look explains; the first stops the flow"""
@@ -36,20 +55,20 @@ _TOLD = 5
 class Acks:
     """The acknowledgements of a flow. Each `look` reads only what is new; used by one thread."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: QueryTopology) -> None:
         self.topology = topology
         self._cursors: dict[QueryKey, DecisionCursor] = {}
-        self._intakes: dict[tuple[str, Reading], tuple[Intake, Intake]] = {}
+        self._intakes: dict[tuple[str, QueryReading], tuple[ChannelIntake, ChannelIntake]] = {}
         """(what was taken by decided Batches, by acknowledged ones)"""
-        self._earlier: dict[tuple[str, Reading], tuple[Remainder, Remainder]] = {}
+        self._earlier: dict[tuple[str, QueryReading], tuple[Remainder, Remainder]] = {}
         """the same of the writer's earlier lineages; missing where nobody could tell yet"""
-        self._tallies: dict[tuple[str, Reading], Tally] = {}
+        self._tallies: dict[tuple[str, QueryReading], Tally] = {}
         self._looked = False
         self._readers = {reading.query for link in topology.links for reading in link.readers}
-        self._logs: dict[Reading, SourceLog] = {}
+        self._logs: dict[QueryReading, SourceLog] = {}
         self._kept: dict[QueryKey, Any] = {}
 
-    def look(self) -> Standing:
+    def look(self) -> FlowAcks:
         """How the flow stands now. A Query that never ran, or that is being rewound, stands nowhere."""
         for key in self.topology.queries:
             self._refresh(key)
@@ -67,7 +86,7 @@ class Acks:
                 if link.writer in self._cursors:
                     self._bring_up_earlier(link, reading)
         self._looked = True
-        return Standing(self._query_standings(), self._link_standings(), tuple(mismatches))
+        return FlowAcks(self._query_standings(), self._link_standings(), tuple(mismatches))
 
     def keep(self, key: QueryKey) -> None:
         """Under the lease of the Query's tier: note how it stands, so that the next process need not walk through all of it again."""
@@ -129,7 +148,7 @@ class Acks:
         follows = key in self._readers and (self._looked or cursor.newest >= 0)
         cursor.look(jump=not cursor.links and key not in self.topology.by_state and not follows)
 
-    def _intake(self, link: Link, reading: Reading, level: int) -> Intake:
+    def _intake(self, link: ChannelLink, reading: QueryReading, level: int) -> ChannelIntake:
         at = (link.channel, reading)
         if at not in self._intakes:
             writer, reader = self._cursors[link.writer], self._cursors.get(reading.query)
@@ -139,10 +158,10 @@ class Acks:
             first = (writer.acknowledged if link.holds else writer.floor) + 1
             marks = [said["taken"], said["committed"]] if known else [{"batch": first}] * 2
             marks = [mark | {"batch": max(mark["batch"], first)} for mark in marks]
-            self._intakes[at] = (Intake(**marks[0]), Intake(**marks[1]))
+            self._intakes[at] = (ChannelIntake(**marks[0]), ChannelIntake(**marks[1]))
         return self._intakes[at][level]
 
-    def _bring_up(self, link: Link, reading: Reading, level: int) -> Intake:
+    def _bring_up(self, link: ChannelLink, reading: QueryReading, level: int) -> ChannelIntake:
         """Let the intake meet what the writer has decided, and what the reader has taken: in decided Batches, or (1) acknowledged ones."""
         writer, reader = self._cursors[link.writer], self._cursors.get(reading.query)
         intake = self._intake(link, reading, level)
@@ -163,7 +182,7 @@ class Acks:
                 intake.take(streams)
         return intake
 
-    def _bring_up_earlier(self, link: Link, reading: Reading) -> None:
+    def _bring_up_earlier(self, link: ChannelLink, reading: QueryReading) -> None:
         """Let what the writer's earlier lineages have left there meet what the reader has taken."""
         writer, reader = self._cursors[link.writer], self._cursors.get(reading.query)
         at, lineage = (link.channel, reading), "" if reader is None else reader.lineage
@@ -186,7 +205,7 @@ class Acks:
                 remainder.take(log.read(remainder.entry))
                 remainder.pass_over(reached.get(reading.source, 0))
 
-    def _tally(self, link: Link, reading: Reading) -> Tally:
+    def _tally(self, link: ChannelLink, reading: QueryReading) -> Tally:
         reader = self._cursors.get(reading.query)
         untouched = reader is not None and reader.newest < 0
         # who began under the watch, or has not begun, is met from the first Batch on, unless another process has noted how it began
@@ -194,13 +213,13 @@ class Acks:
         begun = -1 if met else self._visible(link)
         return self._tallies.setdefault((link.channel, reading), Tally(begun))
 
-    def _visible(self, link: Link) -> int:
+    def _visible(self, link: ChannelLink) -> int:
         """The newest Batch of the feeder of which something may have been taken by now. Units commit to a topic by themselves, on
         executors: what they put there is read before their Batch is decided, however long the feeder, cut off, waits with that."""
         newest = self._cursors[link.writer].newest
         return newest + 1 if link.kind == "kafka" else newest
 
-    def _compared(self, link: Link, reading: Reading, before: int, through: int) -> list[Mismatch]:
+    def _compared(self, link: ChannelLink, reading: QueryReading, before: int, through: int) -> list[Mismatch]:
         """Count what the reader has decided on since the last look, and compare the feeder's Batches that it has taken whole by now."""
         writer, reader = self._cursors[link.writer], self._cursors.get(reading.query)
         tally = self._tally(link, reading)
@@ -251,7 +270,7 @@ class Acks:
             for key in self.topology.queries
         }
 
-    def _link_standings(self) -> dict[tuple[str, Reading], LinkStanding]:
+    def _link_standings(self) -> dict[tuple[str, QueryReading], LinkStanding]:
         return {
             (link.channel, reading): self._link_standing(link, reading)
             for link in self.topology.links
@@ -259,7 +278,7 @@ class Acks:
             if (link.channel, reading) in self._intakes
         }
 
-    def _link_standing(self, link: Link, reading: Reading) -> LinkStanding:
+    def _link_standing(self, link: ChannelLink, reading: QueryReading) -> LinkStanding:
         """What is decided and not yet known to be published waits too."""
         taken, committed = self._intakes[link.channel, reading]
         writer = self._cursors[link.writer]

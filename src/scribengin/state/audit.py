@@ -17,7 +17,7 @@ from scribengin.state.totals import SinkTotals
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from scribengin.connectors.contract import Sink, Unaccounted
+    from scribengin.connectors.contract import SinkConnector, Unaccounted
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
     from scribengin.state.losses import Loss
@@ -71,7 +71,7 @@ class AuditReport:
 
 def audit_query(
     query: QueryFolder,
-    sinks: Mapping[str, Sink],
+    sinks: Mapping[str, SinkConnector],
     *,
     lineage: str,
     stateful: Collection[str] = (),
@@ -163,7 +163,7 @@ def _read_dead(query: QueryFolder, since: int, last: int) -> tuple[int, list[str
     return found, wrong
 
 
-def _audit_sink(query: QueryFolder, id_: str, sink: Sink, lineage: str, last: int, totals: Totals, *, running: bool) -> SinkAudit:
+def _audit_sink(query: QueryFolder, id_: str, sink: SinkConnector, lineage: str, last: int, totals: Totals, *, running: bool) -> SinkAudit:
     pruned = Decisions(query.decisions).pruned()
     older: int | None = None
     found = 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors.channel.outbox import dropped_log
 from scribengin.core.errors import Refused
-from scribengin.state.ack_intake import Intake
+from scribengin.state.ack_intake import ChannelIntake
 from scribengin.state.checksums import NAMED, Tally
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import past_lineages, read_lineage
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from scribengin.connectors.contract import SourceStream
-    from scribengin.state.ack_contract import Link, Reading, Topology
-    from scribengin.state.ack_intake import Piece
+    from scribengin.state.ack_contract import ChannelLink, QueryReading, QueryTopology
+    from scribengin.state.ack_intake import ChannelPiece
     from scribengin.state.checksums import Mismatch
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
@@ -38,19 +38,19 @@ class ChannelAudit:
     differ (the first five explained, `more` others), and what is wrong in all."""
 
     channel: str
-    reading: Reading
+    reading: QueryReading
     compared: int
     not_compared: int
     mismatches: tuple[Mismatch, ...]
     more: int
 
 
-def audit_channels(topology: Topology) -> list[ChannelAudit]:
+def audit_channels(topology: QueryTopology) -> list[ChannelAudit]:
     """Every channel with each of its readers, as far as both ever ran. Needs no lease; while a run goes on, what it has decided by now."""
     return [found for link in topology.links for reading in link.readers if (found := _audit(topology, link, reading)) is not None]
 
 
-def _audit(topology: Topology, link: Link, reading: Reading) -> ChannelAudit | None:
+def _audit(topology: QueryTopology, link: ChannelLink, reading: QueryReading) -> ChannelAudit | None:
     writer, reader = topology.queries[link.writer], topology.queries[reading.query]
     try:
         feeding, lineage = read_lineage(writer), read_lineage(reader)
@@ -72,7 +72,7 @@ def _audit(topology: Topology, link: Link, reading: Reading) -> ChannelAudit | N
 class _Feeder:
     """What one lineage of the feeder has put into the channel, Batch by Batch, as it is asked for."""
 
-    def __init__(self, link: Link, writer: QueryFolder, part: QueryFolder, lineage: str) -> None:
+    def __init__(self, link: ChannelLink, writer: QueryFolder, part: QueryFolder, lineage: str) -> None:
         work = writer.work(link.channel)
         self._link, self.lineage, self._published = link, lineage, Publications(work, lineage)
         decisions = Decisions(part.decisions)
@@ -82,7 +82,7 @@ class _Feeder:
         if link.drops:
             self._dropped = {body["number"] for _, body in dropped_log(work, lineage).since()}
 
-    def next(self) -> tuple[int, str, list[Piece], Sums | None] | None:
+    def next(self) -> tuple[int, str, list[ChannelPiece], Sums | None] | None:
         """Number, when it was decided, pieces and sums; None behind the last, or where it is not known yet what was put."""
         decision = next(self._decisions, None)
         if decision is None:
@@ -92,7 +92,7 @@ class _Feeder:
             return number, decision.decided_at, [], None
         receipts = [receipt for receipt in decision.receipts if receipt.sink == link.channel]
         if link.kind == "folder":
-            pieces: list[Piece] | None = file_pieces(receipts)
+            pieces: list[ChannelPiece] | None = file_pieces(receipts)
         else:
             member = str(decision.behind.get(link.channel, {}).get("member", ""))
             amount = sum(receipt.rows for receipt in receipts), sum(receipt.bytes for receipt in receipts)
@@ -108,8 +108,8 @@ class _Feeder:
 class _Walk:
     """One lineage of the feeder against the reader's present one. `wrong` and `late` are Batches of the feeder."""
 
-    link: Link
-    reading: Reading
+    link: ChannelLink
+    reading: QueryReading
     feeder: _Feeder
     reader: QueryFolder
     compared: int = 0
@@ -118,7 +118,7 @@ class _Walk:
     late: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._intake = Intake(batch=self.feeder.first)
+        self._intake = ChannelIntake(batch=self.feeder.first)
         self._tally = Tally(self.feeder.first - 1)
         self._put: dict[int, Sums | None] = {}
         self._ended = False

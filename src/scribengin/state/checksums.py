@@ -14,7 +14,7 @@ from scribengin.state.taken import NOT_WHOLE, added, by_unit, in_all
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scribengin.state.ack_contract import Reading
+    from scribengin.state.ack_contract import QueryReading
     from scribengin.state.taken import Sums, Taken
 
 NAMED = 5
@@ -45,7 +45,7 @@ class Mismatch:
     `late` is True where more of it came after all of it had been taken."""
 
     channel: str
-    reading: Reading
+    reading: QueryReading
     lineage: str
     batch: int
     put: Sums | None

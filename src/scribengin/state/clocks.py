@@ -28,7 +28,7 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldBack:
+class WatermarkHolder:
     """`by` is the node whose watermark rules. It is `behind_us` behind the next slowest (None where it has brought nothing yet, or no other
     has), and has brought no rows since `silent_since_us`."""
 
@@ -70,7 +70,7 @@ def slowest(clocks: Mapping[str, Clock], idle: frozenset[str] = frozenset()) -> 
     return min((origin for origin in clocks if origin not in idle), key=lambda origin: _reached(clocks[origin]), default="")
 
 
-def held_back(clocks: Mapping[str, Clock], idle: frozenset[str] = frozenset()) -> HeldBack | None:
+def held_back(clocks: Mapping[str, Clock], idle: frozenset[str] = frozenset()) -> WatermarkHolder | None:
     """By whom the watermark of a Query with several inputs is; None of a single one."""
     by = slowest(clocks, idle)
     others = [clock for origin, clock in clocks.items() if origin != by and origin not in idle]
@@ -78,7 +78,7 @@ def held_back(clocks: Mapping[str, Clock], idle: frozenset[str] = frozenset()) -
         return None
     own, next_us = clocks[by], min(map(_reached, others))
     behind_us = None if own.newest_us is None or next_us == -float("inf") else round(next_us - own.newest_us)
-    return HeldBack(by, behind_us, own.came_us)
+    return WatermarkHolder(by, behind_us, own.came_us)
 
 
 def _reached(clock: Clock) -> float:

@@ -15,7 +15,7 @@ from scribengin.connectors.contract import BatchId, Decided, Receipt
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.formats.notice import Notice
+    from scribengin.formats.notice import FormatNotice
     from scribengin.state.clocks import Clock
     from scribengin.state.taken import Taken
 
@@ -111,7 +111,7 @@ class LineSegment:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedRows:
     """Rows of a decided Batch that a sink's place did not take; `dead` are their letters, where there are any."""
 
     rows: int
@@ -157,11 +157,11 @@ class Decision:
     """source that is a channel → what of it the Batch has taken, as its feeder counts it; see `state.taken`"""
     orders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """step of utilities → how they ran and what was learned of them: see `spark.orders`"""
-    noticed: tuple[Notice, ...] = ()
+    noticed: tuple[FormatNotice, ...] = ()
     """of sources whose data have other columns than are declared, where no Batch before has said it, or values that became null"""
     offers: tuple[str, ...] = ()
     """sinks whose places say behind the decision which rows they refuse"""
-    refused: Mapping[str, Refused] | None = None
+    refused: Mapping[str, RefusedRows] | None = None
     """what of those came to be known, once it is settled: sink → what it has refused. `counts` and `dead` have it too"""
     clocks: Mapping[str, Clock] = field(default_factory=dict)
     """of a Query that keeps state: node with a watermark → how far it has come, up to this Batch"""

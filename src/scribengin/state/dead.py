@@ -12,7 +12,7 @@ import msgspec
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import names_in, put_if_absent, read_or_none, remove_tree, replace
 from scribengin.state.contract import DeadLetter
-from scribengin.state.decisions import Decisions, Letters, moment
+from scribengin.state.decisions import BatchDeadLetters, Decisions, moment
 from scribengin.state.purged import drop_marks, read_purged
 from scribengin.state.repairs import drop_repairs
 from scribengin.state.segments import LineWriter, read_lines
@@ -65,8 +65,8 @@ def letters_from(query: QueryFolder, batch: int = 0, place: int = 0) -> Iterator
 
 
 def dated_letters(
-    query: QueryFolder, batch: int = 0, wanted: Callable[[Letters], bool] = lambda _: True
-) -> Iterator[tuple[Letters, int, DeadLetter]]:
+    query: QueryFolder, batch: int = 0, wanted: Callable[[BatchDeadLetters], bool] = lambda _: True
+) -> Iterator[tuple[BatchDeadLetters, int, DeadLetter]]:
     """(the Batch's letters as its decision has them, place, letter) from that Batch on; those that are not `wanted` are not read."""
     for letters in Decisions(query.decisions).letters(max(batch, read_expired(query).through + 1)):
         if wanted(letters):
@@ -74,14 +74,14 @@ def dated_letters(
                 yield letters, number, letter
 
 
-def _placed(query: QueryFolder, letters: Letters) -> Iterator[tuple[int, DeadLetter]]:
+def _placed(query: QueryFolder, letters: BatchDeadLetters) -> Iterator[tuple[int, DeadLetter]]:
     """(place in the Batch, letter) of what is left of a Batch's letters."""
     mark = read_purged(query, letters.batch)
     read = (letter for segment in standing_segments(query, letters) for letter in read_segment(query, segment))
     yield from enumerate(read) if mark is None else zip(mark.places, read, strict=True)
 
 
-def standing_segments(query: QueryFolder, letters: Letters) -> tuple[LineSegment, ...]:
+def standing_segments(query: QueryFolder, letters: BatchDeadLetters) -> tuple[LineSegment, ...]:
     """Where a Batch's letters are: what its decision names, or what is left when some were purged."""
     mark = read_purged(query, letters.batch)
     return letters.segments if mark is None else mark.segments

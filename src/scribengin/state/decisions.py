@@ -12,9 +12,9 @@ from scribengin.core import faults
 from scribengin.core.errors import FencedError, StateError
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.records import canonical
-from scribengin.formats.notice import Notice
+from scribengin.formats.notice import FormatNotice
 from scribengin.state.clocks import Clock
-from scribengin.state.contract import Counts, Decision, LineSegment, Refused, SourceRange
+from scribengin.state.contract import Counts, Decision, LineSegment, RefusedRows, SourceRange
 from scribengin.state.totals import Totals
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Decisions:
             self.fold()
         return stored
 
-    def settle(self, number: int, refused: Mapping[str, Refused]) -> Decision:
+    def settle(self, number: int, refused: Mapping[str, RefusedRows]) -> Decision:
         """Say durably what the places have refused of Batch `number`, unless that is said; returns the decision with what stands there.
         Raises FencedError where the Batch is long done."""
         faults.reached("settle.before")
@@ -110,13 +110,13 @@ class Decisions:
         """
         return self._log.prune(lambda body: moment(body["decided_at"]) < before, _letters_of, _summarize)
 
-    def letters(self, since: int = 0) -> Iterator[Letters]:
+    def letters(self, since: int = 0) -> Iterator[BatchDeadLetters]:
         """The dead letters of every Batch that has some, from number `since` on, in order; also where all else of it is pruned."""
         for number, rest in self._log.rests(since):
-            yield Letters(number, tuple(LineSegment(**each) for each in rest["dead"]), rest["decided_at"])
+            yield BatchDeadLetters(number, tuple(LineSegment(**each) for each in rest["dead"]), rest["decided_at"])
         for decision in self.since(since):
             if decision.dead:
-                yield Letters(decision.batch.number, decision.dead, decision.decided_at)
+                yield BatchDeadLetters(decision.batch.number, decision.dead, decision.decided_at)
 
     def drop_letters(self, through: int) -> None:
         """Forget the names of pruned Batches' letters, up to number `through`: they are deleted."""
@@ -205,7 +205,7 @@ def decision_from_json(body: Mapping[str, Any]) -> Decision:
         body.get("ran", {}),
         body.get("taken", {}),
         body.get("orders", {}),
-        tuple(Notice(**each) for each in body.get("noticed", ())),
+        tuple(FormatNotice(**each) for each in body.get("noticed", ())),
         tuple(body.get("offers", ())),
         refused if "refused" in body else None,
         {node: Clock(**clock) for node, clock in body.get("clocks", {}).items()},
@@ -213,8 +213,8 @@ def decision_from_json(body: Mapping[str, Any]) -> Decision:
     )
 
 
-def _refused(body: Mapping[str, Any]) -> Refused:
-    return Refused(body["rows"], None if body["dead"] is None else LineSegment(**body["dead"]))
+def _refused(body: Mapping[str, Any]) -> RefusedRows:
+    return RefusedRows(body["rows"], None if body["dead"] is None else LineSegment(**body["dead"]))
 
 
 def _given(**parts: Any) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def _given(**parts: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Letters:
+class BatchDeadLetters:
     """The dead letters of one Batch."""
 
     batch: int

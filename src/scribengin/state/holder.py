@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LeaseOwner:
     """Who holds a lease."""
 
     term: int
@@ -43,7 +43,7 @@ class Right(Protocol):
 class Lease(ABC):
     """A lease that is held. Release it, or leave its `with` block; the end of the process releases it too."""
 
-    def __init__(self, path: Path, holder: Holder, right: Right | None = None) -> None:
+    def __init__(self, path: Path, holder: LeaseOwner, right: Right | None = None) -> None:
         """`path` is that of the lock in the tier's folder."""
         self.path = path
         self.holder = holder
@@ -81,7 +81,7 @@ def lost_text(folder: Path, term: int, why: str) -> str:
     return f"the lease of {folder} (term {term}) is lost: {why}"
 
 
-def refusal(folder: StateFolder, holder: Holder | None, more: str = "") -> Refused:
+def refusal(folder: StateFolder, holder: LeaseOwner | None, more: str = "") -> Refused:
     """What is said to who comes while it is held. `more`: of when that may end by itself."""
     who = "another process" if holder is None else f"process {holder.pid} on {holder.host}, since {holder.since}"
     details: dict[str, Any] = {

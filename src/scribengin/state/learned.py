@@ -16,7 +16,7 @@ from scribengin.core.types import Field, SchemaSyntaxError, parse_schema
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scribengin.formats.notice import Notice
+    from scribengin.formats.notice import FormatNotice
 
 FOLDER = "_learned"
 _KIND, _FORMAT = "learned-column", 1
@@ -31,7 +31,7 @@ class Learned:
     file: str
 
 
-def column_of(notice: Notice) -> Field | None:
+def column_of(notice: FormatNotice) -> Field | None:
     """The new column as a field; None where its name or type can be no column's."""
     try:
         (field,) = parse_schema(f"`{notice.column.replace('`', '``')}` {notice.type}").fields
@@ -45,7 +45,7 @@ def may_not_learn(name: str) -> bool:
     return name.lower().startswith("_sg_")
 
 
-def learn(root: Path, flow: str, notice: Notice, at: str) -> bool:
+def learn(root: Path, flow: str, notice: FormatNotice, at: str) -> bool:
     """Keep a new column durably; False where the source has it already, or where its name or type can be no column's."""
     field = column_of(notice)
     return field is not None and keep_learned(root, flow, notice.source, Learned(field, at, notice.file))

@@ -19,7 +19,7 @@ from scribengin.core import faults
 from scribengin.core.moments import now_text
 from scribengin.core.remote import RemotePath
 from scribengin.core.storage import make_folder, names_in, put_if_absent
-from scribengin.state.holder import TAKEN, Holder, Lease, Right, refusal
+from scribengin.state.holder import TAKEN, Lease, LeaseOwner, Right, refusal
 from scribengin.state.remote_lease import read_remote_holder, take_remote_lease
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from scribengin.state.folder import StateFolder
 
-__all__ = ["Holder", "Lease", "Right", "read_holder", "take_lease", "take_leases"]
+__all__ = ["Lease", "LeaseOwner", "Right", "read_holder", "take_lease", "take_leases"]
 
 _POLL_S = 0.05
 _KEPT_TERMS = 10
@@ -37,7 +37,7 @@ _KEPT_TERMS = 10
 class FileLease(Lease):
     """See Lease."""
 
-    def __init__(self, path: Path, handle: int, holder: Holder, right: Right | None = None) -> None:
+    def __init__(self, path: Path, handle: int, holder: LeaseOwner, right: Right | None = None) -> None:
         super().__init__(path, holder, right)
         self._handle = handle
 
@@ -106,7 +106,7 @@ def take_leases(folders: Iterable[StateFolder]) -> Iterator[dict[str, Lease]]:
         yield {folder.tier: stack.enter_context(take_lease(folder)) for folder in folders}
 
 
-def read_holder(folder: StateFolder) -> Holder | None:
+def read_holder(folder: StateFolder) -> LeaseOwner | None:
     """Who holds the lease now, or None."""
     if isinstance(folder.path, RemotePath):
         return read_remote_holder(folder.path)
@@ -142,7 +142,7 @@ def _try_lock(path: Path) -> int | None:
     return None
 
 
-def _next_term(folder: StateFolder, right: str) -> Holder:
+def _next_term(folder: StateFolder, right: str) -> LeaseOwner:
     """The next Term, durable. Its record is put-if-absent: even drivers whose lock file was taken away never share one."""
     terms = _terms(folder.lock)
     written = _written_holder(folder)
@@ -150,7 +150,7 @@ def _next_term(folder: StateFolder, right: str) -> Holder:
     term = max(term, written.term if written is not None else 0)
     while True:
         term += 1
-        holder = Holder(term, os.getpid(), socket.gethostname(), now_text(), right)
+        holder = LeaseOwner(term, os.getpid(), socket.gethostname(), now_text(), right)
         if put_if_absent(terms / _name(term), msgspec.json.encode(holder)):
             break
     for name in names_in(terms):
@@ -159,9 +159,9 @@ def _next_term(folder: StateFolder, right: str) -> Holder:
     return holder
 
 
-def _written_holder(folder: StateFolder) -> Holder | None:
+def _written_holder(folder: StateFolder) -> LeaseOwner | None:
     try:
-        return msgspec.json.decode(folder.lock.read_bytes(), type=Holder)
+        return msgspec.json.decode(folder.lock.read_bytes(), type=LeaseOwner)
     except (FileNotFoundError, msgspec.DecodeError):  # a holder that died while it wrote its name
         return None
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from scribengin.connectors.contract import Receipt
-    from scribengin.state.ack_contract import Link, Reading
+    from scribengin.state.ack_contract import ChannelLink, QueryReading
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
     from scribengin.state.taken import Sums
@@ -32,8 +32,8 @@ def put_by_unit(receipts: Iterable[Receipt]) -> dict[int, Sums] | None:
 
 
 def mismatch_of(
-    link: Link,
-    reading: Reading,
+    link: ChannelLink,
+    reading: QueryReading,
     writer: QueryFolder,
     reader: QueryFolder,
     lineage: str,
@@ -70,7 +70,7 @@ def mismatch_of(
     return Mismatch(link.channel, reading, lineage, number, whole, in_all(taken), tuple(units), everywhere, tuple(taken_by), late=late)
 
 
-def _places(link: Link, writer: QueryFolder, lineage: str, decision: Decision) -> dict[int, tuple[str, ...]]:
+def _places(link: ChannelLink, writer: QueryFolder, lineage: str, decision: Decision) -> dict[int, tuple[str, ...]]:
     """Unit → where its rows were put; -1 for a Batch whose units were written together."""
     member = str(decision.behind.get(link.channel, {}).get("member", ""))
     at = f"{member}:" if member else ""

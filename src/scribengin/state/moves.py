@@ -20,7 +20,7 @@ _CONFIRMED = "confirmed"
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedLineage:
     """Stands beside a lineage that a move has left. `to` names the Queries (`tier.query`) that go on; `sinks` are the options of the
     channels that it fed, which need be no part of the flow any more; `stateful` its steps with state, which went on elsewhere."""
 
@@ -30,14 +30,14 @@ class Moved:
     stateful: tuple[str, ...] = ()
 
 
-def read_moved(part: QueryFolder) -> Moved | None:
+def read_moved(part: QueryFolder) -> MovedLineage | None:
     """What is said of the lineage in that folder; None where none was moved away."""
     file = part.path / "moved.json"
     data = read_or_none(file)
     if data is None:
         return None
     body = unseal(data, _MOVED, _FORMAT, file)
-    return Moved(body["lineage"], tuple(body["to"]), body["sinks"], tuple(body.get("stateful", ())))
+    return MovedLineage(body["lineage"], tuple(body["to"]), body["sinks"], tuple(body.get("stateful", ())))
 
 
 def has_moved(part: QueryFolder) -> bool:
@@ -47,7 +47,7 @@ def has_moved(part: QueryFolder) -> bool:
     return moved is not None and lineage is not None and moved.lineage == lineage.id
 
 
-def write_moved(part: QueryFolder, moved: Moved) -> None:
+def write_moved(part: QueryFolder, moved: MovedLineage) -> None:
     """Under the lease. Done again it changes nothing; what a move that was cut short has left of an earlier lineage gives way."""
     there = read_moved(part)
     if there is None or there.lineage != moved.lineage:

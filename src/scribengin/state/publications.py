@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.kafka.publications import published_log
-from scribengin.state.ack_intake import Piece
+from scribengin.state.ack_intake import ChannelPiece
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from scribengin.core.numbered_log import NumberedLog
 
 
-def file_pieces(receipts: Iterable[Receipt]) -> list[Piece]:
+def file_pieces(receipts: Iterable[Receipt]) -> list[ChannelPiece]:
     """What a Batch's receipts say of a channel in a folder."""
     segments = [segment for receipt in receipts for segment in receipt.segments]
-    return [Piece(segment["name"], 0, segment["rows"], segment["bytes"]) for segment in segments]
+    return [ChannelPiece(segment["name"], 0, segment["rows"], segment["bytes"]) for segment in segments]
 
 
 class Publications:
@@ -36,7 +36,7 @@ class Publications:
         said = self._logs[member].read(number)
         return None if said is None else said["messages"]
 
-    def pieces(self, number: int, member: str, rows: int, bytes: int) -> list[Piece] | None:
+    def pieces(self, number: int, member: str, rows: int, bytes: int) -> list[ChannelPiece] | None:
         """Of a Batch of so many rows and bytes; None where it is not published yet."""
         if not rows:
             return []
@@ -45,5 +45,6 @@ class Publications:
             return None
         at = f"{member}:" if member else ""
         return [
-            Piece(f"{at}{each['topic']}-{each['partition']}", each["last"], each["rows"], bytes * each["rows"] // rows) for each in messages
+            ChannelPiece(f"{at}{each['topic']}-{each['partition']}", each["last"], each["rows"], bytes * each["rows"] // rows)
+            for each in messages
         ]

@@ -18,13 +18,13 @@ from scribengin.state.trails import forget_trails
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.connectors.contract import Sink
+    from scribengin.connectors.contract import SinkConnector
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease
 
 
-def recover_query(query: QueryFolder, sinks: Mapping[str, Sink], *, lineage: str, lease: Lease) -> Decision | None:
+def recover_query(query: QueryFolder, sinks: Mapping[str, SinkConnector], *, lineage: str, lease: Lease) -> Decision | None:
     """Publish the newest decision at every sink, delete orphans of decided Batches; returns that decision.
 
     The sinks must be prepared. Every older decision was published before the next was made. May be killed at any point and done again.
@@ -35,7 +35,7 @@ def recover_query(query: QueryFolder, sinks: Mapping[str, Sink], *, lineage: str
         return _recovered(query, sinks, lineage, lease)
 
 
-def _recovered(query: QueryFolder, sinks: Mapping[str, Sink], lineage: str, lease: Lease) -> Decision | None:
+def _recovered(query: QueryFolder, sinks: Mapping[str, SinkConnector], lineage: str, lease: Lease) -> Decision | None:
     lease.check()
     faults.reached("recovery.before")
     decisions = Decisions(query.decisions)
@@ -58,7 +58,7 @@ def _recovered(query: QueryFolder, sinks: Mapping[str, Sink], lineage: str, leas
 
 
 def _recover_sinks(
-    newest: Decision | None, sinks: Mapping[str, Sink], lineage: str, decisions: Decisions, query: QueryFolder
+    newest: Decision | None, sinks: Mapping[str, SinkConnector], lineage: str, decisions: Decisions, query: QueryFolder
 ) -> Decision | None:
     before = 0 if newest is None else newest.batch.number + 1
     for id_, sink in sinks.items():
@@ -72,7 +72,7 @@ def _recover_sinks(
     return newest
 
 
-def _refuse_left_group(newest: Decision | None, id_: str, sink: Sink) -> None:
+def _refuse_left_group(newest: Decision | None, id_: str, sink: SinkConnector) -> None:
     """What was decided for a member lies at its place, and is nothing to a sink that writes elsewhere."""
     member = None if newest is None else newest.behind.get(id_, {}).get("member")
     if newest is not None and member is not None and not chooses(sink):

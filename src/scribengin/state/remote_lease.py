@@ -29,12 +29,12 @@ from scribengin.core import faults
 from scribengin.core.errors import ScribenginError
 from scribengin.core.moments import now_text
 from scribengin.core.storage import put_if_absent
-from scribengin.state.holder import TAKEN, Holder, Lease, Right, lost_text, refusal
+from scribengin.state.holder import TAKEN, Lease, LeaseOwner, Right, lost_text, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.core.remote import RemotePath, Seen
+    from scribengin.core.remote import RemotePath, RemoteStat
     from scribengin.state.folder import StateFolder
 
 BEAT_S = 5.0
@@ -59,7 +59,7 @@ class _Newest:
 class RemoteLease(Lease):
     """See Lease. A thread gives the signs."""
 
-    def __init__(self, path: Path, folder: RemotePath, holder: Holder, drafts: RemotePath, right: Right | None) -> None:
+    def __init__(self, path: Path, folder: RemotePath, holder: LeaseOwner, drafts: RemotePath, right: Right | None) -> None:
         super().__init__(path, holder, right)
         self._folder = folder
         self._terms = folder / "terms"
@@ -128,7 +128,7 @@ def take_remote_lease(folder: StateFolder, path: RemotePath, wait_s: float, righ
 
 def _taken(folder: StateFolder, path: RemotePath, term: int, right: Right | None) -> Lease:
     terms = path / "terms"
-    holder = Holder(term, os.getpid(), socket.gethostname(), now_text(), right.path if right else "", _process(os.getpid()))
+    holder = LeaseOwner(term, os.getpid(), socket.gethostname(), now_text(), right.path if right else "", _process(os.getpid()))
     drafts = terms / _name(term, f"{uuid4().hex}.open")
     drafts.make()
     faults.reached("lease.drafts")
@@ -150,7 +150,7 @@ def _taken(folder: StateFolder, path: RemotePath, term: int, right: Right | None
     return lease
 
 
-def read_remote_holder(path: RemotePath) -> Holder | None:
+def read_remote_holder(path: RemotePath) -> LeaseOwner | None:
     """Who holds the lease now, or None. By this machine's clock, which may differ: for people."""
     newest = _newest((path / "terms").entries())
     if newest is None or newest.released or time.time() - newest.sign_s > EXPIRES_S:
@@ -159,7 +159,7 @@ def read_remote_holder(path: RemotePath) -> Holder | None:
     return None if holder is None or _is_gone(holder) else holder
 
 
-def _newest(names: Mapping[str, Seen]) -> _Newest | None:
+def _newest(names: Mapping[str, RemoteStat]) -> _Newest | None:
     terms = [int(found[1]) for name in names if (found := _NAME.fullmatch(name)) and found[2] == "json"]
     if not terms:
         return None
@@ -168,9 +168,9 @@ def _newest(names: Mapping[str, Seen]) -> _Newest | None:
     return _Newest(term, max(signs), _name(term, "released") in names)
 
 
-def _holder(terms: RemotePath, term: int) -> Holder | None:
+def _holder(terms: RemotePath, term: int) -> LeaseOwner | None:
     data = (terms / _name(term, "json")).get()
-    return None if data is None else msgspec.json.decode(data, type=Holder)
+    return None if data is None else msgspec.json.decode(data, type=LeaseOwner)
 
 
 def _now_there(terms: RemotePath) -> float:
@@ -192,7 +192,7 @@ def _process(pid: int) -> str:
         return ""
 
 
-def _is_gone(holder: Holder) -> bool:
+def _is_gone(holder: LeaseOwner) -> bool:
     """True where it was a process of this machine, and is no more; False where that cannot be told."""
     mine, theirs = _process(os.getpid()).split()[:2], holder.process.split()
     return bool(mine) and theirs[:2] == mine and _process(holder.pid) != holder.process

@@ -55,7 +55,7 @@ class Entering:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ReplayRequest:
     """`letters` are keys in `lineage`, in the order of the lines of all `parts` together."""
 
     number: int
@@ -94,22 +94,22 @@ class Replays:
         """True where there is such a request; one look at a file."""
         return self._log.has(number)
 
-    def read(self, number: int) -> Request:
+    def read(self, number: int) -> ReplayRequest:
         """That request, which is there."""
         body = self._log.read(number)
         assert body is not None, f"no request {number} in {self._folder}"
         return _request(number, body)
 
-    def all(self, start: int = 0) -> Iterator[Request]:
+    def all(self, start: int = 0) -> Iterator[ReplayRequest]:
         """From number `start` on, in order."""
         for number, body in self._log.since(start):
             yield _request(number, body)
 
-    def asked(self, lineage: str) -> dict[Key, Request]:
+    def asked(self, lineage: str) -> dict[Key, ReplayRequest]:
         """Letters of that lineage → the request that replays them."""
         return {key: request for request in self.all() if request.lineage == lineage for key in request.letters}
 
-    def ask(self, number: int, source: str, lineage: str, letters: Sequence[tuple[Key, Entering]]) -> Request | None:
+    def ask(self, number: int, source: str, lineage: str, letters: Sequence[tuple[Key, Entering]]) -> ReplayRequest | None:
         """Write request `number`, durably; None where another has that number already, and nothing has changed.
 
         May be killed at any point: without the record its lines count for nothing.
@@ -161,11 +161,11 @@ class Replays:
         source, _, since = ("" if data is None else data.decode()).partition("\n")
         return (source, int(since or 0)) if source else None
 
-    def owner(self, request: Request) -> tuple[str, int]:
+    def owner(self, request: ReplayRequest) -> tuple[str, int]:
         """The source whose log takes it, and from where on: an entry before that was read while it was another's, as nothing."""
         return self.given(request.number) or (request.source, request.behind)
 
-    def give(self, request: Request, source: str, since: int) -> None:
+    def give(self, request: ReplayRequest, source: str, since: int) -> None:
         """Under the lease: let that source's log take it, durably; its own is none of the Query's any more."""
         replace(self._folder / f"{request.number:010d}.given", f"{source}\n{since}".encode())
 
@@ -197,7 +197,7 @@ class Pending:
         self._noted: set[int] = set()
         self._ends = _Ends(self._query)
         self._through: dict[str, dict[int, int]] = {}
-        self._left: list[Request] | None = None
+        self._left: list[ReplayRequest] | None = None
         """those below `_next` that fall to this source, once that was looked up"""
 
     def note(self, entry: int, streams: Sequence[SourceStream]) -> list[SourceStream]:
@@ -224,7 +224,7 @@ class Pending:
                 return request.streams(self._of)
         return []
 
-    def _falls_here(self, request: Request) -> bool:
+    def _falls_here(self, request: ReplayRequest) -> bool:
         if request.number in self._done:
             return False  # in a log that a changed cut has left
         owner, since = self._replays.owner(request)
@@ -246,7 +246,7 @@ class Pending:
         )  # else it was this source's once, and its entry stands there yet
 
 
-def waiting(query: QueryFolder) -> list[Request]:
+def waiting(query: QueryFolder) -> list[ReplayRequest]:
     """The requests with which no Batch has come through, as far as is known, in their order."""
     replays = Replays(query.replays)
     if replays.next_number() == 0:
@@ -372,8 +372,8 @@ def _folder_of(query: QueryFolder, of: str, name: str) -> Path:
     return home / "replays"
 
 
-def _request(number: int, body: Mapping[str, Any]) -> Request:
-    return Request(
+def _request(number: int, body: Mapping[str, Any]) -> ReplayRequest:
+    return ReplayRequest(
         number,
         body["source"],
         body["lineage"],

@@ -16,7 +16,7 @@ from scribengin.core import faults
 from scribengin.core.errors import SinkError
 from scribengin.formats.figures import PAYLOAD_BYTES
 from scribengin.formats.origins import Hop, split_id
-from scribengin.state.contract import DeadLetter, Refused
+from scribengin.state.contract import DeadLetter, RefusedRows
 from scribengin.state.dead import DeadWriter
 from scribengin.state.decisions import moment
 from scribengin.state.replays import read_entering
@@ -26,13 +26,13 @@ from scribengin.state.trails import hop_as_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.connectors.contract import OfferingSink, Refusal, Sink
+    from scribengin.connectors.contract import OfferingSink, RefusedRow, SinkConnector
     from scribengin.state.contract import Decision
     from scribengin.state.decisions import Decisions
     from scribengin.state.folder import QueryFolder
 
 
-def publish(decision: Decision, sinks: Mapping[str, Sink], decisions: Decisions, query: QueryFolder) -> Decision:
+def publish(decision: Decision, sinks: Mapping[str, SinkConnector], decisions: Decisions, query: QueryFolder) -> Decision:
     """Make what was decided visible at all `sinks`, in their order; returns the decision with what the places refused. Idempotent. Raises
     what the sinks do, and SinkError for a refused row where the sink's `on_error` is `fail`."""
     decision = settle(decision, sinks, decisions, query)
@@ -42,7 +42,7 @@ def publish(decision: Decision, sinks: Mapping[str, Sink], decisions: Decisions,
     return decision
 
 
-def settle(decision: Decision, sinks: Mapping[str, Sink], decisions: Decisions, query: QueryFolder) -> Decision:
+def settle(decision: Decision, sinks: Mapping[str, SinkConnector], decisions: Decisions, query: QueryFolder) -> Decision:
     """Offer the rows where that is not settled yet. A sink that has left the flow refuses nothing."""
     if not decision.open:
         return decision
@@ -51,12 +51,12 @@ def settle(decision: Decision, sinks: Mapping[str, Sink], decisions: Decisions, 
     return decisions.settle(decision.batch.number, {id_: each for id_, each in refused.items() if each.rows})
 
 
-def _offer(decision: Decision, id_: str, sink: OfferingSink, query: QueryFolder) -> Refused:
+def _offer(decision: Decision, id_: str, sink: OfferingSink, query: QueryFolder) -> RefusedRows:
     letters = DeadWriter(query.dead, uuid4().hex)
     replayed = _replayed(decision, query)
     rows = 0
 
-    def refuse(refusal: Refusal) -> None:
+    def refuse(refusal: RefusedRow) -> None:
         nonlocal rows
         if sink.on_error == "fail":
             raise SinkError(
@@ -76,7 +76,7 @@ def _offer(decision: Decision, id_: str, sink: OfferingSink, query: QueryFolder)
         letters.abort()
         raise
     faults.reached("settle.offered")
-    return Refused(rows, dead)
+    return RefusedRows(rows, dead)
 
 
 def _replayed(decision: Decision, query: QueryFolder) -> dict[str, DeadLetter]:
@@ -88,7 +88,7 @@ def _replayed(decision: Decision, query: QueryFolder) -> dict[str, DeadLetter]:
     return {letter.record: letter for source, place in streams for letter in read_entering(query, place, source)}
 
 
-def _letter(decision: Decision, id_: str, refusal: Refusal, replayed: Mapping[str, DeadLetter]) -> DeadLetter:
+def _letter(decision: Decision, id_: str, refusal: RefusedRow, replayed: Mapping[str, DeadLetter]) -> DeadLetter:
     """The row itself stands for the record: nobody reads the source again behind a decision."""
     record, way = split_id(refusal.id)
     before = replayed.get(record)

@@ -44,37 +44,37 @@ class KnownChannel:
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class StoredTopology:
     """`channels` are the flow's own and those that it had earlier."""
 
     tiers: tuple[str, ...]
     channels: tuple[KnownChannel, ...] = ()
 
-    def after(self, before: Topology | None) -> Topology:
+    def after(self, before: StoredTopology | None) -> StoredTopology:
         """With the channels of `before` that are none of these, as gone ones."""
         own = {channel.identity for channel in self.channels}
         earlier = before.channels if before is not None else ()
         gone = [KnownChannel(**asdict(channel) | {"gone": True}) for channel in earlier if channel.identity not in own]
-        return Topology(self.tiers, (*self.channels, *gone))
+        return StoredTopology(self.tiers, (*self.channels, *gone))
 
     def as_json(self) -> dict[str, Any]:
         """The form in a record."""
         return asdict(self)
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Topology:
+    def from_json(data: Mapping[str, Any]) -> StoredTopology:
         """The topology that `as_json` wrote."""
-        return Topology(tuple(data["tiers"]), tuple(KnownChannel(**each) for each in data["channels"]))
+        return StoredTopology(tuple(data["tiers"]), tuple(KnownChannel(**each) for each in data["channels"]))
 
 
-def read_topology(root: Path, flow: str) -> Topology | None:
+def read_topology(root: Path, flow: str) -> StoredTopology | None:
     """That of the flow's last run; None where it never ran, or was never cut."""
     file = _file(root, flow)
     data = read_or_none(file)
-    return None if data is None else Topology.from_json(unseal(data, _KIND, _FORMAT, file))
+    return None if data is None else StoredTopology.from_json(unseal(data, _KIND, _FORMAT, file))
 
 
-def write_topology(root: Path, flow: str, topology: Topology) -> None:
+def write_topology(root: Path, flow: str, topology: StoredTopology) -> None:
     """Under a lease, at the start of a run. A flow that was never cut needs no record; one of a single tier with a name does: it may be cut
     into several later."""
     before = read_topology(root, flow)

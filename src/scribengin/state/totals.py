@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from scribengin.formats.notice import Notice
+from scribengin.formats.notice import FormatNotice
 from scribengin.state.contract import Counts
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ class SinkTotals:
 class Noticed:
     """Since which Batch it is known, and when that was decided. `records` of the notice is the sum over all Batches."""
 
-    notice: Notice
+    notice: FormatNotice
     batch: int
     at: str
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Noticed:
         """What `asdict` wrote."""
-        return Noticed(Notice(**data["notice"]), data["batch"], data["at"])
+        return Noticed(FormatNotice(**data["notice"]), data["batch"], data["at"])
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class TracedArrival:
     """A row that reached a sink outside the flow. `hops`: the stops behind it, first to last, see `hop_as_json`; then this Batch's own."""
 
     id: str
@@ -38,7 +38,7 @@ class Arrival:
 class TrailWriter(LineWriter):
     """The arrivals of one attempt. Executor side."""
 
-    def write(self, batch: int, arrival: Arrival) -> None:
+    def write(self, batch: int, arrival: TracedArrival) -> None:
         """Append one; durable at `close`. Raises OSError."""
         self.append(batch, asdict(arrival))
 
@@ -49,7 +49,7 @@ def hop_as_json(hop: Hop) -> dict[str, Any]:
     return data | {"member": hop.member} if hop.member else data
 
 
-def find_arrivals(query: QueryFolder, prefix: str) -> Iterator[Arrival]:
+def find_arrivals(query: QueryFolder, prefix: str) -> Iterator[TracedArrival]:
     """Those of decided Batches whose record's id begins so, oldest first. Raises StateError for a torn segment."""
     names = sorted(name for name in names_in(query.trails) if name.isdigit())
     needle = msgspec.json.encode(prefix)[1:-1]
@@ -61,7 +61,7 @@ def find_arrivals(query: QueryFolder, prefix: str) -> Iterator[Arrival]:
                 if needle in line:
                     data = msgspec.json.decode(line)
                     if without_ways(data["id"]).startswith(prefix):
-                        yield Arrival(data["id"], data["sink"], tuple(data["hops"]))
+                        yield TracedArrival(data["id"], data["sink"], tuple(data["hops"]))
 
 
 def forget_trails(query: QueryFolder, before: datetime | None) -> None:

@@ -46,7 +46,7 @@ KEPT = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TrashedPath:
     """A folder or file that was moved away: `kept` is where it is now, `place` where it was. Paths of this machine start at the root of the
     state, so that a project can be moved as a whole."""
 
@@ -100,7 +100,7 @@ class Discarded:
     flow: str
     at: str
     owner: str
-    parts: tuple[Part, ...] = ()
+    parts: tuple[TrashedPath, ...] = ()
     lost: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
     whole: bool = False
     by: str = RESET
@@ -187,7 +187,7 @@ class Trash:
 
     def note(self, discarded: Discarded, kept: Path, place: Path) -> Discarded:
         """Record, before it is done, that what is at `place` is moved to `kept`."""
-        part = Part(self._text(kept), self._text(place))
+        part = TrashedPath(self._text(kept), self._text(place))
         if part in discarded.parts:
             return discarded
         noted = replace(discarded, parts=(*discarded.parts, part))
@@ -293,7 +293,7 @@ class Trash:
             return None
         body = unseal(data, _KIND, _FORMAT, file)
         letters = (PurgedLetters(**each | {"segment": LineSegment(**each["segment"])}) for each in body.pop("letters", ()))
-        parts = tuple(Part(**part) for part in body["parts"])
+        parts = tuple(TrashedPath(**part) for part in body["parts"])
         body["outputs"] = tuple(KeptOutput(**each) for each in body.get("outputs", ()))
         return Discarded(**body | {"parts": parts, "lost": tuple(body["lost"]), "letters": tuple(letters)})
 

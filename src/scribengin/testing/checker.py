@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.testing.records import Key, checksum
+from scribengin.testing.records import RecordKey, checksum
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -30,10 +30,10 @@ _SHOWN = 5
 class Findings:
     """What is wrong. Each list holds what to show a person; empty lists are good."""
 
-    lost: list[Key] = field(default_factory=list)
-    doubled: list[Key] = field(default_factory=list)
-    reordered: list[Key] = field(default_factory=list)
-    invented: list[Key] = field(default_factory=list)
+    lost: list[RecordKey] = field(default_factory=list)
+    doubled: list[RecordKey] = field(default_factory=list)
+    reordered: list[RecordKey] = field(default_factory=list)
+    invented: list[RecordKey] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
     imbalance: list[str] = field(default_factory=list)
 
@@ -59,10 +59,12 @@ class Found:
     row: Mapping[str, Any]
 
 
-def check_records(expected: Iterable[Key], found: Iterable[Found], *, ordered: bool = True, ledger_rows: int | None = None) -> Findings:
+def check_records(
+    expected: Iterable[RecordKey], found: Iterable[Found], *, ordered: bool = True, ledger_rows: int | None = None
+) -> Findings:
     """Compare. `found` must come in the order in which the output is to be read; `ledger_rows` is what the ledger says is there."""
     findings = Findings()
-    seen: Counter[Key] = Counter()
+    seen: Counter[RecordKey] = Counter()
     last: dict[tuple[str, str, int], int] = {}
     wanted = set(expected)
     total = 0
@@ -72,7 +74,7 @@ def check_records(expected: Iterable[Key], found: Iterable[Found], *, ordered: b
         if problem:
             findings.torn.append(problem)
             continue
-        key = Key(each.row["run"], int(each.row["part"]), int(each.row["seq"]))
+        key = RecordKey(each.row["run"], int(each.row["part"]), int(each.row["seq"]))
         seen[key] += 1
         if key not in wanted:
             findings.invented.append(key)
@@ -127,7 +129,9 @@ def visible_files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def check_output(folder: Path, format: str, expected: Iterable[Key], *, ordered: bool = True, ledger_rows: int | None = None) -> Findings:
+def check_output(
+    folder: Path, format: str, expected: Iterable[RecordKey], *, ordered: bool = True, ledger_rows: int | None = None
+) -> Findings:
     """`check_records` of a files sink's folder."""
     torn: list[str] = []
     findings = check_records(expected, read_output(folder, format, torn=torn), ordered=ordered, ledger_rows=ledger_rows)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.abilities import can_be_looked_at
-from scribengin.connectors.contract import Limits, SourceStream
+from scribengin.connectors.contract import BatchLimits, SourceStream
 from scribengin.core.errors import StateError
 from scribengin.testing.conformance_deaths import check_at_once, check_deaths, check_kills
 from scribengin.testing.conformance_rows import check_poison, check_wider
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from scribengin.connectors.contract import Source, StagingSink
+    from scribengin.connectors.contract import SourceConnector, StagingSink
     from scribengin.core.types import Schema
     from scribengin.testing.conformance_sinks import Rows
 
 
-def check_source(source: Source, *, limits: Limits | None = None) -> int:
+def check_source(source: SourceConnector, *, limits: BatchLimits | None = None) -> int:
     """Read all there is, twice; returns how many records there were. The place must hold some, and must not change meanwhile."""
-    given = limits or Limits(max_files=1, max_bytes=1, max_rows=1)
+    given = limits or BatchLimits(max_files=1, max_bytes=1, max_rows=1)
     entries = _split_all(source, given)
     must(bool(entries), "split found nothing: give check_source a place that holds records")
     streams = [stream for entry in entries for stream in entry]
     copies = [SourceStream.from_json(json.loads(json.dumps(stream.as_json()))) for stream in streams]
     must(copies == streams, "the place of a stream is JSON: texts, numbers, lists and mappings")
-    everything = [stream for entry in _split_all(source, Limits()) for stream in entry]
+    everything = [stream for entry in _split_all(source, BatchLimits()) for stream in entry]
     first = [record for stream in streams for record in _records(source, stream)]
     must(
         sorted(first) == sorted(record for stream in everything for record in _records(source, stream)),
@@ -146,13 +146,13 @@ def _check_batches(trial: SinkTrial, rows: Rows) -> None:
     trial.decisions += [first, second, sleeping]
 
 
-def _split_all(source: Source, limits: Limits) -> list[list[SourceStream]]:
+def _split_all(source: SourceConnector, limits: BatchLimits) -> list[list[SourceStream]]:
     reader = source.reader()
     reader.restore([])
     return _drain(reader, limits)
 
 
-def _drain(reader: Any, limits: Limits) -> list[list[SourceStream]]:
+def _drain(reader: Any, limits: BatchLimits) -> list[list[SourceStream]]:
     entries = []
     while entry := reader.split(limits, final=True):
         entries.append(entry)
@@ -162,11 +162,11 @@ def _drain(reader: Any, limits: Limits) -> list[list[SourceStream]]:
     return entries
 
 
-def _records(source: Source, stream: SourceStream) -> list[bytes]:
+def _records(source: SourceConnector, stream: SourceStream) -> list[bytes]:
     return [block.payload(ordinal) for block in source.read(stream) for ordinal in range(len(block))]
 
 
-def _check_decoders(source: Source, streams: Sequence[SourceStream]) -> None:
+def _check_decoders(source: SourceConnector, streams: Sequence[SourceStream]) -> None:
     schema = source.resolve_schema()
     for stream in streams:
         for block in source.read(stream):

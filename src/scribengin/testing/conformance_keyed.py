@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from scribengin.connectors.contract import BatchId, Decided, Place
-from scribengin.connectors.keyed.contract import Held, KeyedRows
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
+from scribengin.connectors.keyed.contract import KeyedRows, WriterRecord
 from scribengin.connectors.keyed.sink import KeyedSink
 from scribengin.connectors.keyed.versions import next_base
 from scribengin.core.types import arrow_schema, parse_schema
@@ -24,8 +24,8 @@ from scribengin.testing.sentences import must
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from scribengin.connectors.contract import Refusal
-    from scribengin.connectors.keyed.contract import Answer, KeyedStore
+    from scribengin.connectors.contract import RefusedRow
+    from scribengin.connectors.keyed.contract import KeyedStore, WriteAnswer
 
 SCHEMA = parse_schema("id STRING, n BIGINT")
 _RACES, _RACERS = 20, 4
@@ -109,14 +109,14 @@ def _check_busy_sink(
     busy(late)
     with TemporaryDirectory() as folder:
         sink = KeyedSink(
-            Place("out", Path(folder), flow="flow", work=Path(folder)), cast("KeyedStore", counted), key=("id",), connections=2
+            ConnectorContext("out", Path(folder), flow="flow", work=Path(folder)), cast("KeyedStore", counted), key=("id",), connections=2
         )
         sink.prepare(owner="conformance", lineage="lineage-1")
         batch = BatchId("flow", "query", "lineage-1", 0, 1)
         stream = sink.stream(batch, 0, "attempt", SCHEMA)
         stream.write(pa.RecordBatch.from_pylist([{"id": id_, "n": n} for n, id_ in enumerate(ids)], arrow_schema(SCHEMA)), ids)
         decided = Decided(batch, "hash", (stream.close(),))
-        refused: list[Refusal] = []
+        refused: list[RefusedRow] = []
         sink.offer(decided, refused.append)
         sink.publish(decided)
     must(not refused, f"a row that the place does not take for now is not refused: {refused}")
@@ -142,18 +142,18 @@ class _Counted:
         self._counting = threading.Lock()
         self._late = late
         self._busy = busy
-        self._record: Held | None = None
+        self._record: WriterRecord | None = None
 
-    def read_record(self) -> Held | None:
+    def read_record(self) -> WriterRecord | None:
         return self._record
 
-    def write_record(self, body: Mapping[str, Any], held: Held | None) -> bool:
+    def write_record(self, body: Mapping[str, Any], held: WriterRecord | None) -> bool:
         if held is not self._record:
             return False
-        self._record = Held(body)
+        self._record = WriterRecord(body)
         return True
 
-    def send(self, rows: KeyedRows) -> Answer:
+    def send(self, rows: KeyedRows) -> WriteAnswer:
         with self._counting:
             for id_ in rows.ids:
                 self.came.setdefault(id_, []).append(time.monotonic())

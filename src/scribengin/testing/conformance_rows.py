@@ -14,7 +14,7 @@ from scribengin.testing.sentences import must
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from scribengin.connectors.contract import Refusal
+    from scribengin.connectors.contract import RefusedRow
     from scribengin.core.types import Schema
     from scribengin.testing.conformance_sinks import Row, Rows, SinkTrial
 
@@ -71,7 +71,7 @@ def _told(trial: SinkTrial, rows: Rows, *, as_json: bool) -> list[tuple[int, str
     stream = sink.stream(batch_id(number, 2), 0, f"poisoned-{as_json}", trial.schema)
     told = [(bad.ordinal, bad.reason, bad.message) for bad in write_rows(stream, rows, label, trial.schema, as_json=as_json)]
     decided = trial.decide(number, [stream.close()], term=2)
-    refused: list[Refusal] = []
+    refused: list[RefusedRow] = []
     if offers(sink):
         sink.offer(decided, refused.append)
     decided = replace(decided, refused=len(refused))

@@ -23,7 +23,7 @@ from scribengin.testing.sentences import must
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from scribengin.connectors.contract import OriginStream, Refusal, SinkStream, StagingSink
+    from scribengin.connectors.contract import OriginStream, RefusedRow, SinkStream, StagingSink
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad
 
@@ -164,7 +164,7 @@ def publish(sink: StagingSink, decided: Decided) -> None:
     sink.publish(decided)
 
 
-def none_refused(refusal: Refusal) -> None:
+def none_refused(refusal: RefusedRow) -> None:
     """For rows that fit."""
     must(holds=False, sentence=f"rows that fit the schema are taken: {refusal}")
 

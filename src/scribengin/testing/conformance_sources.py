@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.abilities import can_measure, rechecks
-from scribengin.connectors.contract import Limits, SourceStream
+from scribengin.connectors.contract import BatchLimits, SourceStream
 from scribengin.core.errors import SourceError, Unreachable
 from scribengin.plan.guarantee import path_guarantee
 from scribengin.spec.model import Flow, Sink
@@ -32,12 +32,12 @@ from scribengin.testing.sentences import must
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from scribengin.connectors.contract import Backlog, Source, SourceReader
+    from scribengin.connectors.contract import Backlog, SourceConnector, SourceReader
     from scribengin.core.options import NodeType
 
 _COMES_WITHIN_S = 30.0
 _STARTED = b"in the midst\n"
-_LIMITS = Limits(max_files=1, max_bytes=1, max_rows=2)
+_LIMITS = BatchLimits(max_files=1, max_bytes=1, max_rows=2)
 
 Entry = list[SourceStream]
 
@@ -52,7 +52,7 @@ class Bench:
     `change` changes a record of the first `add`, or deletes it.
     """
 
-    open: Callable[[], Source]
+    open: Callable[[], SourceConnector]
     add: Callable[[int], object]
     declared: NodeType
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -200,7 +200,7 @@ class _Trial:
         found, end_s = Counter[bytes](), time.monotonic() + (self.bench.within_s if self.bench.follows else 0)
         calm = 0
         while calm < 3 and time.monotonic() < end_s:
-            streams = reader.split(Limits())
+            streams = reader.split(BatchLimits())
             found += self.records(streams)
             calm = calm + 1 if found.total() >= rows and not streams else 0
             time.sleep(0.05)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _POINT = faults.reached.__code__
 
 
-class Died(BaseException):
+class ProcessDeath(BaseException):
     """The process is as good as dead here."""
 
 
@@ -61,9 +61,9 @@ def died_at(site: Site, act: Callable[[], object], code: frozenset[str], *, kill
             alive = False
             if kill:
                 os.kill(os.getpid(), signal.SIGKILL)
-            raise Died
+            raise ProcessDeath
 
-    with warnings.catch_warnings(), suppress(Died):
+    with warnings.catch_warnings(), suppress(ProcessDeath):
         warnings.simplefilter("ignore", ResourceWarning)  # the dead close nothing
         _traced(act, _Passing(on, code))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.contract import Place
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.testing import campaign
 from scribengin.testing.checker import Found
 from scribengin.testing.protocol import SINKS, Driver, Job
@@ -43,7 +43,7 @@ _DARK = ("publish.after", "commit.before")
 class OwnJob(Job):
     """As Job, with sinks of the author's. Children get the job without `found`."""
 
-    make: Callable[[Place], StagingSink] | None = None
+    make: Callable[[ConnectorContext], StagingSink] | None = None
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """node → options of its place"""
     found: Callable[[str], Iterable[Mapping[str, Any]]] | None = None
@@ -52,9 +52,9 @@ class OwnJob(Job):
         """For a child: what reads stays here, and need not be pickled."""
         return partial(OwnJob, make=self.make, options=self.options, batches=self.batches, rows=self.rows), (self.state, self.out)
 
-    def place(self, node: str) -> Place:
+    def place(self, node: str) -> ConnectorContext:
         """Where the sink of that node writes."""
-        return Place(node, self.out, self.options[node], flow="protocol", work=self.query.path / "work" / node)
+        return ConnectorContext(node, self.out, self.options[node], flow="protocol", work=self.query.path / "work" / node)
 
     def read(self, torn: list[str]) -> dict[str, list[Found]]:
         """What a foreign reader finds, by sink; what it cannot read is added to `torn`."""
@@ -74,7 +74,9 @@ def own_driver(job: Job) -> Driver:
     return Driver(job, _own_sink)
 
 
-def check_trials(folder: Path, make_sink: Callable[[Place], StagingSink], options: Options, read: Read, *, power: bool = False) -> None:
+def check_trials(
+    folder: Path, make_sink: Callable[[ConnectorContext], StagingSink], options: Options, read: Read, *, power: bool = False
+) -> None:
     """Run drivers that write records to two sinks, each trial in a place of its own under `folder`, and count what is there at its end.
 
     `make_sink` is the connector's, or another function of a module that child processes can import. `options(at, node)` are those of a

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from scribengin.connectors.abilities import is_chained, offers
-from scribengin.connectors.contract import BatchId, Place, SourceStream
+from scribengin.connectors.contract import BatchId, ConnectorContext, SourceStream
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.core import faults, numbered_log
@@ -33,7 +33,7 @@ from scribengin.state.recovery import recover_query
 from scribengin.state.settling import publish
 from scribengin.state.source_log import SourceLog
 from scribengin.testing.checker import Found, read_output
-from scribengin.testing.records import SCHEMA, Key, as_line, make_record
+from scribengin.testing.records import SCHEMA, RecordKey, as_line, make_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +88,7 @@ class Job:
 def files_sink(job: Job, node: str) -> StagingSink:
     """The sink under test."""
     options = {"path": str(job.out / node), "format": job.format, "partition_by": job.partition_by, "compression": job.compression}
-    return FilesSink(Place(node, job.out, SINK.filled(options)))
+    return FilesSink(ConnectorContext(node, job.out, SINK.filled(options)))
 
 
 @dataclass(slots=True)
@@ -235,7 +235,7 @@ class Driver:
 def rows_of(stream: SourceStream) -> list[dict[str, Any]]:
     """The records of a stream, in order."""
     place = stream.place
-    return [make_record(Key(place["run"], place["part"], seq)) for seq in range(place["start"], place["end"])]
+    return [make_record(RecordKey(place["run"], place["part"], seq)) for seq in range(place["start"], place["end"])]
 
 
 def ids_of(rows: list[dict[str, Any]]) -> list[str]:

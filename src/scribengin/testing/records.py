@@ -19,7 +19,7 @@ BUCKETS = ("a", "b/c", "ü=1", None)
 _WORDS = ("quick", "brown", 'fo"x', "jumps,", "over", "läzy", "dög\\", "")
 
 
-class Key(NamedTuple):
+class RecordKey(NamedTuple):
     """What names a record. `part` is one ordered piece of the input (a file, a partition), `seq` counts in it from 0."""
 
     run: str
@@ -35,13 +35,13 @@ class Records:
     parts: int
     rows: int
 
-    def keys(self) -> Iterator[Key]:
+    def keys(self) -> Iterator[RecordKey]:
         """The names of all of them, part by part."""
-        return (Key(self.run, part, seq) for part in range(self.parts) for seq in range(self.rows))
+        return (RecordKey(self.run, part, seq) for part in range(self.parts) for seq in range(self.rows))
 
     def of(self, part: int, start: int = 0, end: int | None = None) -> list[dict[str, Any]]:
         """The rows `start` to `end` (exclusive) of one part, in order."""
-        return [make_record(Key(self.run, part, seq)) for seq in range(start, self.rows if end is None else min(end, self.rows))]
+        return [make_record(RecordKey(self.run, part, seq)) for seq in range(start, self.rows if end is None else min(end, self.rows))]
 
     def write(self, folder: Path) -> None:
         """Write `records-000.jsonl`, …, a file for each part."""
@@ -50,7 +50,7 @@ class Records:
             (folder / f"records-{part:03}.jsonl").write_bytes(msgspec.json.Encoder().encode_lines(self.of(part)))
 
 
-def make_record(key: Key) -> dict[str, Any]:
+def make_record(key: RecordKey) -> dict[str, Any]:
     """The record of that name: `SCHEMA`."""
     rng = random.Random(f"{key}")
     bucket = BUCKETS[rng.randrange(len(BUCKETS))]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from scribengin.connectors.keyed.contract import Answer, Held
+from scribengin.connectors.keyed.contract import WriteAnswer, WriterRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,13 +42,13 @@ class SqliteStore:
     def __str__(self) -> str:
         return f"documents in {self.path}"
 
-    def read_record(self) -> Held | None:
+    def read_record(self) -> WriterRecord | None:
         """The one row of its table."""
         with closing(self._open()) as connection:
             found = connection.execute("SELECT revision, body FROM held").fetchone()
-        return None if found is None else Held(msgspec.json.decode(found[1]), found[0])
+        return None if found is None else WriterRecord(msgspec.json.decode(found[1]), found[0])
 
-    def write_record(self, body: Mapping[str, Any], held: Held | None) -> bool:
+    def write_record(self, body: Mapping[str, Any], held: WriterRecord | None) -> bool:
         """Under the revision that was read."""
         text = msgspec.json.encode(body).decode()
         with closing(self._open()) as connection, connection:
@@ -76,7 +76,7 @@ class SqliteStore:
         """By a look at one row."""
         return not any(self._all("SELECT 1 FROM documents LIMIT 1"))
 
-    def send(self, rows: KeyedRows) -> Answer:
+    def send(self, rows: KeyedRows) -> WriteAnswer:
         """All in one transaction."""
         docs: list[bytes] = rows.columns.column(0).to_pylist()
         refused = [index for index, doc in enumerate(docs) if self.refuses and self.refuses in doc]
@@ -87,7 +87,7 @@ class SqliteStore:
         with closing(self._open()) as connection, connection:
             connection.executemany(_PUT, [(rows.ids[index], rows.version + index, docs[index]) for index in sorted(kept)])
             (above,) = connection.execute(_NEWEST, (ids,)).fetchone()
-        return Answer([(index, "refused", f"holds {self.refuses!r}") for index in refused], again, above=above or 0)
+        return WriteAnswer([(index, "refused", f"holds {self.refuses!r}") for index in refused], again, above=above or 0)
 
     def versions(self) -> Iterator[Sequence[int]]:
         """All at once."""

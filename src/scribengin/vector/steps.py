@@ -39,7 +39,7 @@ class VectorStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class VectorResult:
     """What came of a batch: the rows that passed, which ones these are, and (row, step, name) of those that fail a
     `require`, by row, as Spark comes to them."""
 
@@ -48,7 +48,7 @@ class Outcome:
     failed: tuple[tuple[int, str, str], ...]
 
 
-def run_steps(steps: Sequence[VectorStep], batch: pa.RecordBatch) -> Outcome:
+def run_steps(steps: Sequence[VectorStep], batch: pa.RecordBatch) -> VectorResult:
     """The batch through all steps. Raises NotSureError where Spark must decide about one of its rows."""
     rows = np.arange(batch.num_rows, dtype=np.int64)
     failed: list[tuple[int, str, str]] = []
@@ -62,7 +62,7 @@ def run_steps(steps: Sequence[VectorStep], batch: pa.RecordBatch) -> Outcome:
             if not pc.all(passes).as_py():
                 failed += [(int(row), step.id, name) for row in rows[~passes.to_numpy(zero_copy_only=False)]]
                 batch, rows = _kept(batch, rows, passes)
-    return Outcome(batch, rows, tuple(sorted(failed, key=lambda each: each[0])))
+    return VectorResult(batch, rows, tuple(sorted(failed, key=lambda each: each[0])))
 
 
 def _kept(batch: pa.RecordBatch, rows: NDArray[np.int64], keep: pa.BooleanArray) -> tuple[pa.RecordBatch, NDArray[np.int64]]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scribengin.spec.alert_model import Condition
-    from scribengin.watching.board import TierSeen
+    from scribengin.watching.board import TierSnapshot
     from scribengin.watching.figures import FlowFigures
 
 Standing = Literal["quiet", "pending", "firing"]
@@ -33,18 +33,18 @@ class AlertState:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedFlow:
     """A flow that is wanted running, as an alert sees it. `wanted_since`: since when this master knows that."""
 
     figures: FlowFigures | None
-    tiers: Mapping[str, TierSeen]
+    tiers: Mapping[str, TierSnapshot]
     expected: frozenset[str]
     """its tiers"""
     wanted_since: float
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class AlertNotice:
     """What is sent: an alert has begun to fire, has ended, or is tried."""
 
     flow: str
@@ -63,7 +63,7 @@ class Notice:
         return f"alert {self.alert} of flow {self.flow}: {self.state}: {self.when}" + (f" ({self.value})" if self.value else "")
 
 
-def next_state(before: AlertState, when: str, seen: Watched, now: float) -> AlertState:
+def next_state(before: AlertState, when: str, seen: WatchedFlow, now: float) -> AlertState:
     """How the alert stands now. Raises ValueError for a `when` that is none."""
     condition = parse_condition(when)
     holds = _holds(condition, seen, now, fires=before.standing == "firing")
@@ -85,7 +85,7 @@ def next_state(before: AlertState, when: str, seen: Watched, now: float) -> Aler
     return AlertState("pending", begun, value)
 
 
-def _holds(condition: Condition, seen: Watched, now: float, *, fires: bool) -> tuple[float | None, str] | None:
+def _holds(condition: Condition, seen: WatchedFlow, now: float, *, fires: bool) -> tuple[float | None, str] | None:
     """(since when it holds, None where it does not; what is seen); None where nobody knows."""
     figures = seen.figures
     match condition.measure:
@@ -113,7 +113,7 @@ def _holds(condition: Condition, seen: Watched, now: float, *, fires: bool) -> t
             return (now if count > condition.over else None), f"{count:,} {called} in {show_duration(condition.span_s)}"
 
 
-def _still(seen: Watched, now: float) -> tuple[float | None, str]:
+def _still(seen: WatchedFlow, now: float) -> tuple[float | None, str]:
     """Since when something waits and nothing comes through, or a worker says nothing, or never has."""
     begun: list[tuple[float, str]] = []
     for name in sorted(seen.expected):

@@ -16,7 +16,7 @@ import msgspec
 
 from scribengin.watching.backlogs import LOOKING, Backlogs, backlog_of, with_waits
 from scribengin.watching.progress import aged
-from scribengin.watching.series import Moved, Series
+from scribengin.watching.series import Increments, Series
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -34,7 +34,7 @@ _COUNTS = ("rows_in", "rows_out", "dead", "batches", "restarts")
 
 
 @dataclass(slots=True)
-class Attempt:
+class ObservedAttempt:
     """One process that served a tier, as far as it was heard of."""
 
     worker: str
@@ -53,13 +53,13 @@ class Attempt:
 
 
 @dataclass(slots=True)
-class Watched:
+class WatchedTier:
     """One tier. Counts of `totals` are since this master watches."""
 
     progress: TierProgress
     heard: float
     series: Series = field(default_factory=Series)
-    attempts: deque[Attempt] = field(default_factory=lambda: deque(maxlen=_ATTEMPTS))
+    attempts: deque[ObservedAttempt] = field(default_factory=lambda: deque(maxlen=_ATTEMPTS))
     progressed: float = 0.0
     """when a Batch was committed, or nothing waited, last"""
     read: float = -inf
@@ -73,12 +73,12 @@ class Watched:
 
 
 @dataclass(frozen=True, slots=True)
-class TierSeen:
+class TierSnapshot:
     """A tier at one moment: copies, for any thread."""
 
     progress: TierProgress
     heard: float
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[ObservedAttempt, ...]
     progressed: float
     totals: Mapping[str, float]
     waits: bool
@@ -92,7 +92,7 @@ class Board:
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self.now = now
         self.reading = threading.RLock()
-        self._flows: dict[str, dict[str, Watched]] = {}
+        self._flows: dict[str, dict[str, WatchedTier]] = {}
         self._backlogs = Backlogs()
 
     def take(self, progress: TierProgress) -> None:
@@ -104,7 +104,7 @@ class Board:
             if there is None:
                 # what its process did before this master watched is none of this board's, but for how long it has stood still
                 still_s = max((query.still_s for query in progress.queries), default=0.0)
-                there = tiers[progress.tier] = Watched(progress, now, progressed=now - still_s)
+                there = tiers[progress.tier] = WatchedTier(progress, now, progressed=now - still_s)
                 before = progress
             elif progress.run < there.progress.run:
                 return
@@ -120,7 +120,7 @@ class Board:
                 return
             attempt = next((each for each in there.attempts if each.worker == worker), None)
             if attempt is None:
-                attempt = Attempt(worker, ended, ended)
+                attempt = ObservedAttempt(worker, ended, ended)
                 there.attempts.append(attempt)
             attempt.ended, attempt.cause, attempt.remedy = ended, cause, remedy
 
@@ -167,13 +167,13 @@ class Board:
         with self.reading:
             return tuple(sorted(self._flows))
 
-    def tiers(self, flow: str) -> dict[str, TierSeen]:
+    def tiers(self, flow: str) -> dict[str, TierSnapshot]:
         """What is known of a flow's tiers; empty where no worker of it has spoken."""
         with self.reading:
             now = self.now()
             found = self._backlogs.waits(flow, now)
             return {
-                name: TierSeen(
+                name: TierSnapshot(
                     _measured(there, found, now),
                     there.heard,
                     tuple(map(replace, there.attempts)),
@@ -194,7 +194,7 @@ class Board:
             began = [there.series.began for there in tiers]
         return True if began and all(at is not None and at <= since for at in began) else None
 
-    def _note(self, there: Watched, before: TierProgress, progress: TierProgress, now: float) -> None:
+    def _note(self, there: WatchedTier, before: TierProgress, progress: TierProgress, now: float) -> None:
         other = progress.run != before.run
         moved = _moved(None if other else before, progress)
         if other:
@@ -202,7 +202,7 @@ class Board:
         for name in there.totals:
             there.totals[name] += getattr(moved, name)
         if not there.attempts or there.attempts[-1].worker != progress.worker:
-            there.attempts.append(Attempt(progress.worker, now - progress.seconds, now))
+            there.attempts.append(ObservedAttempt(progress.worker, now - progress.seconds, now))
         attempt = there.attempts[-1]
         attempt.heard, attempt.failures = now, progress.failures
         attempt.batches, attempt.rows_in = (
@@ -233,14 +233,14 @@ class Board:
                     self._backlogs.looks_no_more(progress.flow, source)
 
 
-def _measured(there: Watched, found: Mapping[str, tuple[float, Backlog]], now: float) -> TierProgress:
+def _measured(there: WatchedTier, found: Mapping[str, tuple[float, Backlog]], now: float) -> TierProgress:
     """What its worker says; where it is silent, or has not looked for long, with what waits as others know it."""
     silent_s = max(0.0, now - there.heard)
     queries = tuple(with_waits(aged(query, silent_s), found) for query in there.progress.queries)
     return msgspec.structs.replace(there.progress, queries=queries)
 
 
-def _moved(before: TierProgress | None, now: TierProgress) -> Moved:
+def _moved(before: TierProgress | None, now: TierProgress) -> Increments:
     """Counts that went back are those of a new beginning in the same process."""
     was = {} if before is None else {query.name: query for query in before.queries}
     counts = {}
@@ -248,7 +248,7 @@ def _moved(before: TierProgress | None, now: TierProgress) -> Moved:
         pairs = [(getattr(query, name), getattr(was[query.name], name) if query.name in was else 0) for query in now.queries]
         counts[name] = float(sum(count - old if count >= old else count for count, old in pairs))
     lag_rows, lag_bytes, lag_s = _lags(now)
-    return Moved(**counts, lag_rows=lag_rows, lag_bytes=lag_bytes, lag_s=lag_s)
+    return Increments(**counts, lag_rows=lag_rows, lag_bytes=lag_bytes, lag_s=lag_s)
 
 
 def _lags(progress: TierProgress) -> tuple[float, float, float]:
@@ -262,6 +262,6 @@ def _waits(query: QueryView) -> bool:
     return bool(query.lag_rows or query.lag_files or query.lag_bytes or query.tasks) and query.state != "waiting"
 
 
-def gates_of(tiers: Mapping[str, TierSeen]) -> tuple[GateView, ...]:
+def gates_of(tiers: Mapping[str, TierSnapshot]) -> tuple[GateView, ...]:
     """The channels of a flow, each as the tier that feeds it sees it."""
     return tuple(gate for seen in tiers.values() for gate in seen.progress.gates)

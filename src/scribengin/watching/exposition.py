@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from scribengin.watching.board import Board, TierSeen
+    from scribengin.watching.board import Board, TierSnapshot
 
 Point = tuple[tuple[str, ...], float | None]
 """(values of the labels, value); None: unknown, and left out"""
@@ -102,7 +102,7 @@ METRICS: tuple[Declared, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class FlowState:
+class RegistryFlow:
     """What the registry, not a worker, says of a flow: `intake` and `firing` are made of both."""
 
     state: str
@@ -111,7 +111,7 @@ class FlowState:
     """(name, whether it fires)"""
 
 
-def expose(board: Board, states: Mapping[str, FlowState], *, leads: bool) -> bytes:
+def expose(board: Board, states: Mapping[str, RegistryFlow], *, leads: bool) -> bytes:
     """The text of a scrape. A master that does not lead says only that."""
     registry = CollectorRegistry()
     registry.register(_Figures(board, states, leads))
@@ -119,7 +119,7 @@ def expose(board: Board, states: Mapping[str, FlowState], *, leads: bool) -> byt
 
 
 class _Figures(Collector):
-    def __init__(self, board: Board, states: Mapping[str, FlowState], leads: bool) -> None:
+    def __init__(self, board: Board, states: Mapping[str, RegistryFlow], leads: bool) -> None:
         self._board, self._states, self._leads = board, states, leads
 
     def collect(self) -> Iterator[Metric]:
@@ -151,14 +151,14 @@ def _add(found: dict[str, list[Point]], points: Iterable[Named]) -> None:
         found[f"scribengin_{name}"].append((labels, value))
 
 
-def _of_state(flow: str, state: FlowState) -> Iterator[Named]:
+def _of_state(flow: str, state: RegistryFlow) -> Iterator[Named]:
     yield "flow_state", (flow, state.state), 1.0
     yield "flow_intake", (flow, state.intake), 1.0
     for alert, fires in state.alerts:
         yield "alert_firing", (flow, alert), float(fires)
 
 
-def _of_flow(flow: str, tiers: Mapping[str, TierSeen], now: float) -> Iterator[Named]:
+def _of_flow(flow: str, tiers: Mapping[str, TierSnapshot], now: float) -> Iterator[Named]:
     figures = figures_of(flow, tiers, now)
     if figures is None:
         return
@@ -172,7 +172,7 @@ def _of_flow(flow: str, tiers: Mapping[str, TierSeen], now: float) -> Iterator[N
     yield "flow_still_seconds", at, figures.still_s
 
 
-def _of_tier(flow: str, tier: str, seen: TierSeen, now: float) -> Iterator[Named]:
+def _of_tier(flow: str, tier: str, seen: TierSnapshot, now: float) -> Iterator[Named]:
     at = (flow, tier)
     yield "tier_heard_seconds", at, now - seen.heard
     for name, total in seen.totals.items():
@@ -187,7 +187,7 @@ def _of_tier(flow: str, tier: str, seen: TierSeen, now: float) -> Iterator[Named
         yield "edge_paused", edge, float(gate.paused)
 
 
-def _of_queries(flow: str, tier: str, tiers: Mapping[str, TierSeen]) -> Iterator[Named]:
+def _of_queries(flow: str, tier: str, tiers: Mapping[str, TierSnapshot]) -> Iterator[Named]:
     for query in queries_of(tiers, tier):
         at = (flow, tier, query.name)
         yield "query_rows_per_second", at, query.rows_per_s

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scribengin.local.contract import EndView, QueryView
-    from scribengin.watching.board import Attempt, TierSeen
+    from scribengin.watching.board import ObservedAttempt, TierSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class FlowFigures:
         return {name: round(value, 3) if isinstance(value, float) else value for name, value in msgspec.to_builtins(self).items()}
 
 
-def figures_of(flow: str, tiers: Mapping[str, TierSeen], now: float) -> FlowFigures | None:
+def figures_of(flow: str, tiers: Mapping[str, TierSnapshot], now: float) -> FlowFigures | None:
     """None where no worker of the flow was heard yet."""
     if not tiers:
         return None
@@ -84,12 +84,12 @@ def figures_of(flow: str, tiers: Mapping[str, TierSeen], now: float) -> FlowFigu
     )
 
 
-def queries_of(tiers: Mapping[str, TierSeen], tier: str) -> list[QueryView]:
+def queries_of(tiers: Mapping[str, TierSnapshot], tier: str) -> list[QueryView]:
     """A tier's Queries; each names its tier, which a worker of an uncut flow leaves out."""
     return [replace(query, tier=tier) for query in tiers[tier].progress.queries]
 
 
-def flow_as_json(flow: str, tiers: Mapping[str, TierSeen], now: float) -> dict[str, Any]:
+def flow_as_json(flow: str, tiers: Mapping[str, TierSnapshot], now: float) -> dict[str, Any]:
     """All that is known of the flow's parts now: its tiers with their attempts, their Queries with sources and sinks, its edges."""
     figures = figures_of(flow, tiers, now)
     return {
@@ -100,7 +100,7 @@ def flow_as_json(flow: str, tiers: Mapping[str, TierSeen], now: float) -> dict[s
     }
 
 
-def _tier(name: str, seen: TierSeen, now: float) -> dict[str, Any]:
+def _tier(name: str, seen: TierSnapshot, now: float) -> dict[str, Any]:
     progress = seen.progress
     return {
         "tier": name,
@@ -150,7 +150,7 @@ def _end(end: EndView, *, with_lag: bool) -> dict[str, Any]:
     return said
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
+def _attempt(attempt: ObservedAttempt) -> dict[str, Any]:
     return {
         "worker": attempt.worker,
         "since": attempt.since,
@@ -165,7 +165,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _delay(tiers: Mapping[str, TierSeen], now: float) -> float | None:
+def _delay(tiers: Mapping[str, TierSnapshot], now: float) -> float | None:
     """What waited in a channel when a worker spoke last has waited since."""
     ages = []
     for name, seen in tiers.items():

@@ -19,7 +19,7 @@ _ENDED = ("stopped", "stopping", "draining", "failed")
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
+class ProducerSignal:
     """`retry_s`: when to ask again, where the answer is not `open`."""
 
     flow: str
@@ -47,7 +47,7 @@ class Intake:
 
 def intake_of(
     flow: str, state: str, reason: str, figures: FlowFigures | None, max_delay_s: float | None, *, measured_s: float | None = None
-) -> Intake:
+) -> ProducerSignal:
     """`state` and `reason` are the flow's. Without `max_delay` it is open, whatever waits, until it stops or fails.
 
     Where no worker was heard yet, as after a take-over, a flow that was behind still refuses. `measured_s`: how old the oldest is that was
@@ -58,7 +58,7 @@ def intake_of(
     catch_up_s = None if figures is None else figures.catch_up_s
     falls_behind = figures is not None and figures.falls_behind
     retry_s = 0.0 if answer == "open" else min(60.0, max(1.0, catch_up_s or 5.0))
-    return Intake(flow, answer, why, delay_s, max_delay_s, catch_up_s, falls_behind, round(retry_s, 1))
+    return ProducerSignal(flow, answer, why, delay_s, max_delay_s, catch_up_s, falls_behind, round(retry_s, 1))
 
 
 def _answer(state: str, reason: str, figures: FlowFigures | None, delay_s: float | None, max_delay_s: float | None) -> tuple[Answer, str]:

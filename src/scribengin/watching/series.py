@@ -23,7 +23,7 @@ _SPREAD_S = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class Increments:
     """What has happened since the last time, and how much waits now; nan where nobody knows."""
 
     rows_in: float = 0.0
@@ -36,13 +36,13 @@ class Moved:
     lag_s: float = nan
 
 
-_COLUMNS = tuple(field.name for field in fields(Moved))
+_COLUMNS = tuple(field.name for field in fields(Increments))
 BYTES = sum(span // step for span, step in zip(_SPANS_S, STEPS_S, strict=True)) * 4 * (len(_COLUMNS) + 1)
 """that the samples of one tier take at most: 172 kB"""
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class MetricSample:
     """`at` is its beginning, in seconds since 1970; rates are a second's, `batches` and `restarts` the sample's, lags its largest."""
 
     at: float
@@ -106,7 +106,7 @@ class Series:
         """The memory that the samples take, at most BYTES."""
         return sum(ring.nbytes for ring in self._rings)
 
-    def add(self, at: float, moved: Moved) -> None:
+    def add(self, at: float, moved: Increments) -> None:
         """`at` never goes back."""
         if self.began is None:
             self.began = at
@@ -115,7 +115,7 @@ class Series:
             ring.add(at if self._last is None else self._last, at, values)
         self._last = at
 
-    def read(self, since: float, until: float, step_s: int = 0) -> list[Sample]:
+    def read(self, since: float, until: float, step_s: int = 0) -> list[MetricSample]:
         """Those of the finest ring that goes back so far, or of the one whose samples are `step_s` long at least; none for times of which
         nothing was heard."""
         fine = [ring for ring in self._rings if ring.step_s >= step_s] or [self._rings[-1]]
@@ -129,7 +129,7 @@ class Series:
         return float(sum(values[index] for _, values in ring.between(since, until)))
 
 
-def _sample(at: float, step_s: int, values: np.ndarray) -> Sample:
+def _sample(at: float, step_s: int, values: np.ndarray) -> MetricSample:
     rows_in, rows_out, dead, batches, restarts, *lags = (float(value) for value in values)
     lag_rows, lag_bytes, lag_s = (None if isnan(lag) else lag for lag in lags)
-    return Sample(at, step_s, rows_in / step_s, rows_out / step_s, dead / step_s, batches, restarts, lag_rows, lag_bytes, lag_s)
+    return MetricSample(at, step_s, rows_in / step_s, rows_out / step_s, dead / step_s, batches, restarts, lag_rows, lag_bytes, lag_s)

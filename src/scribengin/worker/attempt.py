@@ -27,7 +27,7 @@ from scribengin.spark.warm_up import begin_warm_up, warm_up_streams
 from scribengin.state.folder import StateFolder
 from scribengin.state.places import is_elsewhere, located
 from scribengin.worker.heeded import Heeded
-from scribengin.worker.service import Outcome, Standing, outcome_of
+from scribengin.worker.service import AttemptOutcome, AttemptStatus, outcome_of
 from scribengin.worker.sharing import Assistant, Workshop
 from scribengin.worker.timeline import LAST
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from scribengin.connectors.group.health import Turns
+    from scribengin.connectors.group.health import MemberOverrides
     from scribengin.control.world import RunId
     from scribengin.local.contract import QueryView, RunResult, RunView
     from scribengin.local.limits import FlowLimits
@@ -70,7 +70,7 @@ class TierAttempt:
         glance: Glance,
         show: Callable[[RunView], None] = lambda _view: None,
         limits: Callable[[], FlowLimits] | None = None,
-        turns: Callable[[str], Turns] | None = None,
+        turns: Callable[[str], MemberOverrides] | None = None,
         feeders: Callable[[], Sequence[str]] = tuple,
         word: Callable[[Spec], Word | None] = lambda _spec: None,
         host: str = LOOPBACK,
@@ -94,28 +94,28 @@ class TierAttempt:
         self._spark: SparkSession | None = None
         self._archive_at_s = 0.0
 
-    def __call__(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
+    def __call__(self, *, once: bool, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> AttemptOutcome:
         """See `service.Attempt`."""
         self._right = Heeded(self._right.right)
         try:
             result = self._run(once=once, stop=stop, tell=tell)
-            outcome = Outcome("stopped") if result is None else _outcome(result)
+            outcome = AttemptOutcome("stopped") if result is None else _outcome(result)
         except ScribenginError as error:
             outcome = outcome_of(error)
         except Exception:
             if self._jvm_status() is None:
                 raise
-            outcome = Outcome("failed")
+            outcome = AttemptOutcome("failed")
         self._glance.view = None
         outcome = self._named(outcome)
         if self._right.gone and outcome.state == "failed":
-            outcome = Outcome("stopped")  # for a right that is gone, or was for a moment; the service sees to having it
+            outcome = AttemptOutcome("stopped")  # for a right that is gone, or was for a moment; the service sees to having it
         if (status := self._jvm_status()) is not None and outcome.state != "finished":
             # whatever failed for it: the next process has a JVM of its own
-            return Outcome("failed", f"Spark's JVM has ended with status {status}", f"see {self._log()}")
+            return AttemptOutcome("failed", f"Spark's JVM has ended with status {status}", f"see {self._log()}")
         return outcome
 
-    def _named(self, outcome: Outcome) -> Outcome:
+    def _named(self, outcome: AttemptOutcome) -> AttemptOutcome:
         """With commands that find the flow and its state on this machine."""
         if not outcome.remedy:
             return outcome
@@ -125,7 +125,7 @@ class TierAttempt:
             return outcome
         return replace(outcome, remedy=for_flow(outcome.remedy, str(path), "--state", self._spec.state))
 
-    def warm(self) -> Outcome | None:
+    def warm(self) -> AttemptOutcome | None:
         """What can be done without the lease, so that little is left to do with it: plan, start Spark, let it look at every step, have its
         Python up. No Query is opened, nothing is read. How it has failed, if it has."""
         try:
@@ -151,7 +151,7 @@ class TierAttempt:
         if spark is not None:
             stop_session(spark)
 
-    def _run(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult | None:
+    def _run(self, *, once: bool, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> RunResult | None:
         """None where it was stopped before it began."""
         self._timeline.mark("leased")
         settings = replace(self._settings(), once=once, right=self._right, stop=stop, limits=self._limits, turns=self._turns)
@@ -163,7 +163,7 @@ class TierAttempt:
             settings.helpers = shop
             return self._run_with(settings, stop, tell)
 
-    def _run_with(self, settings: RunSettings, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult | None:
+    def _run_with(self, settings: RunSettings, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> RunResult | None:
         def watch(view: RunView) -> None:
             self._glance.view = view
             self._show(view)
@@ -192,13 +192,13 @@ class TierAttempt:
                 self._await(error, prepared, stop, tell)
         return None
 
-    def _await(self, error: SourceMissing, prepared: PreparedFlow, stop: threading.Event, tell: Callable[[Standing], None]) -> None:
+    def _await(self, error: SourceMissing, prepared: PreparedFlow, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> None:
         """A while: what another flow is to make is there once that one has begun. Spark starts meanwhile. Raises the error where no flow
         feeds this one."""
         if not (feeders := self._feeding()):
             raise error
         feed = f"{' and '.join(feeders)}, which {'feed' if len(feeders) > 1 else 'feeds'} this flow, may still make it"
-        tell(Standing("recovering", cause=f"{error.message}; {feed}"))
+        tell(AttemptStatus("recovering", cause=f"{error.message}; {feed}"))
         self._warmed(prepared)
         stop.wait(_AWAIT_S)
 
@@ -268,16 +268,16 @@ class TierAttempt:
 class HelperAttempt(TierAttempt):
     """Helps the worker that holds the tier's lease, as one of `workers`: it stages what it is handed, and decides nothing."""
 
-    def __call__(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
+    def __call__(self, *, once: bool, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> AttemptOutcome:
         """See `service.Attempt`. Where the tier is to be drained its own worker does that."""
         if once:
-            return Outcome("finished")
+            return AttemptOutcome("finished")
         try:
             return self._help(stop, tell)
         except ScribenginError as error:
             return self._named(outcome_of(error))
 
-    def _help(self, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
+    def _help(self, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> AttemptOutcome:
         prepared = self._prepared()
         spark = self._warmed(prepared)
         code = pack(prepared.plan.flow.code_folder, prepared.here)
@@ -292,15 +292,15 @@ class HelperAttempt(TierAttempt):
         def say() -> None:
             if self._jvm_status() is not None:
                 stop.set()
-            tell(Standing("running", assistant.staged, ready=True))
+            tell(AttemptStatus("running", assistant.staged, ready=True))
 
         assistant.help(stop, say)
         if (status := self._jvm_status()) is not None:
-            return Outcome("failed", f"Spark's JVM has ended with status {status}", f"see {self._log()}")
-        return Outcome("stopped")
+            return AttemptOutcome("failed", f"Spark's JVM has ended with status {status}", f"see {self._log()}")
+        return AttemptOutcome("stopped")
 
 
-def standing_of(view: RunView) -> Standing | None:
+def standing_of(view: RunView) -> AttemptStatus | None:
     """How the tier stands; None while nothing of it runs yet."""
     if view.phase not in ("running", "degraded"):
         return None
@@ -309,26 +309,28 @@ def standing_of(view: RunView) -> Standing | None:
     for state in ("failed", "recovering"):
         ill = next((query for query in view.queries if query.state == state), None)
         if ill is not None:
-            return Standing("degraded" if state == "failed" else "recovering", commits, _cause(ill), ready=ready)
+            return AttemptStatus("degraded" if state == "failed" else "recovering", commits, _cause(ill), ready=ready)
     # of several the one that degrades the flow
     many = max((query for query in view.queries if query.dead_cause), key=lambda query: query.degraded, default=None)
     if many is not None:
-        return Standing("degraded" if many.degraded else "running", commits, f"query {many.name}: {many.dead_cause}", ready=ready)
-    return Standing("running", commits, ready=ready)
+        return AttemptStatus("degraded" if many.degraded else "running", commits, f"query {many.name}: {many.dead_cause}", ready=ready)
+    return AttemptStatus("running", commits, ready=ready)
 
 
 def _cause(query: QueryView) -> str:
     return f"query {query.name}: {query.message}"
 
 
-def _outcome(result: RunResult) -> Outcome:
+def _outcome(result: RunResult) -> AttemptOutcome:
     """A Query goes on by itself after what passes: one that has failed needs a person. But the next process goes on where the lease was in
     doubt for a moment, when the registry was away, and where a channel has got other columns, which it plans with."""
     if result.state != "failed":
-        return Outcome(result.state)
+        return AttemptOutcome(result.state)
     permanent = all(problem.code not in _PASSING for problem in result.problems if problem.severity == "error")
     failed = next((query for query in result.queries if query.state == "failed"), None)
     if failed is not None:
-        return Outcome("failed", f"query {failed.name}: {failed.error}", failed.remedy, permanent=permanent)
+        return AttemptOutcome("failed", f"query {failed.name}: {failed.error}", failed.remedy, permanent=permanent)
     problem = next((problem for problem in result.problems if problem.severity == "error"), None)
-    return Outcome("failed", "" if problem is None else problem.message, "" if problem is None else problem.remedy, permanent=permanent)
+    return AttemptOutcome(
+        "failed", "" if problem is None else problem.message, "" if problem is None else problem.remedy, permanent=permanent
+    )

@@ -12,7 +12,7 @@ from scribengin.registry.records import stored_as
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from scribengin.registry.contract import Damaged, Registry, Watch
+    from scribengin.registry.contract import Damaged, Registry, RegistryWatch
     from scribengin.registry.records import Newer, Spot, Stored
 
     Found = Stored[Any] | Newer | Damaged | None
@@ -32,7 +32,7 @@ class Followed:
         self._tell = tell
         self._said = Said()
         self._sets: list[tuple[str, Sequence[Spot[Any]], Take]] = []
-        self._watches: list[Watch] = []
+        self._watches: list[RegistryWatch] = []
         self._lock = threading.Lock()
         self._changed = threading.Event()
         self._closed = False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import Unreachable
 from scribengin.local.acks import topology_of
-from scribengin.registry.contract import Entry
+from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.kinds import tier_of
 from scribengin.registry.lease import LEADER
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import PreparedFlow
     from scribengin.registry.contract import Registry
     from scribengin.registry.kinds import Report
-    from scribengin.registry.lease import Lease
-    from scribengin.state.acks import Topology
+    from scribengin.registry.lease import RegistryLease
+    from scribengin.state.acks import QueryTopology
 
 
 class Glance:
     """Put together anew whenever somebody asks. Threads may ask while others set: each part is one value."""
 
-    def __init__(self, registry: Registry, id_: RunId, lease: Lease, version: int) -> None:
+    def __init__(self, registry: Registry, id_: RunId, lease: RegistryLease, version: int) -> None:
         self._registry = registry
         self._id = id_
         self._lease = lease
@@ -36,13 +36,13 @@ class Glance:
         """as it was last reported"""
         self.flow: PreparedFlow | None = None
         """as it was planned last"""
-        self._topology: tuple[PreparedFlow, Topology] | None = None
+        self._topology: tuple[PreparedFlow, QueryTopology] | None = None
         self.view: RunView | None = None
         """of the attempt under way; None between two"""
         self.helping: Callable[[], Mapping[str, int]] = dict
         """how many helpers are there; of one that helps, how many portions it has staged, and stages now"""
 
-    def topology(self) -> Topology | None:
+    def topology(self) -> QueryTopology | None:
         """The Queries and channels of the flow as it was planned last; None before."""
         flow, known = self.flow, self._topology
         if flow is None:
@@ -78,7 +78,7 @@ class Glance:
             there = self._registry.read(LEADER)
         except Unreachable:
             return None
-        return {name: there.value.get(name) for name in ("id", "host", "http")} if isinstance(there, Entry) else None
+        return {name: there.value.get(name) for name in ("id", "host", "http")} if isinstance(there, RegistryEntry) else None
 
     def _graph(self) -> dict[str, Any]:
         """Its nodes, and the tiers before and behind it with the channels to them; nothing before it is planned."""

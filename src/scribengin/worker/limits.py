@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scribengin.local.limits import FlowLimits, Held, Pace
+from scribengin.local.limits import FeedShare, FlowLimits, RateLimit
 from scribengin.registry.records import Stored
 from scribengin.registry.tree import HELD_BACK, LIMIT, SHARE
 from scribengin.worker.followed import Followed
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from scribengin.registry.contract import Registry
     from scribengin.registry.kinds import Limit, Share
-    from scribengin.registry.outside import HeldBack
+    from scribengin.registry.outside import HeldBackSinks
     from scribengin.worker.followed import Found
 
 _LOOK_S = 30.0
@@ -47,7 +47,7 @@ class LiveLimits:
             said = FlowLimits() if limit is None else limits_of(limit.record)
             now = replace(said, share=now.share, quota=now.quota, held=now.held)
         if share is None or isinstance(share, Stored):
-            part, quota = (Pace(), "") if share is None else (share_of(share.record), share.record.quota)
+            part, quota = (RateLimit(), "") if share is None else (share_of(share.record), share.record.quota)
             now = replace(now, share=part, quota=quota)
         if held is None or isinstance(held, Stored):
             now = replace(now, held={} if held is None else held_of(held.record))
@@ -56,18 +56,18 @@ class LiveLimits:
 
 def limits_of(record: Limit) -> FlowLimits:
     """What a record says. Numbers that are no pace, and keys that are none, are no limit."""
-    return FlowLimits(Pace(record.rows_per_s, record.bytes_per_s), _paces(record.sources), _paces(record.edges))
+    return FlowLimits(RateLimit(record.rows_per_s, record.bytes_per_s), _paces(record.sources), _paces(record.edges))
 
 
-def share_of(record: Share) -> Pace:
+def share_of(record: Share) -> RateLimit:
     """What a flow's part of a quota is."""
-    return Pace(record.rows_per_s)
+    return RateLimit(record.rows_per_s)
 
 
-def held_of(record: HeldBack) -> dict[str, Held]:
+def held_of(record: HeldBackSinks) -> dict[str, FeedShare]:
     """Sink → what its readers leave."""
-    return {sink: Held(hold.share, hold.why) for sink, hold in record.sinks.items()}
+    return {sink: FeedShare(hold.share, hold.why) for sink, hold in record.sinks.items()}
 
 
-def _paces(given: Mapping[str, Mapping[str, float]]) -> dict[str, Pace]:
-    return {name: Pace(each.get("rows_per_s"), each.get("bytes_per_s")) for name, each in given.items()}
+def _paces(given: Mapping[str, Mapping[str, float]]) -> dict[str, RateLimit]:
+    return {name: RateLimit(each.get("rows_per_s"), each.get("bytes_per_s")) for name, each in given.items()}

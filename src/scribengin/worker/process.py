@@ -27,9 +27,9 @@ from scribengin.core.secret import Secret
 from scribengin.packages.fetch import FetchedPackages
 from scribengin.packages.store import PackageStore
 from scribengin.registry.contract import Damaged, shown
-from scribengin.registry.entrance import LOGIN, Entrance
+from scribengin.registry.entrance import LOGIN, ConnectionSettings
 from scribengin.registry.kinds import is_helper, spec_of
-from scribengin.registry.lease import Lease
+from scribengin.registry.lease import RegistryLease
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import DESIRED, LEASE, SPEC, WANTED
 from scribengin.state.accepted import Word
@@ -42,13 +42,13 @@ from scribengin.worker.limits import LiveLimits
 from scribengin.worker.own_log import tell
 from scribengin.worker.page import serve_page
 from scribengin.worker.progress import Reporter
-from scribengin.worker.service import Service
+from scribengin.worker.service import WorkerService
 from scribengin.worker.sharing import REACHED_AT
 from scribengin.worker.tasks import Tasks
 from scribengin.worker.tier_records import TierRecords
 from scribengin.worker.timeline import Timeline
 from scribengin.worker.turns import LiveTurns
-from scribengin.worker.wanted import Wanted
+from scribengin.worker.wanted import DesiredState
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping, Sequence
@@ -61,23 +61,23 @@ HOME = "SCRIBENGIN_HOME"
 
 
 def main(worker: str) -> Exit:
-    """Serve until it is wanted no more. Raises Refused for what is no worker, or one that nobody wants; as `Entrance.open`."""
+    """Serve until it is wanted no more. Raises Refused for what is no worker, or one that nobody wants; as `ConnectionSettings.open`."""
     id_ = RunId.parse(worker)
     if id_ is None:
         raise Refused(f'"{worker}" is not a valid name of a worker', remedy="write FLOW.TIER-NUMBER", code="worker-unknown")
     timeline = Timeline()
     timeline.mark("loaded")
     with ExitStack() as stack:
-        entrance, secrets = Entrance.of_environment(os.environ), take_secrets(os.environ)
+        entrance, secrets = ConnectionSettings.of_environment(os.environ), take_secrets(os.environ)
         registry = entrance.open()
         stack.callback(registry.close)
         registry.sync()  # who ordered this worker wrote before; the server here may be behind, and say that nobody wants it
         version, spec = _read_spec(registry, id_)
         packages = _packages(registry, secrets.get(TOKEN))
         timeline.mark("connected")
-        lease = Lease(registry, LEASE(id_.flow, id_.tier).path, _about(id_))
+        lease = RegistryLease(registry, LEASE(id_.flow, id_.tier).path, _about(id_))
         stack.callback(lease.close)
-        wanted = Wanted(registry, id_)
+        wanted = DesiredState(registry, id_)
         stack.callback(wanted.close)
         teller = Teller(id_.flow, id_.tier, id_.number, version)
         reporter = Reporter(teller, lambda: leader(registry), lambda: lease.claim, certificates=certificates_of(os.environ))
@@ -121,7 +121,7 @@ def main(worker: str) -> Exit:
             tell_end(worker, why)
 
         http = stack.enter_context(serve_page(glance.look))
-        service = Service(
+        service = WorkerService(
             registry,
             id_,
             lease,

@@ -13,7 +13,7 @@ import msgspec
 
 from scribengin.core.errors import Exit, FencedError, Refused, ScribenginError, Unreachable
 from scribengin.registry.contract import Conflict, Require
-from scribengin.registry.kinds import Link, Report
+from scribengin.registry.kinds import Report, ServedPage
 from scribengin.registry.records import Newer, Stored, put, read_record
 from scribengin.registry.tree import NODE_HTTP, NODE_JSON, REPORT, RUN, SPARE, SPARE_REPORT
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scribengin.control.world import RunId
-    from scribengin.registry.contract import Entry, Registry, Term, Write
+    from scribengin.registry.contract import Registry, RegistryEntry, Term, Write
     from scribengin.registry.kinds import Run, TierWish, WorkerState
-    from scribengin.registry.lease import Lease
+    from scribengin.registry.lease import RegistryLease
     from scribengin.registry.records import Spot
-    from scribengin.worker.wanted import Wanted
+    from scribengin.worker.wanted import DesiredState
 
 _POLL_S = 0.5
 _PASSING = frozenset({"spark-start"})
@@ -37,7 +37,7 @@ _LEASE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AttemptOutcome:
     """How an attempt to run the tier has ended."""
 
     state: Literal["stopped", "finished", "failed"]
@@ -48,7 +48,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AttemptStatus:
     """How an attempt stands while it goes on; `commits` are the Batches that it has committed."""
 
     state: WorkerState
@@ -59,25 +59,25 @@ class Standing:
     """each Query has committed a Batch, or has found nothing to read"""
 
 
-class Attempt(Protocol):
+class TierRun(Protocol):
     """Runs the tier until it is through, stopped or failed."""
 
-    def __call__(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
+    def __call__(self, *, once: bool, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> AttemptOutcome:
         """`once`: end when all is read that is there. `tell` is called from the same thread; raises nothing."""
 
 
-class Service:
+class WorkerService:
     """One worker. `serve` blocks until it is wanted no more."""
 
     def __init__(
         self,
         registry: Registry,
         id_: RunId,
-        lease: Lease,
-        wanted: Wanted,
+        lease: RegistryLease,
+        wanted: DesiredState,
         version: int,
-        attempt: Attempt,
-        warm: Callable[[], Outcome | None] = lambda: None,
+        attempt: TierRun,
+        warm: Callable[[], AttemptOutcome | None] = lambda: None,
         *,
         task: Callable[[str], None] | None = None,
         reload: Callable[[int], bool] | None = None,
@@ -96,7 +96,7 @@ class Service:
         self._wanted = wanted
         self._version = version
         self._attempt = attempt
-        self._warm: Callable[[], Outcome | None] | None = warm
+        self._warm: Callable[[], AttemptOutcome | None] | None = warm
         self._spots = {False: (REPORT(id_.flow, id_.tier), RUN(id_.flow, id_.tier))}
         self._spots[True] = (SPARE_REPORT(id_.flow, id_.tier), SPARE(id_.flow, id_.tier))
         """whether it is the spare → where it speaks, and what says that it is the one"""
@@ -153,7 +153,7 @@ class Service:
                     return ended
                 continue
             if wish.goal == "paused":
-                self._say(Standing("paused", self._before), wish.generation)
+                self._say(AttemptStatus("paused", self._before), wish.generation)
                 self._wanted.wait(_LEASE_S)
                 continue
             outcome = self._run(wish)
@@ -164,17 +164,17 @@ class Service:
             if outcome.state == "finished" and wish.goal == "drained":
                 return self._end("drained", wish, "all that was there has gone through")
 
-    def _warmed(self, wish: TierWish) -> Outcome | None:
+    def _warmed(self, wish: TierWish) -> AttemptOutcome | None:
         """Once: what can be done before the lease is had. How it has failed, if it has."""
         warm, self._warm = self._warm, None
         if warm is None:
             return None
-        self._say(Standing("starting"), wish.generation)
+        self._say(AttemptStatus("starting"), wish.generation)
         return warm()
 
     def _taken_over(self, wish: TierWish) -> bool:
         """Whether the spare holds the lease now; to be asked again with a new look at what is wanted."""
-        self._say(Standing("standby"), wish.generation)
+        self._say(AttemptStatus("standby"), wish.generation)
         try:
             there = read_record(self._registry, self._spots[False][0])
             # what has failed for good would fail here as well
@@ -188,7 +188,7 @@ class Service:
 
     def _acquired(self, wish: TierWish) -> bool:
         """Whether the lease is held now; to be asked again with a new look at what is wanted."""
-        self._say(Standing("starting", self._before), wish.generation)
+        self._say(AttemptStatus("starting", self._before), wish.generation)
         try:
             return self._lease.acquire(wait_s=_LEASE_S)
         except Unreachable:
@@ -204,7 +204,7 @@ class Service:
             self._task(wish.task)
         except (Unreachable, FencedError) as failed:
             if self._lease.held():
-                return self._fail(wish, Outcome("failed", failed.message, failed.remedy), self._before)
+                return self._fail(wish, AttemptOutcome("failed", failed.message, failed.remedy), self._before)
             return None
         except ScribenginError as failed:
             error = f"{failed.message}; {failed.remedy}" if failed.remedy else failed.message
@@ -212,16 +212,16 @@ class Service:
             traceback.print_exc()
             error = f"this is a mistake in Scribengin: {type(bug).__name__}: {bug}; please report it, with the worker's log"
         self._report = msgspec.structs.replace(self._report, task=wish.task, task_error=error)
-        self._say(Standing("starting", self._before), wish.generation)
+        self._say(AttemptStatus("starting", self._before), wish.generation)
         return None
 
-    def _run(self, wish: TierWish) -> Outcome:
+    def _run(self, wish: TierWish) -> AttemptOutcome:
         """Until the attempt has ended, by itself or because something else is wanted, or the lease is lost."""
-        stop, outcomes = threading.Event(), list[Outcome]()
-        standing = Standing("starting")
+        stop, outcomes = threading.Event(), list[AttemptOutcome]()
+        standing = AttemptStatus("starting")
         changed = threading.Event()
 
-        def tell(new: Standing) -> None:
+        def tell(new: AttemptStatus) -> None:
             nonlocal standing
             standing = new
             changed.set()
@@ -243,24 +243,24 @@ class Service:
             elif now is not None:
                 self._say(dataclasses.replace(standing, commits=self._before + standing.commits), now.generation)
         self._before += standing.commits
-        return outcomes[0] if outcomes else Outcome("failed", "the attempt has ended without an outcome")
+        return outcomes[0] if outcomes else AttemptOutcome("failed", "the attempt has ended without an outcome")
 
     def _end(self, state: WorkerState, wish: TierWish | None, why: str, *, told: bool = False) -> Exit:
         """`told`: nobody in the registry has wanted it so, and what is said there names the reason."""
         self._on_end(f"{state}: {why}")
         if wish is not None:
-            self._say(Standing(state, self._before, why if told else ""), wish.generation)
+            self._say(AttemptStatus(state, self._before, why if told else ""), wish.generation)
         self._lease.close()
         return Exit.DONE
 
-    def _fail(self, wish: TierWish, outcome: Outcome, commits: int) -> Exit:
+    def _fail(self, wish: TierWish, outcome: AttemptOutcome, commits: int) -> Exit:
         """Said in the worker's own log too: the registry may not answer, and what it has of this run goes when another one follows."""
         remedy = f"; {outcome.remedy}" if outcome.remedy else ""
         self._on_end(f"failed{', for good' if outcome.permanent else ''}: {outcome.cause or 'no cause is known'}{remedy}")
-        self._say(Standing("failed", commits, outcome.cause, outcome.remedy), wish.generation, permanent=outcome.permanent)
+        self._say(AttemptStatus("failed", commits, outcome.cause, outcome.remedy), wish.generation, permanent=outcome.permanent)
         return Exit.FAILED
 
-    def _say(self, standing: Standing, generation: int, *, permanent: bool = False) -> None:
+    def _say(self, standing: AttemptStatus, generation: int, *, permanent: bool = False) -> None:
         """Write it where that is news. Progress alone is none, but the first Batch is: it ends a row of failures."""
         commits = standing.commits if self._told is None or self._told.commits == 0 else self._told.commits
         if self._told is None or standing.state != self._told.state:
@@ -300,9 +300,9 @@ class Service:
         if self._placed == term.number or not self._report.http:
             return []
         spots = {NODE_HTTP(self._node): "", NODE_JSON(self._node): "/json"}
-        return [put(self._registry, spot, Link(url=self._report.http + path)) for spot, path in spots.items()]
+        return [put(self._registry, spot, ServedPage(url=self._report.http + path)) for spot, path in spots.items()]
 
-    def _served(self, spot: Spot[Run]) -> Entry | None:
+    def _served(self, spot: Spot[Run]) -> RegistryEntry | None:
         """The record that says that this worker is the one; None where it says so no more."""
         there = read_record(self._registry, spot)
         mine = isinstance(there, Stored) and there.record.number == self._report.run and there.record.ended_at is None
@@ -321,20 +321,20 @@ class Service:
         return isinstance(there, Newer) or (isinstance(there, Stored) and there.record == self._told)
 
 
-def _is_other(now: TierWish | None, wish: TierWish, standing: Standing) -> bool:
+def _is_other(now: TierWish | None, wish: TierWish, standing: AttemptStatus) -> bool:
     """True where what is wanted `now` is not what the attempt was begun for. To ask for the same again tries again what has failed."""
     if now is None or (now.goal, now.version) != (wish.goal, wish.version):
         return True
     return now.generation != wish.generation and standing.state == "degraded"
 
 
-def outcome_of(error: Exception, flow: str = "NAME") -> Outcome:
+def outcome_of(error: Exception, flow: str = "NAME") -> AttemptOutcome:
     """Of an attempt that could not begin: what passes by itself is tried again by a new worker, all else waits for a person."""
     shortage = next((each.errno for each in (error, error.__cause__) if isinstance(each, OSError)), None)
     if not isinstance(error, ScribenginError):
         # a right, a name, a folder that is a file; what is no error of the machine is one of ours, and nobody knows whether it comes again
         permanent = shortage is not None and shortage not in _PASSING_ERRNO
-        return Outcome("failed", f"{type(error).__name__}: {error}", f"its traceback: scribengin logs {flow}", permanent=permanent)
+        return AttemptOutcome("failed", f"{type(error).__name__}: {error}", f"its traceback: scribengin logs {flow}", permanent=permanent)
     if shortage in _PASSING_ERRNO:
-        return Outcome("failed", error.message, error.remedy)
-    return Outcome("failed", error.message, error.remedy, permanent=not (isinstance(error, Unreachable) or error.code in _PASSING))
+        return AttemptOutcome("failed", error.message, error.remedy)
+    return AttemptOutcome("failed", error.message, error.remedy, permanent=not (isinstance(error, Unreachable) or error.code in _PASSING))

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from scribengin.core.errors import ScribenginError
 from scribengin.core.moments import now_text
-from scribengin.registry.column_records import Columns
+from scribengin.registry.column_records import ColumnsRecord
 from scribengin.registry.contract import Delete
 from scribengin.registry.kinds import Ack, Ends, NodeState, QueryAck, Task
 from scribengin.registry.records import Stored, put, read_record, read_records
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from scribengin.local.contract import RunView
     from scribengin.registry.contract import Registry, Write
     from scribengin.registry.kinds import FlowState
-    from scribengin.registry.lease import Lease
+    from scribengin.registry.lease import RegistryLease
     from scribengin.registry.records import Spot
-    from scribengin.state.acks import Standing, Topology
+    from scribengin.state.acks import FlowAcks, QueryTopology
     from scribengin.state.contract import Decision
     from scribengin.state.folder import StateFolder
 
@@ -79,11 +79,11 @@ class TierRecords:
         self,
         registry: Registry,
         id_: RunId,
-        lease: Lease,
+        lease: RegistryLease,
         folder: StateFolder,
         host: str,
         *,
-        topology: Callable[[], Topology | None] = lambda: None,
+        topology: Callable[[], QueryTopology | None] = lambda: None,
     ) -> None:
         """`topology`: the Queries and channels of the whole flow; another one where it was planned anew, None where it was not yet."""
         self._topology = topology
@@ -142,13 +142,13 @@ class TierRecords:
         if self._view is None or not self._view.queries:
             return  # of a run that has not begun nothing is known
         spot = COLUMNS(self._id.flow, self._id.tier)
-        record = Columns(
+        record = ColumnsRecord(
             noticed=tuple(map(_bounded, self._view.noticed[-MOST_COLUMNS:])),
             accepted=tuple(map(_bounded, self._view.accepted[-MOST_COLUMNS:])),
         )
         if spot.path not in self._written:
             there = read_record(self._registry, spot)
-            self._written[spot.path] = there.record if isinstance(there, Stored) else Columns()
+            self._written[spot.path] = there.record if isinstance(there, Stored) else ColumnsRecord()
         before = self._written[spot.path]
         if counts or _named(record) != _named(before):
             self._put(spot, record)
@@ -297,7 +297,7 @@ def _bare(ack: Ack) -> Mapping[str, QueryAck]:
 
 
 def acked(
-    tier: str, topology: Topology, standing: Standing, through: Mapping[tuple[str, str], tuple[tuple[float, float], ...]] | None = None
+    tier: str, topology: QueryTopology, standing: FlowAcks, through: Mapping[tuple[str, str], tuple[tuple[float, float], ...]] | None = None
 ) -> Ack:
     """What is acknowledged of the Queries of a tier that ever ran. `through`: (Query, source) → its marks."""
     found = {}
@@ -332,7 +332,7 @@ def _cut(value: Any) -> Any:
     return f"{value[:_LONGEST]}…" if isinstance(value, str) and len(value) > _LONGEST else value
 
 
-def _named(record: Columns) -> object:
+def _named(record: ColumnsRecord) -> object:
     """What it is about, without what is counted."""
     return [{name: value for name, value in row.items() if name != "records"} for row in (*record.noticed, *record.accepted)]
 

@@ -6,7 +6,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.group.health import Turns
+from scribengin.connectors.group.health import MemberOverrides
 from scribengin.registry.records import Stored
 from scribengin.registry.tree import GROUP
 from scribengin.worker.followed import Followed
@@ -26,18 +26,18 @@ class LiveTurns:
     that says nothing, or may not be read, changes nothing."""
 
     def __init__(self, registry: Registry, tell: Callable[[str], None] = tell) -> None:
-        self._now: dict[str, Turns] = {}
+        self._now: dict[str, MemberOverrides] = {}
         self._known: set[str] = set()
         self._lock = threading.Lock()
         self._followed = Followed(registry, "turns", _LOOK_S, tell)
 
-    def __call__(self, group: str) -> Turns:
+    def __call__(self, group: str) -> MemberOverrides:
         """What holds of it now."""
         with self._lock:
             if group not in self._known:
                 self._known.add(group)
                 self._followed.add(f"what is said of group {group} stays as it was", (GROUP(group),), partial(self._take, group))
-        return self._now.get(group, Turns())
+        return self._now.get(group, MemberOverrides())
 
     def close(self) -> None:
         """Follow no more."""
@@ -46,6 +46,6 @@ class LiveTurns:
     def _take(self, group: str, found: Sequence[Found]) -> None:
         (said,) = found
         if said is None:
-            self._now[group] = Turns()
+            self._now[group] = MemberOverrides()
         elif isinstance(said, Stored):
-            self._now[group] = Turns(said.record.members, said.record.out)
+            self._now[group] = MemberOverrides(said.record.members, said.record.out)

@@ -31,7 +31,7 @@ class Orders:
     """where `wish` is None: how the registry says so"""
 
 
-class Wanted:
+class DesiredState:
     """For one thread, beside the watch. A record that says nothing changes nothing: what was wanted before still is."""
 
     def __init__(self, registry: Registry, id_: RunId) -> None:

@@ -21,7 +21,7 @@ from cassandra.protocol import OverloadedErrorMessage
 from scribengin.connectors.cassandra import client
 from scribengin.connectors.cassandra.options import SOURCE
 from scribengin.connectors.cassandra.source import CassandraSource
-from scribengin.connectors.contract import BatchId, Limits, Place
+from scribengin.connectors.contract import BatchId, BatchLimits, ConnectorContext
 from scribengin.connectors.keyed import sending
 from scribengin.core.errors import SinkError, SourceError, Unreachable
 from scribengin.core.process import within
@@ -112,9 +112,9 @@ def test_who_may_not_read_or_write_is_told_what_right_it_takes_and_with_it_goes_
     login = {"config": {"user": role, "password": role}}
     space.ask("CREATE TABLE kept (id bigint PRIMARY KEY, name text, at timestamp)")
     space.ask("INSERT INTO kept (id) VALUES (7)")
-    reads = CassandraSource(Place("in", tmp_path, SOURCE.filled(space.options | login)))
+    reads = CassandraSource(ConnectorContext("in", tmp_path, SOURCE.filled(space.options | login)))
     with pytest.raises(SourceError, match=f"User {role} has no SELECT permission") as by_source:
-        list(reads.reader().split(Limits()))
+        list(reads.reader().split(BatchLimits()))
     assert (by_source.value.code, by_source.value.remedy) == ("cassandra-rights", "grant the user SELECT on the table")
     sink = make(space, tmp_path, mode="upsert", key=["id"], **login)
     with pytest.raises(SinkError, match=f"User {role} has no .* permission") as by_sink:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.faults.lives import run_life
+from harness.faults.outcomes import Aim, Life
 from scribengin.core.errors import InputError
 from scribengin.local.prepare import prepare
 from scribengin.state.dead import read_letters
-from scribengin.testing.faults.lives import run_life
-from scribengin.testing.faults.outcomes import Aim, Life
 from tests.connectors.cassandra.conftest import SUPERUSER
 from tests.connectors.kafka.processes import scribengin
 

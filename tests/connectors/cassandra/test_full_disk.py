@@ -8,12 +8,12 @@ import pytest
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import RoundRobinPolicy
 
+from harness.faults.small_disk import SmallDisk, no_small_disk
 from scribengin.connectors.catalog import open_sink, sink_types
-from scribengin.connectors.contract import Place
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.core.errors import Unreachable
 from scribengin.embedded import cassandra as embedded
 from scribengin.embedded.cassandra import Cassandra
-from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
 from tests.connectors.cassandra.test_sink import decided, offered, rows_of
 
 if TYPE_CHECKING:
@@ -67,4 +67,4 @@ def sink_into(server: Cassandra, folder: Path) -> Any:
     with Cluster([host], int(port), protocol_version=4, execution_profiles=profiles) as cluster, cluster.connect() as session:
         session.execute("CREATE KEYSPACE small WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
     options = sink_types()["cassandra"].filled({"server": [server.address], "keyspace": "small", "table": "kept"})
-    return open_sink("cassandra", Place("out", folder, options, flow="flow", work=folder / "work"))
+    return open_sink("cassandra", ConnectorContext("out", folder, options, flow="flow", work=folder / "work"))

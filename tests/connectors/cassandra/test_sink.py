@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from scribengin.connectors.catalog import open_sink, sink_types
-from scribengin.connectors.contract import BatchId, Decided, Place, Refusal
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, RefusedRow
 from scribengin.connectors.keyed.contract import KeyedRows
 from scribengin.core.errors import Refused, SinkError, Unreachable
 from scribengin.core.types import arrow_schema, parse_schema
@@ -35,7 +35,7 @@ SIMPLE = parse_schema("id BIGINT, name STRING, at TIMESTAMP")
 
 def make(at: Keyspace, folder: Path, **given: Any) -> Any:
     options = sink_types()["cassandra"].filled(at.options | given)
-    return open_sink("cassandra", Place("out", folder, options, flow="flow", work=folder / "work"))
+    return open_sink("cassandra", ConnectorContext("out", folder, options, flow="flow", work=folder / "work"))
 
 
 def test_the_sink_keeps_the_contract(space: Keyspace, tmp_path: Path) -> None:
@@ -75,8 +75,8 @@ def rows_of(*ids: int, name: str | None = "ada") -> list[dict[str, Any]]:
     return [{"id": id_, "name": name, "at": None} for id_ in ids]
 
 
-def offered(sink: Any, batch: Decided) -> list[Refusal]:
-    refused: list[Refusal] = []
+def offered(sink: Any, batch: Decided) -> list[RefusedRow]:
+    refused: list[RefusedRow] = []
     sink.offer(batch, refused.append)
     sink.publish(replace(batch, refused=len(refused)))
     return refused
@@ -328,7 +328,7 @@ def test_names_of_columns_are_quoted_and_never_taken_for_cql(space: Keyspace, tm
 def test_what_cassandra_takes_for_no_name_is_told_before_anybody_is_asked(tmp_path: Path, option: str, odd: str) -> None:
     options = sink_types()["cassandra"].filled({"server": ["nobody"], "keyspace": "shop", "table": "kept"} | {option: odd})
     with pytest.raises(SinkError, match=f"`{option}` is .*: a name of a keyspace or table consists of the letters") as told:
-        open_sink("cassandra", Place("out", tmp_path, options, flow="flow", work=tmp_path / "work"))
+        open_sink("cassandra", ConnectorContext("out", tmp_path, options, flow="flow", work=tmp_path / "work"))
     assert (told.value.code, told.value.remedy) == ("cassandra-name", f"correct `{option}`")
 
 

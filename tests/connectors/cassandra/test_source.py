@@ -14,8 +14,8 @@ import pytest
 from scribengin.connectors.cassandra import table as cassandra_table
 from scribengin.connectors.cassandra.options import SOURCE
 from scribengin.connectors.cassandra.source import CassandraSource
-from scribengin.connectors.cassandra.table import LEAST_TOKEN, MOST_TOKEN, Digest
-from scribengin.connectors.contract import Limits, Place
+from scribengin.connectors.cassandra.table import LEAST_TOKEN, MOST_TOKEN, CassandraDigest
+from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.core.errors import SourceError, Unreachable
 from scribengin.core.types import parse_schema
 from scribengin.testing.conformance import check_source
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def source(space: Keyspace, schema: str | None = None, **options: Any) -> CassandraSource:
     given = SOURCE.filled(space.options | options)
-    return CassandraSource(Place("in", Path(), given, parse_schema(schema) if schema else None))
+    return CassandraSource(ConnectorContext("in", Path(), given, parse_schema(schema) if schema else None))
 
 
 def orders(space: Keyspace, rows: int = 25, *, per_partition: int = 1) -> None:
@@ -51,7 +51,7 @@ def ids(source: CassandraSource, streams: Iterable[SourceStream]) -> list[int]:
 
 def all_of(reader: CassandraReader, most: int | None = None) -> list[SourceStream]:
     streams = []
-    while taken := reader.split(Limits(max_rows=most), final=True):
+    while taken := reader.split(BatchLimits(max_rows=most), final=True):
         streams += taken
     return streams
 
@@ -59,7 +59,7 @@ def all_of(reader: CassandraReader, most: int | None = None) -> list[SourceStrea
 @pytest.mark.parametrize(("on_change", "page"), [pytest.param("stop", 1000, marks=pytest.mark.long), ("stop", 3), ("ignore", 1)])
 def test_it_keeps_the_contract(space: Keyspace, on_change: str, page: int) -> None:
     orders(space, 11)
-    assert check_source(source(space, split=2, page=page, on_change=on_change), limits=Limits(max_rows=3)) == 11
+    assert check_source(source(space, split=2, page=page, on_change=on_change), limits=BatchLimits(max_rows=3)) == 11
 
 
 @pytest.mark.parametrize("options", [{}, {"on_change": "ignore"}])
@@ -91,7 +91,7 @@ def test_ranges_end_behind_whole_partitions_and_cover_the_ring(space: Keyspace, 
     assert whole.rows == 40
     reader = read.reader()
     assert reader.backlog().rows is None
-    assert [stream.rows for stream in reader.split(Limits(max_rows=1))] == [4]
+    assert [stream.rows for stream in reader.split(BatchLimits(max_rows=1))] == [4]
     assert (reader.backlog().rows or 0) > 0
     assert sum(stream.rows or 0 for stream in all_of(reader, 20)) == 36
     assert reader.backlog().rows == 0
@@ -124,7 +124,7 @@ def test_rows_that_changed_are_told_and_others_are_read(space: Keyspace) -> None
 def test_rows_that_were_deleted_at_the_end_leave_a_snapshot_that_ends(space: Keyspace) -> None:
     orders(space, 6)
     read = source(space, split=3)
-    first = read.reader().split(Limits(max_rows=3))
+    first = read.reader().split(BatchLimits(max_rows=3))
     left = set(range(6)) - set(ids(read, first))
     for number in left:
         space.ask("DELETE FROM kept WHERE customer = %s", number)
@@ -135,21 +135,21 @@ def test_rows_that_were_deleted_at_the_end_leave_a_snapshot_that_ends(space: Key
         space.ask("INSERT INTO kept (customer, id) VALUES (%s, %s)", number, number)
     done = read.reader()
     done.restore([first, rest])
-    assert done.split(Limits()) == []
+    assert done.split(BatchLimits()) == []
     assert done.backlog().rows == 0
 
 
 def test_another_table_by_the_same_name_is_not_taken_for_the_old_one(space: Keyspace) -> None:
     orders(space, 6)
     read = source(space, split=3)
-    first = read.reader().split(Limits(max_rows=3))
+    first = read.reader().split(BatchLimits(max_rows=3))
     space.ask("DROP TABLE kept")
     orders(space, 6)
     assert len(ids(read, first)) == 3  # they are the same
     later = read.reader()
     later.restore([first])
     with pytest.raises(SourceError, match="it is another table by that name"):
-        later.split(Limits())
+        later.split(BatchLimits())
     lax = source(space, split=3, on_change="ignore")
     later = lax.reader()
     later.restore([first])
@@ -265,7 +265,7 @@ def test_what_too_few_replicas_answer_is_asked_again_for_a_while(space: Keyspace
     space.session.execute(f"ALTER KEYSPACE {space.name} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 2}}")
     read = source(space, consistency="ALL")
     with pytest.raises(Unreachable, match=r"cannot be read: .*Cannot achieve consistency level ALL"):
-        read.reader().split(Limits())
+        read.reader().split(BatchLimits())
 
 
 def test_a_page_that_times_out_is_asked_again_and_smaller(space: Keyspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +289,7 @@ def test_a_page_that_times_out_is_asked_again_and_smaller(space: Keyspace, monke
 
 def test_a_digest_depends_on_rows_and_their_order_and_not_on_pages() -> None:
     def digest(*pages: list[tuple[bytes | None, ...]]) -> str:
-        found = Digest()
+        found = CassandraDigest()
         for page in pages:
             found.add(page)
         return found.text

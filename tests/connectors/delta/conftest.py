@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
-from scribengin.testing.object_stores import or_skipped
+from harness.object_stores import or_skipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

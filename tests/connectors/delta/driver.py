@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.delta import make_sink
 from scribengin.connectors.delta.options import SINK
 from scribengin.core.types import arrow_schema
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 
-def place(tmp_path: Path, **options: Any) -> Place:
-    return Place("kept", tmp_path, SINK.filled({"path": "kept"} | options), flow="flow")
+def place(tmp_path: Path, **options: Any) -> ConnectorContext:
+    return ConnectorContext("kept", tmp_path, SINK.filled({"path": "kept"} | options), flow="flow")
 
 
 class Writer:
     """A driver with one sink, and Batches of some units each."""
 
-    def __init__(self, place: Place, schema: Schema, *, term: int = 1, lineage: str = "one", adopt: bool = False) -> None:
+    def __init__(self, place: ConnectorContext, schema: Schema, *, term: int = 1, lineage: str = "one", adopt: bool = False) -> None:
         self.sink: Any = make_sink(place)
         self.sink.prepare(owner="me", lineage=lineage, adopt=adopt)
         self._schema = schema

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from harness.faults.small_disk import SmallDisk, no_small_disk
 from scribengin.connectors.contract import BatchId, Decided
 from scribengin.core.errors import EnvironmentFault, SinkError
 from scribengin.core.types import arrow_schema, parse_schema
-from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
 from tests.connectors.delta.driver import Writer, place
 
 if TYPE_CHECKING:

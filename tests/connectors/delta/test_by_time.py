@@ -11,13 +11,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
+from harness import object_stores
 from scribengin.connectors.delta import make_sink, table_place
 from scribengin.connectors.delta.by_time import CLOSED, closed_of
 from scribengin.connectors.delta.upkeep import keep_table
 from scribengin.core import faults
 from scribengin.core.errors import Refused
 from scribengin.core.types import parse_schema
-from scribengin.testing import object_stores
 from scribengin.testing.conformance import check_sink
 from tests.connectors.delta.driver import Writer, place
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from scribengin.connectors.contract import Place
+    from scribengin.connectors.contract import ConnectorContext
 
-    Make = Callable[..., Place]
+    Make = Callable[..., ConnectorContext]
 
 SCHEMA = parse_schema("id BIGINT NOT NULL, country STRING, ts TIMESTAMP")
 HOURLY = {"time": "ts", "path": "dt=%Y-%m-%d/hour=%H"}
@@ -43,14 +43,14 @@ class Died(BaseException):
 def make(request: pytest.FixtureRequest, tmp_path: Path, prefix: str) -> Make:
     """A table in a folder, or in a real store."""
 
-    def made(**more: Any) -> Place:
+    def made(**more: Any) -> ConnectorContext:
         given = object_stores.options(request.getfixturevalue("server"), prefix) if request.param == "s3" else {"url": "kept"}
         return place(tmp_path, **{**BY_TIME, "path": given.pop("url"), **given, **more})
 
     return made
 
 
-def opened(where: Place) -> DeltaTable:
+def opened(where: ConnectorContext) -> DeltaTable:
     table = table_place(where.node, where.options, where.folder).open()
     assert table is not None
     return table
@@ -65,7 +65,7 @@ def rows(number: int, *minutes: float | None) -> list[dict[str, Any]]:
     return [{"id": 100 * number + nth, "country": "DE", "ts": moment} for nth, moment in enumerate(moments)]
 
 
-def held(where: Place) -> dict[str, int]:
+def held(where: ConnectorContext) -> dict[str, int]:
     """Partition → rows, by the log."""
     import pyarrow as pa
 

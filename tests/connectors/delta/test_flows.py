@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from harness.faults.delta_flows import read_delta
+from harness.faults.lives import run_life
+from harness.faults.outcomes import Aim, Life
+from harness.object_stores import address, options
 from scribengin.connectors.delta.stored import StorePlace
 from scribengin.core.errors import InputError
-from scribengin.testing.faults.delta_flows import read_delta
-from scribengin.testing.faults.lives import run_life
-from scribengin.testing.faults.outcomes import Aim, Life
-from scribengin.testing.object_stores import address, options
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,6 +18,7 @@ from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, w
 from deltalake.exceptions import CommitFailedError
 from pyarrow.fs import S3FileSystem, SubTreeFileSystem
 
+from harness.object_stores import options
 from scribengin.cli.main import main
 from scribengin.connectors.contract import BatchId
 from scribengin.connectors.delta import make_sink, table_place
@@ -29,7 +30,6 @@ from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, StateError
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
-from scribengin.testing.object_stores import options
 from tests.connectors.delta.driver import Writer, place
 from tests.connectors.group.alternating import Alternating
 
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from scribengin.connectors.contract import Place
+    from scribengin.connectors.contract import ConnectorContext
     from scribengin.connectors.objects.s3 import S3Store
     from scribengin.embedded.objects import ObjectServer
 
-    At = Callable[..., Place]
+    At = Callable[..., ConnectorContext]
 
 SCHEMA = parse_schema("id BIGINT NOT NULL, name STRING, amount DOUBLE, at TIMESTAMP, tags ARRAY<STRING>")
 IDS = parse_schema("id BIGINT")
@@ -58,20 +58,20 @@ HOUR_S = 3600.0
 def at(server: ObjectServer, prefix: str, tmp_path: Path) -> At:
     """A sink's place in the store."""
 
-    def made(below: str = "", **more: Any) -> Place:
+    def made(below: str = "", **more: Any) -> ConnectorContext:
         given = options(server, prefix + below)
         return place(tmp_path, **{"path": given.pop("url"), **given, **more})
 
     return made
 
 
-def stored(where: Place) -> StorePlace:
+def stored(where: ConnectorContext) -> StorePlace:
     found = table_place(where.node, where.options, where.folder)
     assert isinstance(found, StorePlace)
     return found
 
 
-def dataset(where: Place) -> Any:
+def dataset(where: ConnectorContext) -> Any:
     """As a foreign reader has it, by Arrow's own client of S3."""
     lies = stored(where)
     table = lies.open()
@@ -82,18 +82,18 @@ def dataset(where: Place) -> Any:
     return None if table is None else table.to_pyarrow_dataset(filesystem=SubTreeFileSystem(lies.uri.removeprefix("s3://"), files))
 
 
-def rows(where: Place, *names: str) -> list[dict[str, Any]]:
+def rows(where: ConnectorContext, *names: str) -> list[dict[str, Any]]:
     found = dataset(where)
     read = [] if found is None else found.to_table().to_pylist()
     utc = [{name: value.astimezone(dt.UTC) if isinstance(value, dt.datetime) else value for name, value in row.items()} for row in read]
     return [{name: row[name] for name in names or row} for row in utc]
 
 
-def ids(where: Place) -> list[int]:
+def ids(where: ConnectorContext) -> list[int]:
     return sorted(row["id"] for row in rows(where))
 
 
-def keys(where: Place, folder: str = "") -> list[str]:
+def keys(where: ConnectorContext, folder: str = "") -> list[str]:
     return [entry.key for entry in stored(where).store.list(folder)]
 
 
@@ -186,7 +186,7 @@ def test_a_driver_that_sleeps_loses_to_a_newer_lineage_before_and_behind_its_rec
         old.write(0, [{"id": 1}])
         decided, _ = old.stage(1, [{"id": 2}])
 
-        def other_first(reached: str, point: str = point, where: Place = where) -> None:
+        def other_first(reached: str, point: str = point, where: ConnectorContext = where) -> None:
             if reached == point:
                 monkeypatch.setattr(faults, "reached", lambda _: None)
                 Writer(where, IDS, lineage="two", adopt=True).write(0, [{"id": 3}])
@@ -476,7 +476,7 @@ def test_a_table_with_rows_of_others_is_refused_and_taken_where_that_is_said(at:
 
 
 @pytest.fixture(scope="module")
-def read_by_all(server: ObjectServer, tmp_path_factory: pytest.TempPathFactory) -> Place:
+def read_by_all(server: ObjectServer, tmp_path_factory: pytest.TempPathFactory) -> ConnectorContext:
     """With partitions, a column that came later, and a file of a compaction."""
     given = options(server, "read/by/all")
     where = place(tmp_path_factory.mktemp("lake"), path=given.pop("url"), **given, partition_by=["c"], evolve="add")
@@ -490,12 +490,12 @@ def read_by_all(server: ObjectServer, tmp_path_factory: pytest.TempPathFactory) 
     return where
 
 
-def by_duckdb(where: Place) -> Iterable[dict[str, Any]]:
+def by_duckdb(where: ConnectorContext) -> Iterable[dict[str, Any]]:
     with duckdb.connect() as connection:
         return pa.table(connection.from_arrow(dataset(where)).arrow()).to_pylist()
 
 
-def by_datafusion(where: Place) -> Iterable[dict[str, Any]]:
+def by_datafusion(where: ConnectorContext) -> Iterable[dict[str, Any]]:
     table = stored(where).open()
     assert table is not None
     found = QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
@@ -503,7 +503,7 @@ def by_datafusion(where: Place) -> Iterable[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("reader", [rows, by_duckdb, by_datafusion])
-def test_readers_find_the_same_rows(read_by_all: Place, reader: Callable[[Place], Iterable[dict[str, Any]]]) -> None:
+def test_readers_find_the_same_rows(read_by_all: ConnectorContext, reader: Callable[[ConnectorContext], Iterable[dict[str, Any]]]) -> None:
     found = sorted(reader(read_by_all), key=lambda row: row["id"])
     assert [(row["id"], row["c"], row["later"]) for row in found] == [
         (10 * number + n, ["DE", "a b", None][n % 3], n if number == 3 else None) for number in range(4) for n in range(6)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.core.types import arrow_schema, parse_schema
@@ -28,7 +28,7 @@ def rows(*ids: int, country: str | None = "DE", day: dt.date | None = dt.date(20
 
 
 def make(folder: Path, *, lineage: str = LINEAGE, prepare: bool = True, node: str = "kept", **options: Any) -> FilesSink:
-    sink = FilesSink(Place(node, folder, SINK.filled({"path": "out", "format": "json"} | options), flow="f"))
+    sink = FilesSink(ConnectorContext(node, folder, SINK.filled({"path": "out", "format": "json"} | options), flow="f"))
     if prepare:
         sink.prepare(owner="me", lineage=lineage)
     return sink

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from scribengin.connectors.catalog import open_source
-from scribengin.connectors.contract import Limits, Place
+from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.connectors.files.sink_partition import Partitions
 from scribengin.core.added_columns import with_added
 from scribengin.core.errors import SourceError
@@ -32,13 +32,13 @@ def read(folder: Path, schema: Schema | None = ID, path: str = "data/**/*", **op
     options = {"path": path, "format": "json", **options}
     if schema is not None:
         schema = with_added(schema, options)
-    source: Any = open_source("files", Place("in", folder, options, schema))
+    source: Any = open_source("files", ConnectorContext("in", folder, options, schema))
     schema = source.resolve_schema()
     source.check_first()  # type: ignore[attr-defined]
     decoder, rows, bad = source.decoder(), list[dict[str, Any]](), list[Bad]()
     reader = source.reader()
     reader.looks_first = True
-    for stream in reader.split(Limits(), final=True):
+    for stream in reader.split(BatchLimits(), final=True):
         for block in source.read(stream):
             found, columns = decoder.rows(block), decoder.columns(block)
             assert columns.batch.schema.names == list(schema.names)
@@ -175,7 +175,7 @@ def test_a_folder_that_does_not_fit_is_one_dead_letter_for_its_file(tmp_path: Pa
 
 def test_without_such_options_the_decoder_is_the_formats_own(tmp_path: Path) -> None:
     put(tmp_path / "data/a.jsonl", b'{"id":1}\n')
-    source = open_source("files", Place("in", tmp_path, {"path": "data", "format": "json"}, ID))
+    source = open_source("files", ConnectorContext("in", tmp_path, {"path": "data", "format": "json"}, ID))
     decoder = source.decoder()
     assert own_decoder(decoder) is decoder
 

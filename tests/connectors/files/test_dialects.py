@@ -14,11 +14,11 @@ import pytest
 
 from scribengin.connectors import catalog
 from scribengin.connectors.catalog import open_source
-from scribengin.connectors.contract import Limits, Place
+from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.connectors.files.infer import infer
 from scribengin.core.errors import SourceError
 from scribengin.core.types import parse_schema
-from scribengin.formats.notice import Notice
+from scribengin.formats.notice import FormatNotice
 from scribengin.formats.noticing import Noticer
 from scribengin.local.learning import sentence
 
@@ -31,7 +31,7 @@ Read = tuple[list[dict[str, Any]], list[tuple["Bad", "RecordPlace", bytes]]]
 
 
 def source_of(path: Path, schema: str, **options: Any) -> Any:
-    return open_source("files", Place("in", path.parent, {"path": path.name, "format": "csv", **options}, parse_schema(schema)))
+    return open_source("files", ConnectorContext("in", path.parent, {"path": path.name, "format": "csv", **options}, parse_schema(schema)))
 
 
 def everything(source: Any) -> Read:
@@ -39,7 +39,7 @@ def everything(source: Any) -> Read:
     decoder = source.decoder()
     rows: list[dict[str, Any]] = []
     bad: list[tuple[Bad, RecordPlace, bytes]] = []
-    for stream in source.reader().split(Limits(), final=True):
+    for stream in source.reader().split(BatchLimits(), final=True):
         for block in source.read(stream):
             found = decoder.rows(block)
             assert decoder.columns(block).batch.to_pylist() == found.rows
@@ -221,7 +221,7 @@ def test_a_growing_file_is_read_on_in_its_encoding(encoding: str, tmp_path: Path
     reader, decoder = source.reader(), source.decoder()
 
     def more() -> list[int]:
-        streams = reader.split(Limits(), final=True)
+        streams = reader.split(BatchLimits(), final=True)
         return [row["n"] for stream in streams for block in source.read(stream) for row in decoder.rows(block).rows]
 
     first = more()
@@ -234,7 +234,7 @@ def test_a_file_without_a_record_is_told_to_who_looks_at_blocks(tmp_path: Path) 
     (tmp_path / "a.csv").write_bytes(b"id,name 1,Ada 2,Bob")
     source = source_of(tmp_path / "a.csv", "id INT, x INT")
     noticer = Noticer("in", source.schema, "csv")
-    for stream in source.reader().split(Limits(), final=True):
+    for stream in source.reader().split(BatchLimits(), final=True):
         for block in source.read(stream):
             assert source.decoder().columns(block).batch.num_rows == 0
             noticer.look(block)
@@ -246,7 +246,7 @@ def test_a_cell_over_lines_in_a_file_with_tabs_is_told(tmp_path: Path) -> None:
     for quote in ('"', "none"):
         source = source_of(tmp_path / "a.tsv", "id INT, name STRING", delimiter="\t", quote=quote)
         noticer = Noticer("in", source.schema, "csv")
-        for stream in source.reader().split(Limits(), final=True):  # who says `quote` is not stopped
+        for stream in source.reader().split(BatchLimits(), final=True):  # who says `quote` is not stopped
             for block in source.read(stream):
                 noticer.look(block)
         assert (("", "lines") in noticer.found) is (quote == '"')
@@ -344,8 +344,8 @@ def test_a_first_file_of_other_columns_stops_the_source(case: str, tmp_path: Pat
     reader = source.reader()
     reader.looks_first = True
     with pytest.raises(SourceError):  # the file may have come later
-        reader.split(Limits(), final=True)
-    source.reader().split(Limits(), final=True)  # who only looks is not stopped
+        reader.split(BatchLimits(), final=True)
+    source.reader().split(BatchLimits(), final=True)  # who only looks is not stopped
 
 
 def test_a_first_file_with_half_of_the_columns_is_read(tmp_path: Path) -> None:
@@ -364,7 +364,7 @@ KEYED = {
 
 def keyed(path: Path, *, schema: str = "country STRING, name STRING, region STRING", **more: Any) -> Any:
     options = {"path": path.name, "format": "csv", **more.pop("options", {})}
-    return open_source("files", Place("in", path.parent, options, parse_schema(schema), keys={"country": USE}, **more))
+    return open_source("files", ConnectorContext("in", path.parent, options, parse_schema(schema), keys={"country": USE}, **more))
 
 
 @pytest.mark.parametrize("form", KEYED)
@@ -450,7 +450,7 @@ def test_few_objects_of_json_may_leave_out_a_key_but_not_those_of_a_table(tmp_pa
 
 
 def test_the_notice_of_a_later_file_without_a_key_says_what_reads_it() -> None:
-    said = sentence(Notice("in", "country", "missing", "STRING", "b.csv"), "strict", key_use=USE)
+    said = sentence(FormatNotice("in", "country", "missing", "STRING", "b.csv"), "strict", key_use=USE)
     assert said == f'source in: b.csv has no column "country", which is {USE}; null there, or dead letters where it is NOT NULL'
 
 
@@ -468,7 +468,7 @@ def test_each_file_of_a_lookup_table_has_the_key(tmp_path: Path) -> None:
 
 def test_who_agrees_reads_a_first_file_of_other_columns(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"a,b\n1,2\n")
-    place = Place("in", tmp_path, {"path": "a.csv", "format": "csv"}, parse_schema("x INT"), any_columns=True)
+    place = ConnectorContext("in", tmp_path, {"path": "a.csv", "format": "csv"}, parse_schema("x INT"), any_columns=True)
     source = open_source("files", place)
     source.check_first()  # type: ignore[attr-defined]
     assert everything(source)[0] == [{"x": None}]
@@ -479,9 +479,9 @@ def test_later_files_may_lack_columns(tmp_path: Path) -> None:
     source = source_of(tmp_path / "*.csv", "id INT, x INT, y INT")
     reader = source.reader()
     reader.looks_first = True
-    assert len(reader.split(Limits(), final=True)) == 1
+    assert len(reader.split(BatchLimits(), final=True)) == 1
     (tmp_path / "b.csv").write_bytes(b"id\n1\n")
-    assert len(reader.split(Limits(), final=True)) == 1
+    assert len(reader.split(BatchLimits(), final=True)) == 1
 
 
 def test_objects_are_read_and_looked_at_as_files_are(tmp_path: Path) -> None:
@@ -491,7 +491,7 @@ def test_objects_are_read_and_looked_at_as_files_are(tmp_path: Path) -> None:
 
     def source(**options: Any) -> Any:
         filled = declared.filled({"url": f"file://{tmp_path}/data", "format": "csv", "delimiter": ";", **options})
-        return open_source("objects", Place("in", tmp_path, filled, parse_schema("id INT, n STRING")))
+        return open_source("objects", ConnectorContext("in", tmp_path, filled, parse_schema("id INT, n STRING")))
 
     with pytest.raises(SourceError, match="UTF-16"):
         source().check_first()
@@ -500,4 +500,4 @@ def test_objects_are_read_and_looked_at_as_files_are(tmp_path: Path) -> None:
     reader = source().reader()
     reader.looks_first = True
     with pytest.raises(SourceError, match="UTF-16"):
-        reader.split(Limits(), final=True)
+        reader.split(BatchLimits(), final=True)

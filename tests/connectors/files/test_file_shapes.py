@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.connectors.catalog import open_source
-from scribengin.connectors.contract import Limits, Place
+from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.connectors.files.cutting import Hole, marking_holes
 from scribengin.connectors.files.multiline import MultilineCutter
 from scribengin.connectors.files.source import FilesSource
@@ -30,7 +30,7 @@ LINES = b'{"id":1}\n{"id":2}\n'
 
 
 def source_of(folder: Path, schema: Schema | None = ID, **options: Any) -> FilesSource:
-    source = open_source("files", Place("in", folder, {"path": "data", "format": "json", **options}, schema))
+    source = open_source("files", ConnectorContext("in", folder, {"path": "data", "format": "json", **options}, schema))
     assert isinstance(source, FilesSource)
     return source
 
@@ -39,7 +39,7 @@ def read(folder: Path, schema: Schema | None = ID, **options: Any) -> tuple[list
     """(rows, messages of the dead)"""
     source = source_of(folder, schema, **options)
     decoder, rows, dead = source.decoder(), list[Any](), list[str]()
-    for stream in source.reader().split(Limits(), final=True):
+    for stream in source.reader().split(BatchLimits(), final=True):
         for block in source.read(stream):
             found = decoder.rows(block)
             assert found.rows == decoder.columns(block).batch.to_pylist()
@@ -108,7 +108,7 @@ def test_a_value_of_any_kind_is_kept_as_its_text(tmp_path: Path) -> None:
 
 def test_a_file_of_one_value_is_read_by_one_task(tmp_path: Path) -> None:
     put(tmp_path / "data/a.json", json.dumps([{"id": n} for n in range(30_000)]).encode())
-    streams = source_of(tmp_path, json={"shape": "array"}, split=65536).reader().split(Limits(), final=True)
+    streams = source_of(tmp_path, json={"shape": "array"}, split=65536).reader().split(BatchLimits(), final=True)
     assert len(streams) == 1
     rows, _ = read(tmp_path, json={"shape": "array"}, split=65536)
     assert [row["id"] for row in rows] == list(range(30_000))
@@ -192,7 +192,7 @@ def test_a_hole_of_nul_bytes_is_one_letter_and_no_part_of_a_line(tmp_path: Path,
     put(tmp_path / "data/a.log", bytes(length) + b"line 1\nline 2 is cut" + bytes(length) + b"line 3\n" + bytes(length))
     source = source_of(tmp_path, None, format="text", split=65536, metadata={"offset": "offset"}, **options)
     decoder, rows, holes = source.decoder(), list[Any](), list[Any]()
-    for stream in source.reader().split(Limits(), final=True):
+    for stream in source.reader().split(BatchLimits(), final=True):
         for block in source.read(stream):
             found = decoder.rows(block)
             rows += [(row["value"], row["offset"]) for row in found.rows]
@@ -283,7 +283,7 @@ def test_the_last_event_of_a_growing_file_waits_for_the_next_or_for_the_file_to_
     reader, decoder = source.reader(), source.decoder()
 
     def new(final: bool = False) -> list[str]:
-        blocks = [block for stream in reader.split(Limits(), final=final) for block in source.read(stream)]
+        blocks = [block for stream in reader.split(BatchLimits(), final=final) for block in source.read(stream)]
         return [row["value"] for block in blocks for row in decoder.rows(block).rows]
 
     assert new() == EVENTS[:1]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from scribengin.connectors.catalog import open_source
-from scribengin.connectors.contract import Limits, Place
+from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.core import zstd
 from scribengin.core.errors import SourceError
 from scribengin.core.types import parse_schema
@@ -44,7 +44,7 @@ def container(records: list[dict[str, Any]], codec: str = "null", schema: Any = 
 
 def source_of(path: Path, columns: str = COLUMNS, **options: Any) -> Any:
     given = {"path": path.name, "format": "avro", **options}
-    return open_source("files", Place("in", path.parent, given, parse_schema(columns)))
+    return open_source("files", ConnectorContext("in", path.parent, given, parse_schema(columns)))
 
 
 def everything(source: Any) -> tuple[list[dict[str, Any]], list[tuple[str, str, int | None, bytes]]]:
@@ -52,7 +52,7 @@ def everything(source: Any) -> tuple[list[dict[str, Any]], list[tuple[str, str, 
     found: list[dict[str, Any]] = []
     dead: list[tuple[str, str, int | None, bytes]] = []
     decoder = source.decoder()
-    for stream in source.reader().split(Limits(), final=True):
+    for stream in source.reader().split(BatchLimits(), final=True):
         for block in source.read(stream):
             decoded, columns = decoder.rows(block), decoder.columns(block)
             assert batch_to_rows(columns.batch) == decoded.rows
@@ -98,7 +98,7 @@ def test_a_large_file_is_cut_between_blocks_and_rows_keep_their_number(tmp_path:
     given[29_000]["small"] = 300
     path.write_bytes(container(given, sync_interval=2000))
     source = source_of(path, split=65536)
-    streams = source.reader().split(Limits(), final=True)
+    streams = source.reader().split(BatchLimits(), final=True)
     assert len(streams) > 3
     assert sum(stream.bytes for stream in streams) == path.stat().st_size
     found, dead = everything(source)
@@ -111,7 +111,7 @@ def test_a_large_file_is_cut_between_blocks_and_rows_keep_their_number(tmp_path:
 def test_the_contract_of_sources_holds(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.avro").write_bytes(container(rows(500), "deflate", sync_interval=1000))
-    check_source(open_source("files", Place("in", tmp_path, {"path": "*.avro", "format": "avro"}, parse_schema(COLUMNS))))
+    check_source(open_source("files", ConnectorContext("in", tmp_path, {"path": "*.avro", "format": "avro"}, parse_schema(COLUMNS))))
 
 
 @pytest.mark.parametrize("share", [0.001, 0.01, 0.3, 0.9, 0.9999])

@@ -23,13 +23,13 @@ from file_sinks import LINEAGE, batch, internal, make, visible
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.connectors.contract import Decided, Limits, Place, Receipt
+from scribengin.connectors.contract import BatchLimits, ConnectorContext, Decided, Receipt
 from scribengin.connectors.files import closing, roller
-from scribengin.connectors.files.keeping import Keeping
+from scribengin.connectors.files.keeping import RetentionSettings
 from scribengin.connectors.files.options import SINK, SOURCE
 from scribengin.connectors.files.read_lease import HOLDS_S, ReadLease, going, kept_top, leased
 from scribengin.connectors.files.reading_again import count_rows
-from scribengin.connectors.files.roll_state import Frontier, newest_turn
+from scribengin.connectors.files.roll_state import FileFrontier, newest_turn
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.connectors.files.sink_folders import LineageFolder
 from scribengin.connectors.files.source import FilesSource
@@ -371,7 +371,9 @@ def test_whoever_sees_a_marker_sees_all_the_rows_that_it_counts_and_no_more_come
 
 
 def rewound(folder: Path, lineage: str = "l2", **options: Any) -> FilesSink:
-    sink = FilesSink(Place("kept", folder, SINK.filled({"path": "out", "format": "json", "partition_by": (HOURLY,)} | REWOUND | options)))
+    sink = FilesSink(
+        ConnectorContext("kept", folder, SINK.filled({"path": "out", "format": "json", "partition_by": (HOURLY,)} | REWOUND | options))
+    )
     sink.prepare(owner="me", lineage=lineage, adopt=True)
     return sink
 
@@ -531,7 +533,7 @@ def test_a_marker_stays_true_when_options_change(tmp_path: Path, options: dict[s
         options = options | {"close": None}
         schema, columns = parse_schema("id BIGINT, dt STRING, hour STRING"), {"dt": "2026-01-01", "hour": "00"}
     given = {"path": "out", "format": "json", "partition_by": (HOURLY,)} | options
-    sink = FilesSink(Place("kept", tmp_path, SINK.filled(given)))
+    sink = FilesSink(ConnectorContext("kept", tmp_path, SINK.filled(given)))
     sink.prepare(owner="me", lineage=lineage, adopt=True)
     for number in range(1, 3):
         stream = sink.stream(replace(batch(number), lineage=lineage), 0, "a", schema)
@@ -558,7 +560,7 @@ def test_rows_for_a_folder_that_came_with_a_marker_are_shown_though_the_sink_clo
     (restored / "_COMPLETE.json").write_text(json.dumps({"folder": place, "version": 1, "rows": 1, "files": 1, "bytes": 3}))
     given = SINK.filled({"path": "out", "format": "json", "partition_by": (by,)})
     schema = parse_schema("id BIGINT, ts TIMESTAMP, country STRING")
-    sink = FilesSink(Place("kept", tmp_path, given))
+    sink = FilesSink(ConnectorContext("kept", tmp_path, given))
     sink.prepare(owner="me", lineage=lineage, adopt=True)
     stream = sink.stream(replace(batch(0), lineage=lineage), 0, "a", schema)
     stream.write(pa.RecordBatch.from_pylist([{"id": 1, "ts": START, "country": "DE"}], schema=arrow_schema(schema)))
@@ -574,20 +576,22 @@ def test_a_keeper_that_looked_before_options_changed_or_a_lineage_began_is_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rewinds: bool
 ) -> None:
     commit(hourly(tmp_path, roll=None), 0, 5, 70)
-    put, lineage = roller.Roller.put_turn, "l2" if rewinds else LINEAGE
+    put, lineage = roller.FileCompactor.put_turn, "l2" if rewinds else LINEAGE
 
-    def changed_before(self: roller.Roller, number: int, record: dict[str, Any]) -> Any:
+    def changed_before(self: roller.FileCompactor, number: int, record: dict[str, Any]) -> Any:
         assert [each["folder"] for each in record["closed"]] == [HOUR.format(0)]
-        monkeypatch.setattr(roller.Roller, "put_turn", put)
-        monkeypatch.setattr(roller.Roller, "run", lambda *_, **__: None)  # the end of a lineage shows all that it can, and here it cannot
+        monkeypatch.setattr(roller.FileCompactor, "put_turn", put)
+        monkeypatch.setattr(
+            roller.FileCompactor, "run", lambda *_, **__: None
+        )  # the end of a lineage shows all that it can, and here it cannot
         sink = rewound(tmp_path, close=REOPEN, roll=None) if rewinds else hourly(tmp_path, close=None, roll=None)
         commit_to(sink, lineage, 1, 30)
         return put(self, number, record)
 
-    run = roller.Roller.run
-    monkeypatch.setattr(roller.Roller, "put_turn", changed_before)
+    run = roller.FileCompactor.run
+    monkeypatch.setattr(roller.FileCompactor, "put_turn", changed_before)
     keep_folder(tmp_path / "out", may)
-    monkeypatch.setattr(roller.Roller, "run", run)
+    monkeypatch.setattr(roller.FileCompactor, "run", run)
     assert (rows_in(tmp_path, 0), marker(tmp_path, 0)) == (2, None)
     keep_folder(tmp_path / "out", may, flush=True)
     assert untrue(tmp_path) == []
@@ -595,12 +599,12 @@ def test_a_keeper_that_looked_before_options_changed_or_a_lineage_began_is_late(
 
 def test_a_start_killed_before_it_fenced_keepers_does_so_at_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(hourly(tmp_path, roll=None), 0, 5, 70)
-    put = roller.Roller.put_turn
+    put = roller.FileCompactor.put_turn
     newest: list[int] = []
 
-    def started_twice_before(self: roller.Roller, number: int, record: dict[str, Any]) -> Any:
+    def started_twice_before(self: roller.FileCompactor, number: int, record: dict[str, Any]) -> Any:
         assert [each["folder"] for each in record["closed"]] == [HOUR.format(0)]
-        monkeypatch.setattr(roller.Roller, "put_turn", put)
+        monkeypatch.setattr(roller.FileCompactor, "put_turn", put)
         pid = os.fork()
         if pid == 0:
             try:
@@ -615,7 +619,7 @@ def test_a_start_killed_before_it_fenced_keepers_does_so_at_the_next(tmp_path: P
         newest.append(newest_turn(self.lineage)[0])
         return put(self, number, record)
 
-    monkeypatch.setattr(roller.Roller, "put_turn", started_twice_before)
+    monkeypatch.setattr(roller.FileCompactor, "put_turn", started_twice_before)
     keep_folder(tmp_path / "out", may)
     assert (rows_in(tmp_path, 0), marker(tmp_path, 0)) == (2, None)
     assert newest == [0, 0], "a start that finds all as it was puts no turn"
@@ -937,11 +941,13 @@ def test_a_file_that_a_reader_has_still_to_read_is_kept_until_it_is_read_or_the_
     commit(sink, 0, 5)
     keep_folder(tmp_path / "out", may, flush=True)
     source = FilesSource(
-        Place("s", tmp_path, SOURCE.filled({"path": "out/dt=*/hour=*/*.jsonl", "format": "json", "settle": 0.0}), SCHEMA, flow="other")
+        ConnectorContext(
+            "s", tmp_path, SOURCE.filled({"path": "out/dt=*/hour=*/*.jsonl", "format": "json", "settle": 0.0}), SCHEMA, flow="other"
+        )
     )
     reader = source.reader()
     reader.restore([])
-    streams = reader.split(Limits(), final=True)
+    streams = reader.split(BatchLimits(), final=True)
     assert len(streams) == 1
     commit(sink, 1, 185)
     for _ in range(3):
@@ -951,7 +957,7 @@ def test_a_file_that_a_reader_has_still_to_read_is_kept_until_it_is_read_or_the_
     reader.let_go(streams)
     keep_folder(tmp_path / "out", may)
     assert rows_in(tmp_path, 0) == 0
-    again = reader.split(Limits(), final=True)
+    again = reader.split(BatchLimits(), final=True)
     commit(sink, 2, 400)
     keep_folder(tmp_path / "out", may, flush=True)
     keep_folder(tmp_path / "out", may)
@@ -972,7 +978,7 @@ def test_batches_with_nothing_to_do_are_not_read_again_and_again(
     for number in range(12):
         decided.append(commit(sink, number, number))
         keep_folder(tmp_path / "out", may)
-    frontier = Frontier.of(newest_turn(lineage)[1])
+    frontier = FileFrontier.of(newest_turn(lineage)[1])
     assert frontier.low == 10
     assert frontier.scanned == (9 if options["close"] else -1)
     assert sum(each.rows for each in frontier.open.values()) == (10 if options["close"] else 0)
@@ -1052,7 +1058,7 @@ def test_a_folder_of_two_zones_ends_with_the_later_one(tmp_path: Path) -> None:
     lineage = LineageFolder(tmp_path / "out/_scribengin" / LINEAGE)
     for zone in ("America/New_York", "UTC", "America/New_York", "UTC"):
         hourly(tmp_path, partition_by=({"time": "ts", "path": "dt=%Y-%m-%d", "time_zone": zone},))
-    keeping = Keeping.read(lineage)
+    keeping = RetentionSettings.read(lineage)
     assert keeping is not None
     assert [each.zone for each in keeping.earlier] == ["America/New_York"]
     assert keeping.end_us("dt=2026-01-01/") == dt.datetime(2026, 1, 2, 5, tzinfo=dt.UTC).timestamp() * 1e6
@@ -1074,7 +1080,9 @@ def test_a_flow_that_reads_what_is_kept_for_a_short_while_finds_every_file_that_
             turns += 1
 
     source = FilesSource(
-        Place("s", tmp_path, SOURCE.filled({"path": "out/dt=*/hour=*/*.jsonl", "format": "json", "settle": 0.0}), SCHEMA, flow="other")
+        ConnectorContext(
+            "s", tmp_path, SOURCE.filled({"path": "out/dt=*/hour=*/*.jsonl", "format": "json", "settle": 0.0}), SCHEMA, flow="other"
+        )
     )
     keeper = threading.Thread(target=keep)
     keeper.start()
@@ -1082,7 +1090,7 @@ def test_a_flow_that_reads_what_is_kept_for_a_short_while_finds_every_file_that_
         reader = source.reader()
         reader.restore([])
         for number in range(1, 20):
-            streams = reader.split(Limits(), final=True)
+            streams = reader.split(BatchLimits(), final=True)
             commit(sink, number, *(180 * number + n for n in range(3)))
             begun, deadline = turns, time.monotonic() + 60
             while turns < begun + 3 and time.monotonic() < deadline:  # the keeper has had the time to delete what was taken
@@ -1102,7 +1110,7 @@ def test_a_member_of_a_group_that_was_passed_over_starts_again_behind_an_older_r
     options = SINK.filled({"path": "out", "format": "json", "partition_by": (HOURLY,)})
 
     def started() -> FilesSink:
-        sink = FilesSink(Place("kept", tmp_path, options, member="a"))
+        sink = FilesSink(ConnectorContext("kept", tmp_path, options, member="a"))
         sink.prepare(owner="me", lineage=LINEAGE)
         return sink
 
@@ -1117,18 +1125,20 @@ def test_what_another_flow_is_just_done_with_is_put_off_and_taken_where_it_stays
     commit(sink, 0, 5)
     commit(sink, 1, 65)
     top, (one, two) = tmp_path / "out", visible(tmp_path)
-    place = Place("s", tmp_path, SOURCE.filled({"path": "out/dt=*/hour=*/*.jsonl", "format": "json", "settle": 0.0}), SCHEMA, flow="f")
+    place = ConnectorContext(
+        "s", tmp_path, SOURCE.filled({"path": "out/dt=*/hour=*/*.jsonl", "format": "json", "settle": 0.0}), SCHEMA, flow="f"
+    )
     reader = FilesSource(place).reader()
     reader.restore([])
     with going(top, {one, two}, "other"):
-        assert reader.split(Limits(), final=True) == []
+        assert reader.split(BatchLimits(), final=True) == []
         assert not leased(top, {one, two}, time.time()), "who is done with it need not wait for one who gives way"
         (top / one).unlink()
-    (stream,) = reader.split(Limits(), final=True)
+    (stream,) = reader.split(BatchLimits(), final=True)
     assert (two in str(stream.place), one in str(stream.place), stream.skipped) == (True, False, False)
     assert leased(top, {two}, time.time(), but="other")
     with going(top, {one, two}, "f"):
-        assert reader.split(Limits(), final=True) == []
+        assert reader.split(BatchLimits(), final=True) == []
 
 
 def test_a_file_that_is_going_to_be_deleted_is_told_and_counted_as_lost(tmp_path: Path) -> None:
@@ -1139,18 +1149,20 @@ def test_a_file_that_is_going_to_be_deleted_is_told_and_counted_as_lost(tmp_path
     holder.hold({old})
     commit(sink, 1, 185)
     keep_folder(tmp_path / "out", may)
-    place = Place("s", tmp_path, SOURCE.filled({"path": "out/dt=*/hour=*/*.jsonl", "format": "json", "settle": 0.0}), SCHEMA, flow="f")
+    place = ConnectorContext(
+        "s", tmp_path, SOURCE.filled({"path": "out/dt=*/hour=*/*.jsonl", "format": "json", "settle": 0.0}), SCHEMA, flow="f"
+    )
     reader = FilesSource(place).reader()
     reader.restore([])
-    streams = reader.split(Limits(), final=True)
+    streams = reader.split(BatchLimits(), final=True)
     assert [(stream.skipped, old in stream.lost) for stream in streams] == [(False, False), (True, True)]
     assert any(old in notice for notice in reader.notices())
-    assert reader.split(Limits(), final=True) == []
+    assert reader.split(BatchLimits(), final=True) == []
 
 
 def reading(folder: Path, path: str, **options: Any) -> FilesReader:
     given = {"path": path, "format": "json", "settle": 0.0} | options
-    reader = FilesSource(Place("s", folder, SOURCE.filled(given), SCHEMA, flow="other")).reader()
+    reader = FilesSource(ConnectorContext("s", folder, SOURCE.filled(given), SCHEMA, flow="other")).reader()
     reader.restore([])
     return reader
 
@@ -1161,7 +1173,7 @@ def test_a_reader_holds_what_it_takes_wherever_its_path_begins(tmp_path: Path, p
     commit(hourly(tmp_path, node="more", path="more", keep=7200.0, close=None, roll=None), 0, 5)
     (tmp_path / "link").symlink_to(tmp_path / "out/dt=2026-01-01")
     reader = reading(tmp_path, path)
-    streams = reader.split(Limits(), final=True)
+    streams = reader.split(BatchLimits(), final=True)
     assert leased(tmp_path / "out", set(visible(tmp_path)), time.time())
     assert bool(list((tmp_path / "more").glob("_scribengin/readers/*"))) == path.startswith("*")
     reader.let_go(streams)
@@ -1180,7 +1192,7 @@ def test_a_reader_that_finds_many_files_that_are_being_deleted_goes_on_behind_th
     for nth in range(150):
         (tmp_path / "out" / old).with_name(old.rpartition("/")[2].replace("-00000-000", f"-00000-{nth + 1:03d}")).write_bytes(b"{}\n")
     reader = reading(tmp_path, "out/dt=*/hour=*/*.jsonl", max_files=1)
-    found = list(iter(lambda: reader.split(Limits(), final=True), []))
+    found = list(iter(lambda: reader.split(BatchLimits(), final=True), []))
     assert ["hour=03" in str(stream) for streams in found for stream in streams if not stream.skipped] == [True]
 
 

@@ -17,15 +17,15 @@ import pytest
 from file_sinks import LINEAGE, batch, decide, ids, internal, make, rows, stage, visible
 
 from scribengin.connectors.contract import Decided
-from scribengin.connectors.files.keeping import Keeping
+from scribengin.connectors.files.keeping import RetentionSettings
 from scribengin.connectors.files.roll_state import newest_turn
 from scribengin.connectors.files.sink_folders import LineageFolder
-from scribengin.connectors.files.upkeep import Upkept, keep_folder, roll_folder
+from scribengin.connectors.files.upkeep import MaintenanceRun, keep_folder, roll_folder
 from scribengin.core import faults, numbered_log
 from scribengin.core.errors import EnvironmentFault, FencedError, StateError
 from scribengin.core.faults import ROLL_POINTS
 from scribengin.core.types import arrow_schema, parse_schema
-from scribengin.local.rolling import Rolling
+from scribengin.local.rolling import BackgroundCompaction
 from scribengin.testing.checker import _read_file, visible_files
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ def test_what_is_committed_stays_hidden_until_it_is_merged_to_one_file_in_order(
     decided = publish(sink, range(5))
     assert (visible(tmp_path), hidden(tmp_path), wrong(sink, decided)) == ([], 5, [])
     done = roll_folder(tmp_path / "out", may)
-    assert done == Upkept()
+    assert done == MaintenanceRun()
     assert done.due_s == pytest.approx(300, abs=60)
-    assert roll_folder(tmp_path / "out", may, now_s=later(301)) == Upkept(merged=5, merged_files=1, merged_bytes=sum_bytes(decided))
+    assert roll_folder(tmp_path / "out", may, now_s=later(301)) == MaintenanceRun(merged=5, merged_files=1, merged_bytes=sum_bytes(decided))
     (name,) = visible(tmp_path)
     assert name.startswith("part-0000000000-00000-000")
     assert name.endswith("-0000000004.jsonl")
@@ -254,7 +254,7 @@ def test_a_sink_that_rolls_no_more_leaves_nothing_hidden(tmp_path: Path) -> None
     decided += publish(sink, range(3, 5))
     roll_folder(tmp_path / "out", may)
     assert sorted(ids(tmp_path)) == list(range(10))
-    assert Keeping.read(LineageFolder(tmp_path / "out/_scribengin" / LINEAGE)) == Keeping("kept")
+    assert RetentionSettings.read(LineageFolder(tmp_path / "out/_scribengin" / LINEAGE)) == RetentionSettings("kept")
     assert wrong(sink, decided) == []
 
 
@@ -333,7 +333,7 @@ def test_what_there_was_room_for_is_merged_and_makes_room(tmp_path: Path) -> Non
 
 
 def test_a_folder_that_is_claimed_when_the_roller_runs_already_is_rolled_too(tmp_path: Path) -> None:
-    keeper = Rolling([tmp_path / "out"], print)
+    keeper = BackgroundCompaction([tmp_path / "out"], print)
     assert keeper._turn(tmp_path / "out") >= 5
     publish(rolling(tmp_path, roll={"size": 150, "every": 300.0}), range(2))
     keeper._turn(tmp_path / "out")
@@ -346,7 +346,7 @@ def test_a_folder_that_cannot_be_kept_is_tried_ever_more_seldom(tmp_path: Path) 
     owner = tmp_path / "out/_scribengin/owner.json"
     claim = owner.read_bytes()
     owner.write_bytes(b"torn")
-    keeper = Rolling([tmp_path / "out"], said.append)
+    keeper = BackgroundCompaction([tmp_path / "out"], said.append)
     assert [keeper._turn(tmp_path / "out") for _ in range(8)] == [5, 10, 20, 40, 80, 160, 300, 300]
     assert len(said) == 1
     owner.write_bytes(claim)

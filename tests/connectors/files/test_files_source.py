@@ -20,8 +20,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.manual_clock import ManualClock
 from scribengin.connectors.catalog import open_source
-from scribengin.connectors.contract import Limits, Place, SourceStream
+from scribengin.connectors.contract import BatchLimits, ConnectorContext, SourceStream
 from scribengin.connectors.files import reader as files_reader
 from scribengin.connectors.files.bytestreams import read_compressed
 from scribengin.connectors.files.pieces import without_file
@@ -29,14 +30,13 @@ from scribengin.connectors.files.source import FilesSource
 from scribengin.core import zstd
 from scribengin.core.errors import SourceError
 from scribengin.core.types import Schema, parse_schema
-from scribengin.testing.manual_clock import ManualClock
 from tests.looking import calls_in, look_until
 
 ID = parse_schema("id BIGINT")
 
 
 def source_of(folder: Path, path: str = "data", schema: Schema | None = ID, **options: Any) -> FilesSource:
-    source = open_source("files", Place("in", folder, {"path": path, "format": "json", **options}, schema))
+    source = open_source("files", ConnectorContext("in", folder, {"path": path, "format": "json", **options}, schema))
     assert isinstance(source, FilesSource)
     return source
 
@@ -69,30 +69,30 @@ def test_files_of_a_folder_are_taken_once_and_in_path_order(tmp_path: Path) -> N
     write(tmp_path / "data/a.jsonl", range(2))
     source = source_of(tmp_path)
     reader = source.reader()
-    assert ids(source, reader.split(Limits(), final=True)) == [0, 1, 2, 3]
-    assert reader.split(Limits(), final=True) == []
+    assert ids(source, reader.split(BatchLimits(), final=True)) == [0, 1, 2, 3]
+    assert reader.split(BatchLimits(), final=True) == []
     write(tmp_path / "data/0.jsonl", [9])
-    assert ids(source, reader.split(Limits(), final=True)) == [9]
+    assert ids(source, reader.split(BatchLimits(), final=True)) == [9]
 
 
 def test_a_restored_reader_goes_on_where_the_log_ends(tmp_path: Path) -> None:
     for name in "abc":
         write(tmp_path / f"data/{name}.jsonl", [ord(name)])
     first = source_of(tmp_path).reader()
-    entries = [first.split(Limits(max_files=1), final=True) for _ in range(2)]
+    entries = [first.split(BatchLimits(max_files=1), final=True) for _ in range(2)]
     source = source_of(tmp_path)
     reader = source.reader()
     reader.restore(entries)
-    assert ids(source, reader.split(Limits(), final=True)) == [ord("c")]
+    assert ids(source, reader.split(BatchLimits(), final=True)) == [ord("c")]
 
 
 def test_a_path_that_is_written_another_way_means_the_same_files(tmp_path: Path) -> None:
     write(tmp_path / "data/a.jsonl", [1])
-    entries = [source_of(tmp_path, "data").reader().split(Limits(), final=True)]
+    entries = [source_of(tmp_path, "data").reader().split(BatchLimits(), final=True)]
     for other in ("data/*.jsonl", "**/*.jsonl", "data/a.jsonl", "d*/a.jsonl"):
         reader = source_of(tmp_path, other).reader()
         reader.restore(entries)
-        assert reader.split(Limits(), final=True) == [], other
+        assert reader.split(BatchLimits(), final=True) == [], other
 
 
 @pytest.mark.parametrize(
@@ -113,19 +113,19 @@ def test_globs(tmp_path: Path, path: str, found: list[str]) -> None:
     for name in ("a.jsonl", "b.txt", "x/c.jsonl", "x/y/d.jsonl", "_x/e.jsonl", ".x/f.jsonl", "x/_g.jsonl", ".h.jsonl", "_SUCCESS"):
         write(tmp_path / "data" / name, [1])
     source = source_of(tmp_path, path)
-    assert paths(source, source.reader().split(Limits(), final=True)) == found
+    assert paths(source, source.reader().split(BatchLimits(), final=True)) == found
 
 
 def test_what_is_passed_over_is_said_once(tmp_path: Path) -> None:
     for name in ("a.jsonl", "_SUCCESS", ".tmp", "sub/b.jsonl", "_scribengin/readers/a.json"):
         write(tmp_path / "data" / name, [1])
     reader = source_of(tmp_path).reader()
-    reader.split(Limits())
+    reader.split(BatchLimits())
     notices = reader.notices()
     assert len(notices) == 2
     assert notices[0].startswith(".tmp, _SUCCESS in "), "what a sink of ours keeps there is none of it"
     assert "**/*" in notices[1]
-    reader.split(Limits())
+    reader.split(BatchLimits())
     assert reader.notices() == []
 
 
@@ -134,11 +134,11 @@ def test_limits_take_at_least_one_file(tmp_path: Path) -> None:
         write(tmp_path / f"data/{n}.jsonl", [n])
     source = source_of(tmp_path, max_bytes=1)
     reader = source.reader()
-    assert [ids(source, reader.split(Limits(), final=True)) for _ in range(6)] == [[0], [1], [2], [3], [4], []]
+    assert [ids(source, reader.split(BatchLimits(), final=True)) for _ in range(6)] == [[0], [1], [2], [3], [4], []]
     source = source_of(tmp_path, max_files=2)
     reader = source.reader()
-    assert [ids(source, reader.split(Limits(max_files=3), final=True)) for _ in range(3)] == [[0, 1], [2, 3], [4]]
-    assert ids(source, source_of(tmp_path).reader().split(Limits(max_bytes=20), final=True)) == [0, 1]
+    assert [ids(source, reader.split(BatchLimits(max_files=3), final=True)) for _ in range(3)] == [[0, 1], [2, 3], [4]]
+    assert ids(source, source_of(tmp_path).reader().split(BatchLimits(max_bytes=20), final=True)) == [0, 1]
 
 
 def test_a_file_is_taken_when_it_has_been_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,11 +149,11 @@ def test_a_file_is_taken_when_it_has_been_left_alone(tmp_path: Path, monkeypatch
     os.utime(path, (clock(), clock()))
     reader = source_of(tmp_path, settle=0.2).reader()
     for _ in range(2):
-        assert reader.split(Limits()) == []
+        assert reader.split(BatchLimits()) == []
         assert reader.backlog().files == 1
         clock.advance(seconds=0.09)
     clock.advance(seconds=0.1)
-    (stream,) = reader.split(Limits())
+    (stream,) = reader.split(BatchLimits())
     assert stream.files == 1
 
 
@@ -162,7 +162,7 @@ def test_a_file_from_a_clock_that_is_ahead_is_taken_too(tmp_path: Path) -> None:
     write(path, [1])
     os.utime(path, (time.time() + 3600, time.time() + 3600))
     reader = source_of(tmp_path, settle=0.05).reader()
-    look_until(lambda: reader.split(Limits()), "the file is taken", 60, 0.001)
+    look_until(lambda: reader.split(BatchLimits()), "the file is taken", 60, 0.001)
 
 
 def test_an_old_file_and_a_last_look_do_not_wait(tmp_path: Path) -> None:
@@ -171,8 +171,8 @@ def test_an_old_file_and_a_last_look_do_not_wait(tmp_path: Path) -> None:
     os.utime(tmp_path / "data/old.jsonl", (1, 1))
     source = source_of(tmp_path, settle=60.0)
     reader = source.reader()
-    assert ids(source, reader.split(Limits())) == [2]
-    assert ids(source, reader.split(Limits(), final=True)) == [1]
+    assert ids(source, reader.split(BatchLimits())) == [2]
+    assert ids(source, reader.split(BatchLimits(), final=True)) == [1]
 
 
 def test_an_empty_file_is_nothing_until_it_has_something(tmp_path: Path) -> None:
@@ -180,17 +180,17 @@ def test_an_empty_file_is_nothing_until_it_has_something(tmp_path: Path) -> None
     write(path, [], end=b"")
     source = source_of(tmp_path)
     reader = source.reader()
-    assert reader.split(Limits(), final=True) == []
+    assert reader.split(BatchLimits(), final=True) == []
     assert reader.backlog().files == 0
     write(path, [1])
-    assert ids(source, reader.split(Limits(), final=True)) == [1]
+    assert ids(source, reader.split(BatchLimits(), final=True)) == [1]
 
 
 @given(st.lists(st.integers(0, 30), max_size=40), st.integers(1, 9), st.sampled_from([b"\n", b"\r\n"]), st.booleans())
 def test_every_line_belongs_to_exactly_one_range(sizes: list[int], count: int, end: bytes, ended: bool) -> None:
     from tempfile import TemporaryDirectory
 
-    from scribengin.connectors.files.pieces import Piece, cut, streams_of
+    from scribengin.connectors.files.pieces import FilePiece, cut, streams_of
 
     with TemporaryDirectory() as folder:
         lines = [b'{"id":%d,"pad":"%s"}' % (n, b"x" * size) for n, size in enumerate(sizes)]
@@ -200,7 +200,7 @@ def test_every_line_belongs_to_exactly_one_range(sizes: list[int], count: int, e
         if not data:
             return
         status = path.stat()
-        whole = Piece("a.jsonl", status.st_size, status.st_mtime_ns, status.st_ino, 0, len(data), len(data))
+        whole = FilePiece("a.jsonl", status.st_size, status.st_mtime_ns, status.st_ino, 0, len(data), len(data))
         streams = streams_of(cut(whole, max(1, len(data) // count)), root="", stream_bytes=1)
         assert ids(source_of(Path(folder), "a.jsonl"), streams) == list(range(len(sizes)))
 
@@ -211,7 +211,7 @@ def test_ranges_know_their_line_numbers(tmp_path: Path) -> None:
     lines[77] = lines[300] = "bad"
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     source = source_of(tmp_path, "a.jsonl", split=65536)
-    streams = source.reader().split(Limits(), final=True)
+    streams = source.reader().split(BatchLimits(), final=True)
     assert len(streams) > 3
     decoder = source.decoder()
     blocks = [(block, bad) for stream in streams for block in source.read(stream) for bad in decoder.rows(block).bad]
@@ -225,14 +225,14 @@ def test_ten_thousand_tiny_files_make_a_few_tasks(tmp_path: Path) -> None:
         (tmp_path / f"data/{n:05}.jsonl").write_bytes(b'{"id":%d}' % n)
     source = source_of(tmp_path)
     reader = source.reader()
-    streams = reader.split(Limits(), final=True)
+    streams = reader.split(BatchLimits(), final=True)
     assert len(streams) == 10
     assert sum(stream.files for stream in streams) == 10_000
     assert ids(source, streams) == list(range(10_000))
     os.utime(tmp_path / "data", (1, 1))
-    reader.split(Limits())
-    assert calls_in(lambda: reader.split(Limits())) < 25_000, "a look asks little more of each file than its name"
-    assert reader.split(Limits()) == []
+    reader.split(BatchLimits())
+    assert calls_in(lambda: reader.split(BatchLimits())) < 25_000, "a look asks little more of each file than its name"
+    assert reader.split(BatchLimits()) == []
 
 
 @pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".zst", zstd.compress)])
@@ -241,7 +241,7 @@ def test_compressed_files_of_several_members_are_read(tmp_path: Path, suffix: st
     members = [pack(b"".join(b'{"id":%d}\n' % n for n in range(start, start + 1000))) for start in (0, 1000)]
     (tmp_path / f"data/a.jsonl{suffix}").write_bytes(b"".join(members) + (b"\0" * 100 if suffix == ".gz" else b""))
     source = source_of(tmp_path)
-    streams = source.reader().split(Limits(), final=True)
+    streams = source.reader().split(BatchLimits(), final=True)
     assert ids(source, streams) == list(range(2000))
 
 
@@ -259,7 +259,7 @@ def test_compression_can_be_told(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data/a.bin").write_bytes(gzip.compress(b'{"id":1}\n'))
     source = source_of(tmp_path, compression="gzip")
-    assert ids(source, source.reader().split(Limits(), final=True)) == [1]
+    assert ids(source, source.reader().split(BatchLimits(), final=True)) == [1]
 
 
 def test_a_growing_file_is_read_on_from_where_it_ended(tmp_path: Path) -> None:
@@ -267,19 +267,19 @@ def test_a_growing_file_is_read_on_from_where_it_ended(tmp_path: Path) -> None:
     write(path, [1, 2])
     source = source_of(tmp_path, growing=True)
     reader = source.reader()
-    entries = [reader.split(Limits())]
+    entries = [reader.split(BatchLimits())]
     assert ids(source, entries[0]) == [1, 2]
     with path.open("ab") as file:
         file.write(b'{"id":3}\n{"id":')
         file.flush()
-        entries.append(reader.split(Limits()))
+        entries.append(reader.split(BatchLimits()))
         assert ids(source, entries[1]) == [3]
-        assert reader.split(Limits(), final=True) == []
+        assert reader.split(BatchLimits(), final=True) == []
         file.write(b"4}\n")
     later = source_of(tmp_path, growing=True).reader()
     later.restore(entries)
     for each in (reader, later):
-        assert ids(source, each.split(Limits())) == [4]
+        assert ids(source, each.split(BatchLimits())) == [4]
     assert ids(source, entries[0] + entries[1]) == [1, 2, 3]  # and is read again as it was
 
 
@@ -288,7 +288,7 @@ def test_what_was_taken_of_a_growing_file_and_is_nowhere_any_more_is_told(tmp_pa
     source = source_of(tmp_path, growing=True)
     for change in ("cut", "exchanged", "gone"):
         write(path, range(100))
-        streams = source.reader().split(Limits())
+        streams = source.reader().split(BatchLimits())
         if change == "cut":
             os.truncate(path, 10)
         elif change == "exchanged":
@@ -307,7 +307,7 @@ def test_csv_reads_quoted_line_ends_and_columns_by_name(tmp_path: Path) -> None:
     (tmp_path / "data/b.csv.gz").write_bytes(gzip.compress(text.encode()))
     source = source_of(tmp_path, schema=parse_schema("id BIGINT, name STRING, none INT"), format="csv")
     decoder = source.decoder()
-    for stream in source.reader().split(Limits(), final=True):
+    for stream in source.reader().split(BatchLimits(), final=True):
         found = [(block, block_rows) for block in source.read(stream) if (block_rows := decoder.rows(block))]
         assert [row for _, rows in found for row in rows.rows] == [
             {"id": 1, "name": "a\nb", "none": None}, {"id": 2, "name": None, "none": None}, {"id": 3, "name": "", "none": None}
@@ -320,10 +320,10 @@ def test_a_growing_csv_keeps_its_header_and_its_records_whole(tmp_path: Path) ->
     path.write_bytes(b'id,name\n1,"x\ny"\n2,"half\n')
     source = source_of(tmp_path, "a.csv", schema=parse_schema("id BIGINT, name STRING"), format="csv", growing=True)
     reader = source.reader()
-    assert ids(source, reader.split(Limits())) == [1]
+    assert ids(source, reader.split(BatchLimits())) == [1]
     with path.open("ab") as file:
         file.write(b'"\n3,z\n')
-    assert ids(source, reader.split(Limits())) == [2, 3]
+    assert ids(source, reader.split(BatchLimits())) == [2, 3]
 
 
 def test_text_is_one_column_of_lines(tmp_path: Path) -> None:
@@ -332,7 +332,10 @@ def test_text_is_one_column_of_lines(tmp_path: Path) -> None:
     assert str(source.resolve_schema()) == "value STRING NOT NULL"
     decoder = source.decoder()
     rows = [
-        row for stream in source.reader().split(Limits(), final=True) for block in source.read(stream) for row in decoder.rows(block).rows
+        row
+        for stream in source.reader().split(BatchLimits(), final=True)
+        for block in source.read(stream)
+        for row in decoder.rows(block).rows
     ]
     assert rows == [{"value": "one"}, {"value": ""}, {"value": "three"}]
 
@@ -342,7 +345,7 @@ def test_parquet_row_groups_are_split_and_rows_know_their_number(tmp_path: Path)
     table = pa.table({"id": pa.array(range(50_000), pa.int32()), "other": [str(random.Random(n).random()) for n in range(50_000)]})
     pq.write_table(table, tmp_path / "data/a.parquet", row_group_size=10_000, compression="none")
     source = source_of(tmp_path, schema=parse_schema("id BIGINT, gone STRING"), format="parquet", split=300_000)
-    streams = source.reader().split(Limits(), final=True)
+    streams = source.reader().split(BatchLimits(), final=True)
     assert len(streams) > 2
     assert ids(source, streams) == list(range(50_000))
     last = list(source.read(streams[-1]))[-1]
@@ -356,7 +359,7 @@ def test_parquet_says_its_columns_itself(tmp_path: Path) -> None:
         source.resolve_schema()
     pq.write_table(pa.table({"id": [1], "at": pa.array([0], pa.timestamp("ms"))}), tmp_path / "data/a.parquet")
     assert str(source.resolve_schema()) == "id BIGINT, at TIMESTAMP"
-    assert ids(source, source.reader().split(Limits(), final=True)) == [1]
+    assert ids(source, source.reader().split(BatchLimits(), final=True)) == [1]
 
 
 def test_json_without_columns_is_refused(tmp_path: Path) -> None:
@@ -368,7 +371,7 @@ def test_a_skipped_file_leaves_the_stream(tmp_path: Path) -> None:
     for n in range(3):
         write(tmp_path / f"data/{n}.jsonl", [n])
     source = source_of(tmp_path)
-    (stream,) = source.reader().split(Limits(), final=True)
+    (stream,) = source.reader().split(BatchLimits(), final=True)
     left = without_file(stream, "1.jsonl")
     assert left is not None
     assert ids(source, [left]) == [0, 2]
@@ -380,7 +383,7 @@ def test_backlog_tells_what_waits(tmp_path: Path) -> None:
         write(tmp_path / f"data/{n}.jsonl", [n])
         os.utime(tmp_path / f"data/{n}.jsonl", (time.time() - 100, time.time() - 100))
     reader = source_of(tmp_path).reader()
-    reader.split(Limits(max_files=1), final=True)
+    reader.split(BatchLimits(max_files=1), final=True)
     backlog = reader.backlog()
     assert (backlog.files, backlog.bytes) == (2, 18)
     assert backlog.oldest_s == pytest.approx(100, abs=30)

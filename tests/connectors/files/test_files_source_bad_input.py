@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from scribengin.connectors.catalog import open_source
-from scribengin.connectors.contract import Limits, Place
+from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.connectors.files.cutting import CsvCutter, Cutter, Damage, LineFinder
 from scribengin.connectors.files.pieces import pieces_of
 from scribengin.core import zstd
@@ -35,14 +35,14 @@ ID = parse_schema("id BIGINT")
 
 
 def source_of(path: Path, schema: Schema | None = ID, **options: Any) -> Any:
-    return open_source("files", Place("in", path.parent, {"path": path.name, "format": "json", **options}, schema))
+    return open_source("files", ConnectorContext("in", path.parent, {"path": path.name, "format": "json", **options}, schema))
 
 
 def everything(source: Any) -> tuple[list[int], list[tuple[Bad, RecordPlace, bytes]]]:
     decoder = source.decoder()
     ids: list[int] = []
     bad: list[tuple[Bad, RecordPlace, bytes]] = []
-    for stream in source.reader().split(Limits(), final=True):
+    for stream in source.reader().split(BatchLimits(), final=True):
         for block in source.read(stream):
             rows = decoder.rows(block)
             ids += [row["id"] for row in rows.rows]
@@ -170,7 +170,7 @@ def test_the_lines_of_bad_records_are_right_and_no_byte_is_read_twice_for_them(
     count = LineFinder.__call__
     monkeypatch.setattr(LineFinder, "__call__", lambda self, offset: counted.append(offset) or count(self, offset))
     found = []
-    for stream in source.reader().split(Limits(), final=True):
+    for stream in source.reader().split(BatchLimits(), final=True):
         decode = getattr(source.decoder(), way)
         for block in source.read(stream):
             found += [block.place(each.ordinal).line for each in decode(block).bad]
@@ -201,7 +201,7 @@ def test_line_ends_boms_and_nul_bytes(tmp_path: Path) -> None:
 def test_a_missing_folder_is_told_at_the_start(tmp_path: Path) -> None:
     for path in ("gone", "gone.jsonl", "gone/*.jsonl"):
         with pytest.raises(SourceError, match=r"gone.* does not exist") as caught:
-            open_source("files", Place("in", tmp_path, {"path": path, "format": "json"}, ID)).reader()
+            open_source("files", ConnectorContext("in", tmp_path, {"path": path, "format": "json"}, ID)).reader()
         assert "correct `path`" in caught.value.remedy
 
 
@@ -242,7 +242,7 @@ def test_a_file_that_is_removed_before_or_while_it_is_read_fails_with_the_remedy
     for when in ("before", "while"):
         path.write_bytes(lines(100_000))
         source = source_of(path)
-        (stream, *_) = source.reader().split(Limits(), final=True)
+        (stream, *_) = source.reader().split(BatchLimits(), final=True)
         blocks = source.read(stream)
         if when == "while":
             next(blocks)
@@ -258,13 +258,13 @@ def test_a_file_that_has_another_time_only_is_told_by_its_times(tmp_path: Path) 
     os.utime(path, (1_700_000_000, 1_700_000_000))
     source = source_of(path)
     first = source.reader()
-    entries = [first.split(Limits(), final=True)]
+    entries = [first.split(BatchLimits(), final=True)]
     os.utime(path, (1_700_000_060, 1_700_000_060))
     reader = source.reader()
     reader.restore(entries)
     how = r"it has 9 bytes as before, but its modification time was 2023-11-14T22:13:20\+00:00 and is 2023-11-14T22:14:20\+00:00"
     with pytest.raises(SourceError, match=how):
-        reader.split(Limits())
+        reader.split(BatchLimits())
     with pytest.raises(SourceError, match=how):
         list(source_of(path).read(entries[0][0]))
 
@@ -274,7 +274,7 @@ def test_a_file_that_changes_before_or_while_it_is_read_fails_with_the_remedy(tm
     for when in ("before", "while"):
         path.write_bytes(lines(100_000))
         source = source_of(path)
-        (stream, *_) = source.reader().split(Limits(), final=True)
+        (stream, *_) = source.reader().split(BatchLimits(), final=True)
         blocks = source.read(stream)
         if when == "while":
             next(blocks)
@@ -292,7 +292,7 @@ def test_a_file_that_is_restored_with_its_time_is_the_same_file(tmp_path: Path) 
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"id":1}\n')
     source = source_of(path)
-    (stream,) = source.reader().split(Limits(), final=True)
+    (stream,) = source.reader().split(BatchLimits(), final=True)
     was = path.stat()
     path.unlink()
     path.write_bytes(b'{"id":1}\n')
@@ -307,20 +307,20 @@ def test_the_command_that_gives_a_file_its_old_time_can_be_typed_as_it_is_printe
     path.write_bytes(b'{"id":1}\n')
     os.utime(path, ns=(mtime_ns, mtime_ns))
     source = source_of(path)
-    entries = [source.reader().split(Limits(), final=True)]
+    entries = [source.reader().split(BatchLimits(), final=True)]
     path.unlink()
     path.write_bytes(b'{"id":1}\n')
     later = source_of(path).reader()
     later.restore(entries)
     with pytest.raises(SourceError) as committed:
-        later.split(Limits())
+        later.split(BatchLimits())
     with pytest.raises(SourceError) as not_yet:
         list(source.read(entries[0][0]))
     for caught in (committed, not_yet):
         command = re.search(r"touch -d .*?'(?=; or )", caught.value.remedy)
         assert command, caught.value.remedy
         subprocess.run(command[0], shell=True, check=True)
-        assert later.split(Limits(), final=True) == []
+        assert later.split(BatchLimits(), final=True) == []
         assert len(list(source.read(entries[0][0]))) == 1
         os.utime(path)
 
@@ -329,7 +329,7 @@ def test_a_file_that_an_archive_brings_back_has_its_time_in_whole_seconds_and_is
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"id":1}\n')
     os.utime(path, ns=(1_700_000_000_562_827_901,) * 2)
-    entries = [source_of(path).reader().split(Limits(), final=True)]
+    entries = [source_of(path).reader().split(BatchLimits(), final=True)]
     path.unlink()
     path.write_bytes(b'{"id":1}\n')
     for mtime_ns, same in ((1_700_000_000_000_000_000, True), (1_700_000_000_000_000_001, False), (1_700_000_001_000_000_000, False)):
@@ -337,10 +337,10 @@ def test_a_file_that_an_archive_brings_back_has_its_time_in_whole_seconds_and_is
         later = source_of(path).reader()
         later.restore(entries)
         if same:
-            assert later.split(Limits(), final=True) == []
+            assert later.split(BatchLimits(), final=True) == []
             continue
         with pytest.raises(SourceError, match="changed after it was assigned"):
-            later.split(Limits(), final=True)
+            later.split(BatchLimits(), final=True)
 
 
 @pytest.mark.parametrize("moved", ["file", "folder"])
@@ -348,7 +348,7 @@ def test_a_file_that_is_renamed_or_moved_with_its_folder_is_not_read_again(tmp_p
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "a.jsonl").write_bytes(b'{"id":1}\n')
-    entries = [source_of(folder).reader().split(Limits(), final=True)]
+    entries = [source_of(folder).reader().split(BatchLimits(), final=True)]
     if moved == "file":
         (folder / "a.jsonl").rename(folder / "b.jsonl")
     else:
@@ -357,7 +357,7 @@ def test_a_file_that_is_renamed_or_moved_with_its_folder_is_not_read_again(tmp_p
     for _start in range(2):
         reader = source_of(folder).reader()
         reader.restore(entries)
-        (stream,) = reader.split(Limits(), final=True)
+        (stream,) = reader.split(BatchLimits(), final=True)
         assert [piece.path for piece in pieces_of(stream)] == ["new.jsonl"]
         (notice,) = reader.notices()
         name, before = ("b.jsonl", "a.jsonl") if moved == "file" else ("a.jsonl", "../data/a.jsonl")
@@ -367,7 +367,7 @@ def test_a_file_that_is_renamed_or_moved_with_its_folder_is_not_read_again(tmp_p
         file.write(b'{"id":3}\n')
     later = source_of(folder).reader()
     later.restore(entries)
-    assert {piece.path for stream in later.split(Limits(), final=True) for piece in pieces_of(stream)} == {name, "new.jsonl"}
+    assert {piece.path for stream in later.split(BatchLimits(), final=True) for piece in pieces_of(stream)} == {name, "new.jsonl"}
 
 
 def test_a_folder_that_was_copied_with_its_times_is_not_read_again(tmp_path: Path) -> None:
@@ -375,34 +375,34 @@ def test_a_folder_that_was_copied_with_its_times_is_not_read_again(tmp_path: Pat
     folder.mkdir()
     for name in ("a", "b"):
         (folder / f"{name}.jsonl").write_bytes(b'{"id":1}\n')
-    entries = [source_of(folder).reader().split(Limits(), final=True)]
+    entries = [source_of(folder).reader().split(BatchLimits(), final=True)]
     shutil.copytree(folder, tmp_path / "input")
     os.utime(tmp_path / "input/b.jsonl")
     reader = source_of(tmp_path / "input").reader()
     reader.restore(entries)
-    (stream,) = reader.split(Limits(), final=True)
+    (stream,) = reader.split(BatchLimits(), final=True)
     assert [piece.path for piece in pieces_of(stream)] == ["b.jsonl"], "whose time says that it may be another"
 
 
 def test_another_link_of_a_file_is_a_file_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b'{"id":1}\n')
-    entries = [source_of(tmp_path).reader().split(Limits(), final=True)]
+    entries = [source_of(tmp_path).reader().split(BatchLimits(), final=True)]
     (tmp_path / "b.jsonl").hardlink_to(tmp_path / "a.jsonl")
     later = source_of(tmp_path).reader()
     later.restore(entries)
-    (stream,) = later.split(Limits(), final=True)
+    (stream,) = later.split(BatchLimits(), final=True)
     assert [piece.path for piece in pieces_of(stream)] == ["b.jsonl"]
 
 
 def test_a_compressed_file_that_changed_is_not_said_to_grow(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"id":1}\n'))
-    entries = [source_of(path).reader().split(Limits(), final=True)]
+    entries = [source_of(path).reader().split(BatchLimits(), final=True)]
     path.write_bytes(gzip.compress(b'{"id":1}\n{"id":2}\n'))
     reader = source_of(path).reader()
     reader.restore(entries)
     with pytest.raises(SourceError) as caught:
-        reader.split(Limits())
+        reader.split(BatchLimits())
     assert "growing" not in caught.value.remedy
     assert "touch" not in caught.value.remedy
 
@@ -413,24 +413,24 @@ def test_a_file_that_changed_after_it_was_committed_is_found(tmp_path: Path, on_
     path = tmp_path / "data/a.jsonl"
     path.write_bytes(b'{"id":1}\n')
     first = source_of(tmp_path / "data").reader()
-    entries = [first.split(Limits(), final=True)]
+    entries = [first.split(BatchLimits(), final=True)]
     with path.open("ab") as file:
         file.write(b'{"id":2}\n')
     reader = source_of(tmp_path / "data", on_change=on_change).reader()
     reader.restore(entries)
     if on_change == "stop":
         with pytest.raises(SourceError, match=r"it had 9 bytes, and now has 18") as caught:
-            reader.split(Limits())
+            reader.split(BatchLimits())
         assert "`growing: true` if lines are appended" in caught.value.remedy
     else:
-        assert reader.split(Limits()) == []
+        assert reader.split(BatchLimits()) == []
         assert "the change is ignored" in reader.notices()[0]
-        assert reader.split(Limits()) == []
+        assert reader.split(BatchLimits()) == []
         assert reader.notices() == []
     path.unlink()  # but what was read may be put away
     reader = source_of(tmp_path / "data").reader()
     reader.restore(entries)
-    assert reader.split(Limits(), final=True) == []
+    assert reader.split(BatchLimits(), final=True) == []
 
 
 def test_a_csv_with_a_column_twice_is_told(tmp_path: Path) -> None:

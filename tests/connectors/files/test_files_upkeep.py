@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from file_sinks import LINEAGE, SCHEMA, batch, decide, ids, internal, rows, stage
 
-from scribengin.connectors.contract import Decided, Place
+from scribengin.connectors.contract import ConnectorContext, Decided
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
-from scribengin.connectors.files.upkeep import OLD_S, Upkept, keep_folder
+from scribengin.connectors.files.upkeep import OLD_S, MaintenanceRun, keep_folder
 from scribengin.core import numbered_log
 from scribengin.core.errors import FencedError
 
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 def kept(folder: Path, *, lineage: str = LINEAGE) -> FilesSink:
     """A sink that leaves its folder's upkeep to another."""
-    place = Place("kept", folder, SINK.filled({"path": "out", "format": "json"}), kept_elsewhere=frozenset({str(folder / "out")}))
+    place = ConnectorContext(
+        "kept", folder, SINK.filled({"path": "out", "format": "json"}), kept_elsewhere=frozenset({str(folder / "out")})
+    )
     sink = FilesSink(place)
     sink.prepare(owner="me", lineage=lineage, adopt=lineage != LINEAGE)
     return sink
@@ -54,8 +56,8 @@ def test_who_writes_leaves_it_and_the_keeper_folds_what_is_old_beside_him(tmp_pa
     sink = kept(tmp_path)
     decided = publish(sink, range(20))
     assert len(internal(tmp_path, "batches")) == 20
-    assert keep_folder(tmp_path / "out", may) == Upkept(folded=15)
-    assert keep_folder(tmp_path / "out", may) == Upkept()
+    assert keep_folder(tmp_path / "out", may) == MaintenanceRun(folded=15)
+    assert keep_folder(tmp_path / "out", may) == MaintenanceRun()
     assert len([path for path in internal(tmp_path, "batches") if path.suffix == ".json"]) == 5
     decided += publish(sink, range(20, 23))
     assert all(each.violations == () for each in sink.audit(lineage=LINEAGE, decided=decided))
@@ -89,7 +91,7 @@ def test_a_lineage_that_commits_no_more_keeps_only_what_its_last_batch_needs(tmp
     staged = tmp_path / "out/_scribengin" / LINEAGE / "staged/0000000002" / undecided["staged"]
     draft = tmp_path / "out/_scribengin" / f".owner.json.{'0' * 32}"
     draft.write_bytes(b"half")
-    assert keep_folder(tmp_path / "out", may) == Upkept(), "somebody may still be at it"
+    assert keep_folder(tmp_path / "out", may) == MaintenanceRun(), "somebody may still be at it"
     for path in (staged, draft):
         os.utime(path, (path.stat().st_mtime - OLD_S - 60,) * 2)
     mine = sink.stream(replace(batch(0), lineage="l2"), 0, "a", SCHEMA)
@@ -137,7 +139,7 @@ def test_each_step_asks_first_and_what_is_left_undone_anybody_can_do_again(
 
 
 def test_a_folder_that_nobody_has_written_to_is_none_to_keep(tmp_path: Path) -> None:
-    assert keep_folder(tmp_path / "out", may) == Upkept()
+    assert keep_folder(tmp_path / "out", may) == MaintenanceRun()
     assert list(tmp_path.iterdir()) == []
 
 

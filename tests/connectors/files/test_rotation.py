@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.connectors.catalog import open_source
-from scribengin.connectors.contract import Limits, Place, SourceStream
+from scribengin.connectors.contract import BatchLimits, ConnectorContext, SourceStream
 from scribengin.connectors.files.bytestreams import compression_of
-from scribengin.connectors.files.identity import Mark, OpenFile, Status, is_turn_of, related, scan
+from scribengin.connectors.files.identity import ContentMark, FileStatus, OpenFile, is_turn_of, related, scan
 from scribengin.connectors.files.source import FilesSource
 from scribengin.core.errors import SourceError
 from scribengin.core.types import parse_schema
@@ -322,7 +322,7 @@ WAYS = [
 
 def source_of(folder: Path, path: str = LIVE, **options: Any) -> FilesSource:
     given = {"path": path, "format": "text", "growing": True, "settle": 0.0, **options}
-    source = open_source("files", Place("in", folder, given, parse_schema("value STRING")))
+    source = open_source("files", ConnectorContext("in", folder, given, parse_schema("value STRING")))
     assert isinstance(source, FilesSource)
     return source
 
@@ -351,7 +351,7 @@ def logged(stream: SourceStream) -> SourceStream:
 
 def all_there_is(reader: FilesReader) -> list[list[SourceStream]]:
     entries = []
-    while entry := reader.split(Limits()):
+    while entry := reader.split(BatchLimits()):
         entries.append(entry)
     return entries
 
@@ -380,14 +380,16 @@ def test_each_line_comes_once(tmp_path: Path, way: Way, how: str, monkeypatch: p
     for number, script in enumerate(way.steps):
         do(folder, script)
         if how == "inodes that change":
-            monkeypatch.setattr(Status, "of", lambda found, at=number: Status(at, found.st_ino + at, found.st_size, found.st_mtime_ns))
+            monkeypatch.setattr(
+                FileStatus, "of", lambda found, at=number: FileStatus(at, found.st_ino + at, found.st_size, found.st_mtime_ns)
+            )
         if waiting:
             found += lines(source, waiting)
             waiting = []
         if reader is None or how == "a new reader at each look":
             reader = source.reader()
             reader.restore([[logged(stream) for stream in entry] for entry in log])
-        limits = Limits(max_files=1) if how == "one file at a time" else Limits()
+        limits = BatchLimits(max_files=1) if how == "one file at a time" else BatchLimits()
         while entry := reader.split(limits, final=how == "a new reader at each look"):
             log.append(entry)
             lost += [stream.lost for stream in entry if stream.lost]
@@ -408,7 +410,7 @@ def looked(source: FilesSource, *looks: Sequence[Sequence[SourceStream]], final:
     reader = source.reader()
     reader.restore([[logged(stream) for stream in entry] for entries in looks for entry in entries])
     entries = []
-    while entry := reader.split(Limits(), final=final):
+    while entry := reader.split(BatchLimits(), final=final):
         entries.append(entry)
     return [line for entry in entries for line in lines(source, entry)], entries
 
@@ -425,14 +427,14 @@ def test_a_file_that_is_copied_over_is_not_read_before_it_is_clear_what_it_is(tm
     path.write_text("a\nb\nc\n")
     source = source_of(tmp_path, settle=60.0)
     reader = source.reader()
-    assert lines(source, reader.split(Limits())) == ["a", "b", "c"]
+    assert lines(source, reader.split(BatchLimits())) == ["a", "b", "c"]
     with path.open("w") as file:  # as `cp` does: cut, and written from the start
         for part in ("a\n", "b\nc\n"):
             file.write(part)
             file.flush()
-            assert reader.split(Limits()) == []
+            assert reader.split(BatchLimits()) == []
         file.write("d\n")
-    assert lines(source, reader.split(Limits())) == ["d"]
+    assert lines(source, reader.split(BatchLimits())) == ["d"]
 
 
 def test_a_last_look_waits_until_it_is_clear(tmp_path: Path) -> None:
@@ -446,7 +448,7 @@ def test_a_last_look_waits_until_it_is_clear(tmp_path: Path) -> None:
     path.write_text("start\n")
     reader = source.reader()
     reader.restore(before)
-    assert lines(source, reader.split(Limits(), final=True)) == ["start"]
+    assert lines(source, reader.split(BatchLimits(), final=True)) == ["start"]
     assert time.time() - path.stat().st_mtime >= 0.3
     assert "app.log was rewritten: 8 of its bytes were read, and now it has 6" in reader.notices()[0]
 
@@ -464,13 +466,13 @@ def test_a_long_file_that_is_cut_in_its_midst_is_told(tmp_path: Path, on_change:
     reader.restore(before)
     if on_change == "stop":
         with pytest.raises(SourceError, match=r"12,000 bytes of it were read, then it was truncated to 6,000 bytes"):
-            reader.split(Limits(), final=True)
+            reader.split(BatchLimits(), final=True)
         return
-    assert reader.split(Limits()) == []
+    assert reader.split(BatchLimits()) == []
     assert "it is not read until it is longer" in reader.notices()[0]
     with path.open("a") as file:
         file.write(LONG[6000:] + "more\n")
-    assert lines(source, reader.split(Limits())) == ["more"]
+    assert lines(source, reader.split(BatchLimits())) == ["more"]
 
 
 def test_what_is_lost_is_told_once_and_logged(tmp_path: Path) -> None:
@@ -536,9 +538,9 @@ def test_a_file_that_begins_otherwise_is_said_to_be_written_anew(tmp_path: Path)
     source = source_of(tmp_path)
     (folder / "app.log").write_text(LONG)
     reader = source.reader()
-    reader.split(Limits())
+    reader.split(BatchLimits())
     (folder / "app.log").write_text(LONG.replace("00000 a", "00000 b"))
-    (stream,) = reader.split(Limits())
+    (stream,) = reader.split(BatchLimits())
     assert not stream.again
     assert any("app.log was rewritten" in notice for notice in reader.notices())
 
@@ -593,7 +595,7 @@ def test_a_first_line_that_is_half_written_when_its_file_is_renamed_is_read(tmp_
     source = source_of(tmp_path)
     do(folder, "printf half > app.log")
     reader = source.reader()
-    assert reader.split(Limits()) == []
+    assert reader.split(BatchLimits()) == []
     do(folder, "mv app.log app.log.1; echo b > app.log; echo ' and half' >> app.log.1")
     assert sorted(line for entry in all_there_is(reader) for line in lines(source, entry)) == ["b", "half and half"]
 
@@ -610,7 +612,7 @@ def test_a_known_file_that_comes_back_compressed_and_cut_off_is_told(tmp_path: P
     (folder / "app.log.1.gz").write_bytes(packed[:-20_000])
     reader = source.reader()
     reader.restore([[logged(stream) for stream in entry] for entry in first])
-    assert len(lines(source, reader.split(Limits(), final=True))) > 1000
+    assert len(lines(source, reader.split(BatchLimits(), final=True))) > 1000
     assert any("app.log.1.gz: the gzip file is truncated" in notice for notice in reader.notices())
 
 
@@ -684,7 +686,7 @@ def test_ranges_of_a_file_that_was_compressed_before_it_was_read_are_read(tmp_pa
     rows = [f"{n:05} {'x' * (n % 90)}" for n in range(6000)]
     (folder / "app.log").write_text("value\n" + "\n".join(rows) + "\n")
     source = source_of(tmp_path, ALL, split=65536, format=format)
-    streams = source.reader().split(Limits(), final=True)
+    streams = source.reader().split(BatchLimits(), final=True)
     assert (len(streams) > 3) == (format == "text")
     do(folder, "mv app.log app.log.1; gzip app.log.1; echo other > app.log")
     assert lines(source, streams) == (["value"] if format == "text" else []) + rows
@@ -710,13 +712,13 @@ def test_a_look_reads_a_few_kib_of_what_changed_and_nothing_else(tmp_path: Path,
     os_pread = os.pread
     monkeypatch.setattr(os, "pread", pread)
     reader = source.reader()
-    assert reader.split(Limits())
+    assert reader.split(BatchLimits())
     assert sum(read) <= 20 * 8192
     read.clear()
-    assert reader.split(Limits()) == []
+    assert reader.split(BatchLimits()) == []
     assert read == []
     do(folder, "echo a >> app0.log; mv app1.log app1.log.1")
-    assert reader.split(Limits())
+    assert reader.split(BatchLimits())
     assert sum(read) <= 4 * 8192
 
 
@@ -751,7 +753,7 @@ def test_marks_tell_contents_apart_and_go_through_json(tmp_path: Path) -> None:
         file = OpenFile(descriptor)
         mark = file.mark(end)
         assert mark is not None
-        assert Mark.from_json(json.loads(json.dumps(mark.as_json()))) == mark
+        assert ContentMark.from_json(json.loads(json.dumps(mark.as_json()))) == mark
         assert file.holds(mark)
         assert scan([LONG.encode()[at : at + 100] for at in range(0, len(LONG), 100)], [mark]).holds == (mark,)
         os.close(descriptor)
@@ -788,7 +790,7 @@ def test_any_order_of_lines_looks_and_rotations(tmp_path: Path, seed: int) -> No
         if reader is None or chance.random() < 0.4:
             reader = source.reader()
             reader.restore([[logged(stream) for stream in entry] for entry in log])
-        limits = Limits(max_files=1 if chance.random() < 0.3 else None)
+        limits = BatchLimits(max_files=1 if chance.random() < 0.3 else None)
         while entry := reader.split(limits, final=chance.random() < 0.5):
             log.append(entry)
             found.update(lines(source, entry))

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from scribengin.connectors import catalog
 from scribengin.connectors.abilities import is_chained, offers
-from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.group import make_sink
 from scribengin.core.types import arrow_schema
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from scribengin.connectors.contract import Published, Refusal
+    from scribengin.connectors.contract import Published, RefusedRow
     from scribengin.core.types import Schema
     from tests.connectors.group.disks import Clock
 
@@ -29,11 +29,11 @@ LINEAGE = "l1"
 
 
 def opened(
-    type_: str, members: Mapping[str, Mapping[str, Any]], folder: Path, open_: Callable[[str, Place], Any] = catalog.open_sink
+    type_: str, members: Mapping[str, Mapping[str, Any]], folder: Path, open_: Callable[[str, ConnectorContext], Any] = catalog.open_sink
 ) -> Any:
     """The sink of a group; the first member costs 1, the next one 2. `members`: name → its options, with defaults."""
     placed = tuple((name, float(nth), options) for nth, (name, options) in enumerate(members.items(), start=1))
-    return make_sink(type_, Place("kept", folder, flow="flow", work=folder / "work", members=placed), open_)
+    return make_sink(type_, ConnectorContext("kept", folder, flow="flow", work=folder / "work", members=placed), open_)
 
 
 class Driver:
@@ -46,7 +46,7 @@ class Driver:
         folder: Path,
         clock: Clock,
         schema: Schema,
-        open_: Callable[[str, Place], Any] = catalog.open_sink,
+        open_: Callable[[str, ConnectorContext], Any] = catalog.open_sink,
     ) -> None:
         self._opened = lambda: opened(type_, members, folder, open_)
         self._clock = clock
@@ -92,7 +92,7 @@ class Driver:
         return list(self.sink.audit(lineage=LINEAGE, decided=iter(self.decided)))
 
 
-def _none_refused(refusal: Refusal) -> None:
+def _none_refused(refusal: RefusedRow) -> None:
     raise AssertionError(refusal)
 
 
@@ -106,7 +106,7 @@ class Alternating:
         type_: str,
         options: tuple[Mapping[str, Any], ...],
         folder: Path,
-        open_: Callable[[str, Place], Any] = catalog.open_sink,
+        open_: Callable[[str, ConnectorContext], Any] = catalog.open_sink,
     ) -> None:
         self.group = opened(type_, {f"m{nth}": each for nth, each in enumerate(options)}, folder, open_)
         self.exactly_once = self.group.exactly_once
@@ -144,7 +144,7 @@ class OfferingAlternating(Alternating):
 
     on_error = "dead_letter"
 
-    def offer(self, decided: Decided, refuse: Callable[[Refusal], None]) -> None:
+    def offer(self, decided: Decided, refuse: Callable[[RefusedRow], None]) -> None:
         assert offers(self.group)
         self.group.offer(_chosen(decided), refuse)
 

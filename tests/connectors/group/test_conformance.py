@@ -25,7 +25,7 @@ from tests.connectors.group.disks import Clock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scribengin.connectors.contract import Place
+    from scribengin.connectors.contract import ConnectorContext
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "sql-database" / "src"
 
@@ -75,7 +75,7 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
 """type, or layer, → (rows that stand below a folder, options of a member there)"""
 
 
-def opened(type_: str, place: Place) -> Any:
+def opened(type_: str, place: ConnectorContext) -> Any:
     if type_ == "keyed":
         return KeyedSink(place, SqliteStore(Path(place.options["store"])), key=(), connections=2)
     if type_ == "sql":

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import BatchId, Decided, Place, Published, Refusal
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, Published, RefusedRow
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
-from scribengin.connectors.group.health import Turns
+from scribengin.connectors.group.health import MemberOverrides
 from scribengin.connectors.group.sink import GroupSink
 from scribengin.connectors.keyed.sink import KeyedSink
 from scribengin.core import numbered_log
@@ -44,7 +44,7 @@ class Group(Disks):
         """A new process: nothing is remembered but what lies in folders."""
         members = tuple((name, cost, {}) for name, cost in self.costs.items())
         sinks = {name: FilesSink(self._place(name)) for name in self.costs}
-        place = Place("kept", self.folder, flow="f", members=members, work=self.folder / "state")
+        place = ConnectorContext("kept", self.folder, flow="f", members=members, work=self.folder / "state")
         self.sink = GroupSink(place, sinks, now=self.clock)
         self.sink.prepare(owner="me", lineage=lineage, adopt=adopt)
         return self
@@ -53,9 +53,9 @@ class Group(Disks):
         self.sink.recover(self.decided[-1] if self.decided else None, lineage=LINEAGE, before=len(self.decided))
         return self
 
-    def _place(self, name: str) -> Place:
+    def _place(self, name: str) -> ConnectorContext:
         options = SINK.filled({"path": f"{name}/kept", "format": "json"})
-        return Place("kept", self.folder, options, flow="f", member=name, work=self.folder / "state" / name)
+        return ConnectorContext("kept", self.folder, options, flow="f", member=name, work=self.folder / "state" / name)
 
     def decide(self, *ids: int, term: int = 1) -> Decided:
         """Choose, stage, decide; nothing is published."""
@@ -337,10 +337,10 @@ def test_a_batch_that_was_decided_for_no_member_that_is_there_is_refused(group: 
 
 def test_a_member_that_is_taken_out_while_it_runs_keeps_what_is_decided_for_it_and_gets_no_more(group: Any) -> None:
     g = group(near=1, far=2)
-    now = Turns()
+    now = MemberOverrides()
     g.sink.turns = lambda: now
     decided = g.decide(1)
-    now = Turns(out={"near": "disk is swapped"})
+    now = MemberOverrides(out={"near": "disk is swapped"})
     g.sink.publish(decided)
     assert [g.put(2), g.put(3)] == ["far", "far"]
     assert [note.partition(" UTC ")[2] for note in g.sink.upkeep()] == [
@@ -350,7 +350,7 @@ def test_a_member_that_is_taken_out_while_it_runs_keeps_what_is_decided_for_it_a
     g.take_away("far")
     with pytest.raises(Unreachable, match=r"near \(disabled\): disk is swapped"):
         g.sink.behind(0)
-    now = Turns(costs={"near": 9})
+    now = MemberOverrides(costs={"near": 9})
     assert g.put(4) == "near"
     g.give_back("far")
     g.clock.seconds += 1
@@ -366,7 +366,7 @@ class Places:
     folder: Path
     away: set[str] = field(default_factory=set)
 
-    def open(self, _: str, place: Place) -> KeyedSink:
+    def open(self, _: str, place: ConnectorContext) -> KeyedSink:
         store = AwayStore(self.folder / f"{place.member}.db", b"666", away=self.away, member=place.member)
         return KeyedSink(place, store, key=(), connections=1)
 
@@ -400,7 +400,7 @@ def test_rows_are_offered_to_the_member_of_the_decision_and_wait_for_it(tmp_path
         with pytest.raises(Unreachable, match='batch 1 is decided for member "near" and waits for it: near does not answer'):
             tried(owed)
     places.away.clear()
-    driver.sink.offer(owed, list[Refusal]().append)
+    driver.sink.offer(owed, list[RefusedRow]().append)
     places.away.add("near")
     driver.start()
     with pytest.raises(Unreachable, match='batch 1 is decided for member "near" and waits for it'):
@@ -417,7 +417,7 @@ def test_rows_are_offered_to_the_member_of_the_decision_and_wait_for_it(tmp_path
 def test_a_row_that_a_member_never_takes_is_a_letter_and_no_sign_that_it_is_away(tmp_path: Path) -> None:
     driver = Places(tmp_path).driver()
     decided = driver.decide([{"id": 1}, {"id": 666}])
-    refused: list[Refusal] = []
+    refused: list[RefusedRow] = []
     driver.sink.offer(decided, refused.append)
     driver.sink.publish(replace(decided, refused=len(refused)))
     assert [each.id for each in refused] == ["source/0+1"]
@@ -428,7 +428,7 @@ def test_a_row_that_stops_the_query_says_so_and_not_that_its_member_is_away(tmp_
     driver = Places(tmp_path).driver()
     decided = driver.decide([{"id": 666}])
 
-    def refuse(refusal: Refusal) -> None:
+    def refuse(refusal: RefusedRow) -> None:
         raise SinkError(f"the row {refusal.id} is refused", code="row-refused")
 
     with pytest.raises(SinkError, match=r"the row source/0\+0 is refused"):

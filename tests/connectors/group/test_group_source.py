@@ -12,7 +12,7 @@ import pytest
 
 from scribengin.connectors import catalog
 from scribengin.connectors.channel.options import SINK, SOURCE
-from scribengin.connectors.contract import BatchId, Decided, Limits, Place, SourceStream
+from scribengin.connectors.contract import BatchId, BatchLimits, ConnectorContext, Decided, SourceStream
 from scribengin.connectors.group.source import GroupReader, GroupSource
 from scribengin.core.errors import SourceError, Unreachable
 from scribengin.core.types import arrow_schema, parse_schema
@@ -37,14 +37,14 @@ class Edge(Disks):
     numbers: int = 0
     reader: Any = None
 
-    def place(self, type_: Any, member: str = "") -> Place:
+    def place(self, type_: Any, member: str = "") -> ConnectorContext:
         options = type_.filled(WHERE | {"path": f"{member or '-'}/hand"})
-        return Place("a", self.folder, options, SCHEMA, work=self.folder / "state" / (member or "all"), member=member)
+        return ConnectorContext("a", self.folder, options, SCHEMA, work=self.folder / "state" / (member or "all"), member=member)
 
     def source(self) -> GroupSource:
         members = tuple((name, 1.0, dict(self.place(SOURCE, name).options)) for name in self.members)
         place = self.place(SOURCE)
-        source = catalog.open_source("channel", Place("a", self.folder, place.options, SCHEMA, members=members))
+        source = catalog.open_source("channel", ConnectorContext("a", self.folder, place.options, SCHEMA, members=members))
         assert isinstance(source, GroupSource)
         return source
 
@@ -66,7 +66,7 @@ class Edge(Disks):
 
     def take(self, *, final: bool = False, **limits: int) -> list[int]:
         """What a Batch reads; it is in the log then."""
-        streams = self.reader.split(Limits(**limits), final=final)
+        streams = self.reader.split(BatchLimits(**limits), final=final)
         if streams:
             self.log.append([SourceStream.from_json(stream.as_json()) for stream in streams])
         return self.ids(streams)
@@ -139,7 +139,7 @@ def test_the_end_is_not_reached_while_a_member_is_away(edge: Edge) -> None:
 
 def test_a_batch_that_reads_at_a_member_that_is_away_waits_for_it(edge: Edge) -> None:
     edge.put("m1", 1)
-    streams = edge.reader.split(Limits())
+    streams = edge.reader.split(BatchLimits())
     edge.take_away("m1")
     with pytest.raises(Unreachable, match='waits for member "m1"'):
         edge.ids(streams)
@@ -149,7 +149,7 @@ def test_a_batch_that_reads_at_a_member_that_is_away_waits_for_it(edge: Edge) ->
 
 def test_a_file_that_was_deleted_at_a_member_that_answers_is_no_reason_to_wait(edge: Edge) -> None:
     edge.put("m1", 1)
-    streams = edge.reader.split(Limits())
+    streams = edge.reader.split(BatchLimits())
     (part,) = (edge.folder / "m1/hand").glob("part-*")
     part.unlink()
     with pytest.raises(SourceError, match="is missing"):
@@ -177,7 +177,7 @@ def test_members_share_what_a_batch_takes_at_most(edge: Edge) -> None:
 def test_a_member_that_left_the_group_is_told_and_what_is_under_way_there_is_refused(edge: Edge) -> None:
     edge.put("m1", 1)
     edge.put("m2", 2)
-    streams = edge.reader.split(Limits())
+    streams = edge.reader.split(BatchLimits())
     edge.log.append(streams)
     edge.members = ("m1",)
     edge.start()

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.connectors.group.health import FIRST_S, MOST_S, Health, Turns
+from scribengin.connectors.group.health import FIRST_S, MOST_S, GroupHealth, MemberOverrides
 
 
 def play(costs: dict[str, float], transcript: str) -> None:
     """Lines `SECOND EVENT`: `take -> MEMBER` (`MEMBER?` a probe, `none`), `MEMBER fails`, `MEMBER answers`, `out MEMBER SECONDS …`."""
-    health = Health(costs)
+    health = GroupHealth(costs)
     for line in filter(None, map(str.strip, transcript.splitlines())):
         second, _, event = line.partition(" ")
         now_s = float(second)
@@ -99,7 +99,7 @@ def test_one_of_equal_members_that_is_out_leaves_its_turn_to_the_others() -> Non
 
 
 def test_after_a_restart_the_turn_goes_on_behind_the_member_that_was_taken_last() -> None:
-    health = Health({"a": 1, "b": 1})
+    health = GroupHealth({"a": 1, "b": 1})
     health.took("a")
     choice = health.choose(0)
     assert choice is not None
@@ -107,7 +107,7 @@ def test_after_a_restart_the_turn_goes_on_behind_the_member_that_was_taken_last(
 
 
 def test_the_reason_of_a_choice_names_who_is_out_and_why() -> None:
-    health = Health({"near": 1, "far": 2})
+    health = GroupHealth({"near": 1, "far": 2})
     assert (choice := health.choose(0))
     assert choice.why == "the lowest cost"
     health.failed("near", 0, "no broker answers")
@@ -117,7 +117,7 @@ def test_the_reason_of_a_choice_names_who_is_out_and_why() -> None:
 
 @given(st.lists(st.booleans(), max_size=60), st.floats(0, 10_000))
 def test_however_it_goes_a_member_is_left_out_for_a_second_to_a_minute(answers: list[bool], start_s: float) -> None:
-    health, now_s = Health({"a": 1}), start_s
+    health, now_s = GroupHealth({"a": 1}), start_s
     for answer in answers:
         choice = health.choose(now_s)
         assert choice is not None
@@ -132,8 +132,8 @@ def test_however_it_goes_a_member_is_left_out_for_a_second_to_a_minute(answers: 
 
 
 def test_a_member_that_was_taken_out_gets_nothing_until_it_is_let_back_and_costs_may_change() -> None:
-    health = Health({"near": 1, "far": 2})
-    health.heed(Turns(out={"near": "disk is swapped"}))
+    health = GroupHealth({"near": 1, "far": 2})
+    health.heed(MemberOverrides(out={"near": "disk is swapped"}))
     choice = health.choose(0.0)
     assert choice is not None
     assert (choice.member, choice.why) == ("far", "near is unavailable: disk is swapped")
@@ -143,10 +143,10 @@ def test_a_member_that_was_taken_out_gets_nothing_until_it_is_let_back_and_costs
         ("near", "out", "disk is swapped", 0.0),
         ("far", "failed", "it is off", 0.5),
     ]
-    health.heed(Turns())
+    health.heed(MemberOverrides())
     assert [choice.member for choice in [health.choose(0.5)] if choice] == ["near"]
     health.succeeded("far")
-    health.heed(Turns(costs={"far": 0.5, "near": float("nan"), "other": 1}))
+    health.heed(MemberOverrides(costs={"far": 0.5, "near": float("nan"), "other": 1}))
     assert [choice.member for choice in [health.choose(1.0)] if choice] == ["far"]
-    health.heed(Turns(out={"near": "", "far": ""}))
+    health.heed(MemberOverrides(out={"near": "", "far": ""}))
     assert [choice.member for choice in [health.choose(1.0)] if choice] == ["near"], "where all are out, none is"

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.faults.lives import run_life
+from harness.faults.outcomes import Aim, Life
 from scribengin.core.errors import InputError
 from scribengin.local.letters import Which
 from scribengin.local.prepare import prepare
 from scribengin.local.replay import replay
 from scribengin.state.dead import read_letters
-from scribengin.testing.faults.lives import run_life
-from scribengin.testing.faults.outcomes import Aim, Life
 from tests.connectors.hbase.conftest import BOTH
 from tests.connectors.kafka.processes import scribengin
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 
+from harness.faults.small_disk import SmallDisk, no_small_disk
 from scribengin.core.errors import Unreachable
 from scribengin.core.process import within
 from scribengin.embedded import hbase as embedded
 from scribengin.embedded.hbase import HBase
-from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
 from tests.connectors.hbase.conftest import Table
 from tests.connectors.hbase.test_sink import decided, make, offered, rows_of
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from scribengin.connectors.contract import Limits
+from scribengin.connectors.contract import BatchLimits
 from scribengin.core.errors import ScribenginError, SinkError, SourceError
 from scribengin.core.secret import Secret
 from tests.connectors.hbase.conftest import BOTH
@@ -152,7 +152,7 @@ def test_a_certificate_that_nobody_trusts_is_told_and_one_that_is_named_is_taken
                 written(table, tmp_path, rows_of(1), server=[url], config=config)
             assert told_too.value.code == "hbase-trust"
         trusting = source(table, server=[url], config={"ca": str(ours.path)})
-        assert keys(trusting, trusting.reader().split(Limits())) == ["k001", "k002"]
+        assert keys(trusting, trusting.reader().split(BatchLimits())) == ["k001", "k002"]
         other = replace(table, name=f"{table.name}b")
         assert written(other, tmp_path, rows_of(1), server=[url], config={"ca": str(ours.path)}) == []
 

@@ -8,8 +8,8 @@ import httpx2
 import pytest
 
 from scribengin.connectors.hbase import scan as hbase_scan
-from scribengin.connectors.hbase.gateway import Asked, Gateway, ValueRow, open_gateway
-from scribengin.connectors.hbase.scan import Scan
+from scribengin.connectors.hbase.gateway import Gateway, ScanRequest, ValueRow, open_gateway
+from scribengin.connectors.hbase.scan import HBaseScan
 from scribengin.core.errors import SourceError, Unreachable
 from tests.connectors.hbase.conftest import BOTH
 
@@ -31,7 +31,7 @@ def filled(table: Table, keys: list[bytes]) -> Table:
 
 
 def seen(cluster: Gateway, table: Table, *between: bytes | None, **given: Any) -> list[bytes]:
-    pages = Scan(cluster, table.name, ValueRow, **{"page": 3} | given).pages(*(between or (b"",)))  # type: ignore[arg-type]
+    pages = HBaseScan(cluster, table.name, ValueRow, **{"page": 3} | given).pages(*(between or (b"",)))  # type: ignore[arg-type]
     return [row.key for page in pages for row in page]
 
 
@@ -104,12 +104,12 @@ def test_columns_are_asked_for_by_their_family_while_it_has_no_others(table: Tab
     asked: list[Any] = []
     opened = cluster.open_scanner
 
-    def noting(name: str, given: Asked) -> Any:
+    def noting(name: str, given: ScanRequest) -> Any:
         asked.append(given.columns)
         return opened(name, given)
 
     monkeypatch.setattr(cluster, "open_scanner", noting)
-    pages = list(Scan(cluster, table.name, ValueRow, page=5, columns=[b"d:name"], part=part).pages(b""))
+    pages = list(HBaseScan(cluster, table.name, ValueRow, page=5, columns=[b"d:name"], part=part).pages(b""))
     assert [row.key for page in pages for row in page] == KEYS
     assert {cell.column for page in pages for row in page for cell in row.cells} == {b"d:name"}
     assert asked == [[b"d"], [b"d"], [b"d:name"]]  # a look at names, then all of the family, then the column
@@ -129,7 +129,7 @@ def test_rows_that_are_larger_than_an_answer_come_whole_and_few_at_a_time(table:
     answered = cluster.next_of
     monkeypatch.setattr(cluster, "next_of", lambda scanner, most, kind: sizes.append(most) or answered(scanner, most, kind))
     monkeypatch.setattr(hbase_scan, "_FIRST_ROWS", 2)
-    pages = list(Scan(cluster, table.name, ValueRow, page=1000).pages(b""))
+    pages = list(HBaseScan(cluster, table.name, ValueRow, page=1000).pages(b""))
     assert [(row.key, sum(len(cell.value) for cell in row.cells)) for page in pages for row in page] == [
         *((b"%d" % number, (2 << 20) + 1) for number in range(8)),
         *((b"%d" % number, 1) for number in range(8, 10)),
@@ -142,7 +142,7 @@ def test_only_the_newest_version_of_a_cell_is_read(table: Table) -> None:
     table.make(VERSIONS="5")
     for value in (b"old", b"new"):
         table.put_rows({b"k": {"d:name": value}})
-    (page,) = Scan(cluster_of(table), table.name, ValueRow, page=10).pages(b"")
+    (page,) = HBaseScan(cluster_of(table), table.name, ValueRow, page=10).pages(b"")
     assert [(cell.column, cell.value) for cell in page[0].cells] == [(b"d:name", b"new")]
 
 
@@ -150,6 +150,6 @@ def test_only_the_newest_version_of_a_cell_is_read(table: Table) -> None:
 def test_a_table_that_is_not_there_is_told_with_one_that_is_near(table: Table) -> None:
     table.make()
     with pytest.raises(SourceError, match=f"there is no table {table.name}x") as told:
-        list(Scan(cluster_of(table), f"{table.name}x", ValueRow, page=10).pages(b""))
+        list(HBaseScan(cluster_of(table), f"{table.name}x", ValueRow, page=10).pages(b""))
     assert told.value.remedy == f'did you mean "{table.name}"?'
     assert cluster_of(table).is_empty(f"{table.name}x")

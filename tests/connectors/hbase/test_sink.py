@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from scribengin.connectors.catalog import open_sink, sink_types
-from scribengin.connectors.contract import BatchId, Decided, Place, Refusal
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, RefusedRow
 from scribengin.core.errors import Refused, SinkError, Unreachable
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
@@ -34,7 +34,7 @@ LARGE = "x" * (10 << 20)
 
 def make(at: Table, folder: Path, **given: Any) -> Any:
     options = sink_types()["hbase"].filled(at.options | given)
-    return open_sink("hbase", Place("out", folder, options, flow="flow", work=folder / "work"))
+    return open_sink("hbase", ConnectorContext("out", folder, options, flow="flow", work=folder / "work"))
 
 
 def decided(
@@ -52,14 +52,14 @@ def rows_of(*ids: int, name: str | None = "ada") -> list[dict[str, Any]]:
     return [{"id": id_, "name": name, "at": None} for id_ in ids]
 
 
-def offered(sink: Any, batch: Decided) -> list[Refusal]:
-    refused: list[Refusal] = []
+def offered(sink: Any, batch: Decided) -> list[RefusedRow]:
+    refused: list[RefusedRow] = []
     sink.offer(batch, refused.append)
     sink.publish(replace(batch, refused=len(refused)))
     return refused
 
 
-def written(at: Table, folder: Path, rows: list[dict[str, Any]], schema: Any = SIMPLE, **given: Any) -> list[Refusal]:
+def written(at: Table, folder: Path, rows: list[dict[str, Any]], schema: Any = SIMPLE, **given: Any) -> list[RefusedRow]:
     sink = make(at, folder, **given)
     sink.prepare(owner="me", lineage="lineage-1")
     return offered(sink, decided(sink, 0, rows, schema))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scribengin.connectors.contract import Limits, Place
+from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.connectors.hbase.options import SOURCE
 from scribengin.connectors.hbase.source import TableSource
 from scribengin.core.errors import SourceError, Unreachable
@@ -36,7 +36,7 @@ SIMPLE = "key STRING, name STRING"
 
 def source(at: Table, schema: str | None = SIMPLE, **options: Any) -> TableSource:
     given = SOURCE.filled({"server": [at.server], "table": at.name, "row": "{key}"} | options)
-    return TableSource(Place("in", Path(), given, parse_schema(schema) if schema else None))
+    return TableSource(ConnectorContext("in", Path(), given, parse_schema(schema) if schema else None))
 
 
 def names(table: Table, *numbers: int) -> None:
@@ -53,7 +53,7 @@ def keys(source: TableSource, streams: Iterable[SourceStream]) -> list[str]:
 
 def all_of(reader: TableReader, most: int | None = None) -> list[SourceStream]:
     streams = []
-    while taken := reader.split(Limits(max_rows=most), final=True):
+    while taken := reader.split(BatchLimits(max_rows=most), final=True):
         streams += taken
     return streams
 
@@ -72,7 +72,7 @@ def test_it_keeps_the_contract(table: Table, on: tuple[str, int]) -> None:
     on_change, page = on
     table.make()
     names(table, *range(11))
-    assert check_source(source(table, split=2, page=page, on_change=on_change), limits=Limits(max_rows=3)) == 11
+    assert check_source(source(table, split=2, page=page, on_change=on_change), limits=BatchLimits(max_rows=3)) == 11
 
 
 @pytest.mark.parametrize(("table", "options"), pairs({}, {"on_change": "ignore"}), indirect=["table"])
@@ -138,7 +138,7 @@ def test_a_server_that_is_killed_in_the_midst_costs_no_row_and_doubles_none(serv
             assert [row["key"] for row in rows] == [f"k{number:05}" for number in range(2000)]
         else:
             reader = read.reader()
-            again = reader.split(Limits(max_rows=2000))
+            again = reader.split(BatchLimits(max_rows=2000))
             starting = kill_and_start()
             try:
                 again += all_of(reader)
@@ -183,7 +183,7 @@ def test_rows_that_come_behind_the_last_range_do_no_harm(table: Table) -> None:
     assert len(keys(read, streams)) == 6
     again = read.reader()
     again.restore([streams])
-    assert again.split(Limits()) == []
+    assert again.split(BatchLimits()) == []
 
 
 @BOTH
@@ -273,10 +273,10 @@ def test_a_table_that_is_gone_stops_a_reader_and_is_not_taken_for_its_end(table:
     names(table, *range(6))
     read = source(table, split=3)
     reader = read.reader()
-    first = reader.split(Limits(max_rows=3))
+    first = reader.split(BatchLimits(max_rows=3))
     table.http.delete(f"{table.address}/{table.name}/schema").raise_for_status()
     with pytest.raises(SourceError, match="there is no table"):
-        reader.split(Limits())
+        reader.split(BatchLimits())
     with pytest.raises(SourceError, match="there is no table"):
         keys(read, first)
 
@@ -299,7 +299,7 @@ def test_regions_that_split_while_a_table_is_read_cost_no_row(table: Table) -> N
     assert count_regions() == 1
     read = source(table, page=100, split=1500, max_rows=1500)
     reader = read.reader()
-    streams = reader.split(Limits())
+    streams = reader.split(BatchLimits())
     blocks = read.read(streams[0])
     rows = [*read.decoder().rows(next(blocks)).rows]
     for first in range(0, 40_000, 500):
@@ -310,7 +310,7 @@ def test_regions_that_split_while_a_table_is_read_cost_no_row(table: Table) -> N
     for block in blocks:
         rows += read.decoder().rows(block).rows
     assert [row["key"] for row in rows] == [f"k{number:05}" for number in range(1500)]
-    (rest,) = reader.split(Limits())
+    (rest,) = reader.split(BatchLimits())
     assert keys(read, [rest])[:500] == [f"k{number:05}" for number in range(1500, 2000)]
     again = source(table, page=100, split=1500, max_rows=1500)
     assert keys(again, streams) == [f"k{number:05}" for number in range(1500)]

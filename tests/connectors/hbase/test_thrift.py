@@ -12,7 +12,7 @@ import pytest
 from thriftpy2.thrift import TApplicationException
 
 from scribengin.connectors.hbase import thrift_client
-from scribengin.connectors.hbase.gateway import Cell, Row, open_gateway
+from scribengin.connectors.hbase.gateway import HBaseCell, HBaseRow, open_gateway
 from scribengin.connectors.hbase.thrift_client import Connection, api
 from scribengin.connectors.keyed.contract import KeyedRows
 from scribengin.core.errors import SourceError, Unreachable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.connectors.hbase.conftest import Table
 
 THRIFT = pytest.mark.parametrize("table", ["thrift"], indirect=True)
-ROW = Row(b"r", [Cell(b"d:tag", value=b"1")])
+ROW = HBaseRow(b"r", [HBaseCell(b"d:tag", value=b"1")])
 
 
 def struck(monkeypatch: pytest.MonkeyPatch, *, times: int) -> list[int]:
@@ -105,9 +105,9 @@ def test_an_exchange_whose_answer_is_lost_is_not_sent_again(table: Table, monkey
 
     monkeypatch.setattr(Connection, "call", losing)
     with pytest.raises(Unreachable, match="the answer is lost"):
-        gateway.put_if(table.name, ROW, Cell(b"d:tag"))
+        gateway.put_if(table.name, ROW, HBaseCell(b"d:tag"))
     assert [cell.value for cell in gateway.row(table.name, "r").cells] == [b"1"]  # type: ignore[union-attr]
-    assert gateway.put_if(table.name, ROW, Cell(b"d:tag")) is False
+    assert gateway.put_if(table.name, ROW, HBaseCell(b"d:tag")) is False
     gateway.close()
 
 
@@ -121,7 +121,7 @@ def test_a_connection_that_the_server_ended_meanwhile_is_no_error(table: Table, 
     held._socket.shutdown(socket.SHUT_RDWR)
     assert gateway.is_empty(table.name)  # what may be asked twice is
     monkeypatch.setattr(thrift_client, "_FRESH_S", -1.0)
-    assert gateway.put_if(table.name, ROW, Cell(b"d:tag"))  # and what may not goes by one that was not idle
+    assert gateway.put_if(table.name, ROW, HBaseCell(b"d:tag"))  # and what may not goes by one that was not idle
     gateway.close()
 
 

@@ -15,7 +15,7 @@ from scribengin.connectors.hbase.cell_names import CellNames
 from scribengin.connectors.hbase.cells import values_of
 from scribengin.connectors.hbase.gateway import Value, ValueRow
 from scribengin.connectors.hbase.row_keys import Template
-from scribengin.connectors.hbase.rows import RowParser
+from scribengin.connectors.hbase.rows import HBaseRowParser
 from scribengin.connectors.hbase.values import column_of
 from scribengin.core.types import INTEGER_BITS, Field, arrow_type, parse_schema
 from scribengin.formats.rows import column_to_values
@@ -125,7 +125,7 @@ def test_row_keys_are_read_as_they_were_made(rows: list[tuple[str, int, str]]) -
 
 def test_columns_come_from_cells_and_row_keys_and_what_is_not_made_so_costs_its_own_row() -> None:
     schema = parse_schema("customer STRING, id INT NOT NULL, amount DOUBLE, note STRING")
-    parser = RowParser("t", schema, CellNames("d", {"amount": "m:a"}), Template.of("{customer}/{id:4}"), "text")
+    parser = HBaseRowParser("t", schema, CellNames("d", {"amount": "m:a"}), Template.of("{customer}/{id:4}"), "text")
     rows = [
         ValueRow(b"ada/0007", [Value(b"d:note", b"x"), Value(b"d:other", b"y"), Value(b"m:a", b"2.5")]),
         ValueRow(b"bob/-008", [Value(b"m:a", b"")]),

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
-from scribengin.connectors.contract import Limits, Place, SourceStream
+from scribengin.connectors.contract import BatchLimits, ConnectorContext, SourceStream
 from scribengin.connectors.kafka import registry as registry_module
 from scribengin.connectors.kafka.source import KafkaSource
 from scribengin.core.types import parse_schema
@@ -187,7 +187,7 @@ class Reading:
     reader: KafkaReader
 
     def take(self, *, final: bool = True, max_rows: int | None = None) -> list[SourceStream]:
-        return self.reader.split(Limits(max_rows=max_rows), final=final)
+        return self.reader.split(BatchLimits(max_rows=max_rows), final=final)
 
     def ids(self, streams: list[SourceStream]) -> list[int]:
         return [row["id"] for row in self.rows(streams)]
@@ -207,7 +207,7 @@ class Reading:
 def open_source(cluster: KafkaCluster, tmp_path: Path) -> Any:
     def opened(*names: str, schema: str = "id BIGINT", bootstrap: str = "", **options: Any) -> Reading:
         given = {"bootstrap": bootstrap or cluster.bootstrap, "topics": names, "format": "json", "timeout": 30.0, **options}
-        source = KafkaSource(Place("read", tmp_path, given, parse_schema(schema)))
+        source = KafkaSource(ConnectorContext("read", tmp_path, given, parse_schema(schema)))
         return Reading(source, source.reader())
 
     return opened

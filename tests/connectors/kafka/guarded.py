@@ -24,12 +24,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from harness.broker_proxy import BrokerProxy
 from scribengin.core.errors import Unreachable
 from scribengin.core.process import within
 from scribengin.core.secret import Secret
 from scribengin.embedded.java_server import free_ports
 from scribengin.embedded.kafka import KafkaCluster
-from scribengin.testing.broker_proxy import BrokerProxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

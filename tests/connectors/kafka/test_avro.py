@@ -13,8 +13,8 @@ import fastavro
 import pytest
 from confluent_kafka import Producer
 
-from scribengin.connectors.contract import Place
-from scribengin.connectors.kafka.registry import Registry
+from scribengin.connectors.contract import ConnectorContext
+from scribengin.connectors.kafka.registry import SchemaRegistry
 from scribengin.connectors.kafka.source import KafkaSource
 from scribengin.core.errors import EnvironmentFault, SourceError, Unreachable
 from scribengin.core.secret import Secret
@@ -54,7 +54,7 @@ def block(*values: bytes) -> MessageBlock:
 def decoder(tmp_path: Path) -> Any:
     def made(schema: str = "id BIGINT NOT NULL, user STRING", **options: Any) -> MessageDecoder:
         given = {"bootstrap": "nowhere:9", "topics": ("orders",), "format": "avro", **options}
-        return KafkaSource(Place("orders", tmp_path, given, parse_schema(schema))).decoder()
+        return KafkaSource(ConnectorContext("orders", tmp_path, given, parse_schema(schema))).decoder()
 
     return made
 
@@ -145,7 +145,7 @@ def test_another_server_is_no_registry(registry: RegistryServer, decoder: Any) -
 
 
 def test_a_schema_can_be_registered_and_the_newest_be_found(registry: RegistryServer) -> None:
-    made = Registry("out", {"registry": registry.url, "registry_config": {}, "timeout": 5.0})
+    made = SchemaRegistry("out", {"registry": registry.url, "registry_config": {}, "timeout": 5.0})
     assert made.latest("orders-value") is None
     one = made.register("orders-value", ORDER)
     assert (one, made.register("orders-value", ORDER)) == (1, 1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import BatchId, Place
+from scribengin.connectors.contract import BatchId, ConnectorContext
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.spark_sink import SparkKafkaSink
 from scribengin.core.errors import SinkError, Unreachable
@@ -47,7 +47,7 @@ def sink(topics: Topics, tmp_path: Path) -> Callable[..., KafkaSink]:
     def make(topic: str, kind: Any = KafkaSink, **options: Any) -> Any:
         given = {"bootstrap": topics.bootstrap, "topic": topic, "format": "avro", "timeout": 10.0, **options}
         given["markers"] = f"{topic}-markers" if kind is KafkaSink else None
-        return kind(Place("out", tmp_path, given, flow="f", version="0123456789", work=tmp_path / "work"))
+        return kind(ConnectorContext("out", tmp_path, given, flow="f", version="0123456789", work=tmp_path / "work"))
 
     return make
 

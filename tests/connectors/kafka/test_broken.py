@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.broken_kafka import BROKEN
+from harness.kafka_model import MUTANTS
+from harness.kafka_protocol import KafkaJob, kafka_driver, lineage_lost, unanswered
 from scribengin.testing import campaign
-from scribengin.testing.broken_kafka import BROKEN
-from scribengin.testing.kafka_model import MUTANTS
-from scribengin.testing.kafka_protocol import KafkaJob, kafka_driver, lineage_lost, unanswered
 from scribengin.testing.trials import Outcome, killed, overtaken
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from scribengin.connectors.kafka import client
-from scribengin.connectors.kafka.client import Cluster
+from scribengin.connectors.kafka.client import KafkaBrokers
 from scribengin.core.errors import Unreachable
 
 
@@ -37,26 +37,26 @@ class Admin:
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def cluster(monkeypatch: pytest.MonkeyPatch) -> KafkaBrokers:
     monkeypatch.setattr(client, "_ELECTED_AFTER_S", 0.0)
-    return Cluster("out", {"bootstrap": "127.0.0.1:1", "timeout": 60.0, "config": {}}, "sink")
+    return KafkaBrokers("out", {"bootstrap": "127.0.0.1:1", "timeout": 60.0, "config": {}}, "sink")
 
 
-def test_a_partition_without_a_leader_is_asked_again(cluster: Cluster) -> None:
+def test_a_partition_without_a_leader_is_asked_again(cluster: KafkaBrokers) -> None:
     admin = Admin(KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, None)
     vars(cluster)["_admin"] = admin
     assert cluster.first([("t", 0)]) == {("t", 0): 7}
     assert admin.asked == 3
 
 
-def test_it_is_reported_where_the_time_is_over(cluster: Cluster) -> None:
+def test_it_is_reported_where_the_time_is_over(cluster: KafkaBrokers) -> None:
     vars(cluster)["_admin"] = Admin(KafkaError.NOT_LEADER_FOR_PARTITION)
     cluster._timeout_s = -1.0
     with pytest.raises(Unreachable):
         cluster.first([("t", 0)])
 
 
-def test_another_error_is_reported_at_once(cluster: Cluster) -> None:
+def test_another_error_is_reported_at_once(cluster: KafkaBrokers) -> None:
     admin = Admin(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     vars(cluster)["_admin"] = admin
     with pytest.raises(Exception, match="is not authorized"):

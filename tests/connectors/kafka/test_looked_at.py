@@ -8,7 +8,7 @@ import pytest
 
 from scribengin.connectors import catalog
 from scribengin.connectors.abilities import can_be_looked_at
-from scribengin.connectors.contract import Place
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.core.errors import SinkError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def test_a_missing_topic_is_told_and_one_that_a_run_makes_is_not_made(topics: To
     def look(topic: str, **more: Any) -> None:
         given = {"bootstrap": topics.bootstrap, "topic": topic, "format": "json"} | more
         options = catalog.sink_types()["kafka"].filled(given)
-        sink = catalog.open_sink("kafka", Place("kept", tmp_path, options, delivery=delivery))
+        sink = catalog.open_sink("kafka", ConnectorContext("kept", tmp_path, options, delivery=delivery))
         assert can_be_looked_at(sink)
         sink.look_at_place()
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.kafka_protocol import read_topic
 from scribengin.cli.main import main
-from scribengin.connectors.contract import Limits, SourceStream
+from scribengin.connectors.contract import BatchLimits, SourceStream
 from scribengin.core.errors import SourceError
 from scribengin.local.prepare import open_sources, prepare
 from scribengin.state.source_log import SourceLog
-from scribengin.testing.kafka_protocol import read_topic
 
 if TYPE_CHECKING:
     from tests.conftest import FlowFolder
@@ -310,7 +310,7 @@ def log_and_lose(folder: FlowFolder, topics: Any, topic: str) -> None:
         log = SourceLog(query.sources, "numbers")
         reader = source.reader()
         reader.restore(log.entries())
-        log.append(log.length(), reader.split(Limits(), final=True))
+        log.append(log.length(), reader.split(BatchLimits(), final=True))
     topics.forget(topic, 1, 8)
 
 
@@ -349,5 +349,5 @@ def test_the_ledger_counts_what_was_lost_of_queries_with_and_without_state(
         assert first == {"source": "numbers", "entry": 1, "rows": 5, "what": told.partition(": ")[2]}
         assert (second["entry"], second["rows"]) == (2, 3)
     shown = " ".join(said(capfd, "audit", str(folder.path / "flow.yaml")).split())
-    assert "records of numbers that query kept went on without: up to 8." in shown
+    assert "records of numbers that query kept skipped: up to 8." in shown
     assert told.partition(": ")[2] in shown

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from confluent_kafka import KafkaException
 
-from scribengin.connectors.contract import Place
+from harness.broker_proxy import ADD_PARTITIONS, END_TXN, INIT_PRODUCER_ID, PRODUCE, WRITE_TXN_MARKERS, Rule
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.kafka.client import code_of
 from scribengin.connectors.kafka.markers import Marker, MarkerTopic
 from scribengin.connectors.kafka.options import SINK
@@ -23,7 +24,6 @@ from scribengin.connectors.kafka.outgoing import Outgoing
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.transaction import Superseded, Transaction
 from scribengin.core.errors import FencedError, SinkError, Unreachable
-from scribengin.testing.broker_proxy import ADD_PARTITIONS, END_TXN, INIT_PRODUCER_ID, PRODUCE, WRITE_TXN_MARKERS, Rule
 from tests.connectors.kafka.guarded import Beside
 from tests.connectors.kafka.test_sink import ROWS, claimed, decided, read
 
@@ -87,7 +87,9 @@ def unit(guarded: Guarded) -> Iterator[Unit]:
 def sink(guarded: Guarded, unit: Unit, tmp_path: Path) -> Callable[..., KafkaSink]:
     def make(**options: Any) -> KafkaSink:
         given = {"bootstrap": guarded.bootstrap, "topic": unit.name, "format": "json", "timeout": 20.0, "markers": f"{unit.name}-of-sink"}
-        return claimed(KafkaSink(Place("out", tmp_path, {**given, **options}, flow="f", version="0123456789", work=tmp_path / "work")))
+        return claimed(
+            KafkaSink(ConnectorContext("out", tmp_path, {**given, **options}, flow="f", version="0123456789", work=tmp_path / "work"))
+        )
 
     return make
 

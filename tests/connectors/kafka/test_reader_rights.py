@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
+from harness.broker_proxy import LIST_OFFSETS, Rule
 from scribengin.core.errors import SourceError, Unreachable
-from scribengin.testing.broker_proxy import LIST_OFFSETS, Rule
 from tests.connectors.kafka.guarded import WRONG, answered
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.core.errors import SinkError, Unreachable
 from scribengin.core.types import arrow_schema, parse_schema
@@ -23,7 +23,7 @@ SCHEMA = parse_schema("id BIGINT")
 def published(topics: Topics, folder: Path, topic: str, **options: Any) -> tuple[KafkaSink, Decided]:
     """A sink whose first Batch is decided."""
     given = {"bootstrap": topics.bootstrap, "topic": topic, "format": "json", "timeout": 10.0, "markers": f"{topic}-markers", **options}
-    sink = KafkaSink(Place("out", folder, given, flow="f", version="0123456789", work=folder / "work"))
+    sink = KafkaSink(ConnectorContext("out", folder, given, flow="f", version="0123456789", work=folder / "work"))
     sink.prepare(owner="o", lineage="l1")
     batch = BatchId("f", "q", "l1", 0, 1)
     behind = sink.behind(0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from scribengin.connectors.contract import Place
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.transaction import Transaction
 from scribengin.core.errors import SinkError
@@ -49,7 +49,7 @@ def sink(guarded: Guarded, topic: str, tmp_path: Path) -> Callable[..., KafkaSin
             "config": guarded.login(),
             **options,
         }
-        return KafkaSink(Place("out", tmp_path, given, flow="f", version="0123456789", work=tmp_path / "work"))
+        return KafkaSink(ConnectorContext("out", tmp_path, given, flow="f", version="0123456789", work=tmp_path / "work"))
 
     return make
 

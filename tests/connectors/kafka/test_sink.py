@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.kafka.markers import SLOTS
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError, Unreachable
@@ -41,7 +41,7 @@ def sink(topics: Topics, tmp_path: Path) -> Callable[..., KafkaSink]:
             "markers": f"{topic.partition('{')[0]}-markers",
             **options,
         }
-        return KafkaSink(Place(node, tmp_path, given, flow="f", version="0123456789", work=tmp_path / work))
+        return KafkaSink(ConnectorContext(node, tmp_path, given, flow="f", version="0123456789", work=tmp_path / work))
 
     return make
 
@@ -217,7 +217,7 @@ def test_a_topic_of_markers_that_was_deleted_is_told_before_anything_is_doubled(
     first = decided(out, 0, ROWS[:1])
     out.publish(first)
     topics.delete(f"{topic}-markers")
-    with pytest.raises(StateError, match="no marker: the topic was recreated"):
+    with pytest.raises(StateError, match="no commit marker: the topic was recreated"):
         answered(lambda: claimed(sink(topic, timeout=1.0)), SinkError)
     assert len(read(topics, topic)) == 1
 

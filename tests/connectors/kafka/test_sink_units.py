@@ -184,7 +184,7 @@ def test_a_decision_whose_markers_are_gone_is_told(topics: Topics, sink: Callabl
     behind = out.behind(2)
     receipts = (run(out, 0, ROWS[:2]),)
     assert len(rows_of(topics, topic)) == 2
-    with pytest.raises(StateError, match=r"markers-2 is no marker"):
+    with pytest.raises(StateError, match=r"markers-2 is no commit marker"):
         out.recover(Decided(BatchId("f", "q", "l1", 0, 1), "h", receipts, behind), lineage="l1", before=1)
 
 

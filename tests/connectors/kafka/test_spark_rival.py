@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.kafka_protocol import read_topic
 from scribengin.testing.checker import check_records
-from scribengin.testing.kafka_protocol import read_topic
 from scribengin.testing.records import SCHEMA, Records
 from tests.connectors.kafka.processes import said, started, within
 

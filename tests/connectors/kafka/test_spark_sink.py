@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.kafka.java_client import java_settings
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.sink import KafkaSink
@@ -355,7 +355,7 @@ def test_what_the_java_client_cannot_be_told_is_refused(config: dict[str, Any], 
 
 def test_a_delivery_is_not_changed_under_a_batch_that_is_half_through(topics: Topics, tmp_path: Path) -> None:
     given = {"bootstrap": topics.bootstrap, "topic": topics.make(), "format": "json", "timeout": 30.0}
-    place = Place("out", tmp_path, given, flow="f", version="0123456789", work=tmp_path / "work")
+    place = ConnectorContext("out", tmp_path, given, flow="f", version="0123456789", work=tmp_path / "work")
     lax, strict = SparkKafkaSink(place), KafkaSink(place)
     batch = BatchId("f", "q", "l1", 3, 1)
     with pytest.raises(Refused, match="was decided with delivery: exactly_once and is not published yet"):
@@ -368,7 +368,7 @@ def test_a_delivery_is_not_changed_under_a_batch_that_is_half_through(topics: To
 def test_outputs_are_not_said_to_be_deleted_while_they_stand(topics: Topics, tmp_path: Path) -> None:
     topic = topics.make()
     given = {"bootstrap": topics.bootstrap, "topic": topic, "format": "json", "timeout": 30.0}
-    sink = SparkKafkaSink(Place("out", tmp_path, given))
+    sink = SparkKafkaSink(ConnectorContext("out", tmp_path, given))
     assert sink.clear(owner="o", flow="f") == 0
     topics.write(topic, range(1))
     with pytest.raises(Refused, match=f"the contents of {topic} cannot be removed"):
@@ -376,7 +376,7 @@ def test_outputs_are_not_said_to_be_deleted_while_they_stand(topics: Topics, tmp
 
 
 def test_what_brokers_said_to_spark_is_told_in_our_words() -> None:
-    sink = SparkKafkaSink(Place("out", Path(), SINK.filled({"bootstrap": "b:9092", "topic": "t", "format": "json"})))
+    sink = SparkKafkaSink(ConnectorContext("out", Path(), SINK.filled({"bootstrap": "b:9092", "topic": "t", "format": "json"})))
     away = sink.fault("Job aborted\norg.apache.kafka.common.errors.TimeoutException: Topic t not present in metadata after 60000 ms.\n at")
     assert isinstance(away, Unreachable)
     assert "Topic t not present in metadata" in away.message

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.cli.commands.trace import _followed
-from scribengin.connectors.contract import Place
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.kafka.source import KafkaSource
 from scribengin.core.errors import Refused, Unreachable
 from scribengin.local.prepare import prepare
@@ -80,11 +80,11 @@ def test_what_is_gone_or_away_is_no_error(topics: Any, tmp_path: Path) -> None:
     topic = topics.make(1)
     topics.write(topic, range(3))
     options = {"bootstrap": topics.bootstrap, "topics": [topic], "format": "json"}
-    source = KafkaSource(Place("numbers", tmp_path, options))
+    source = KafkaSource(ConnectorContext("numbers", tmp_path, options))
     assert source.made_of(f"{topic}-0", 1) is None, "it has no header"
     assert source.made_of(f"{topic}-0", 100) is None, "behind the end"
     with pytest.raises(Unreachable):
-        KafkaSource(Place("numbers", tmp_path, options | {"bootstrap": "127.0.0.1:9", "timeout": 1.0})).made_of(f"{topic}-0", 1)
+        KafkaSource(ConnectorContext("numbers", tmp_path, options | {"bootstrap": "127.0.0.1:9", "timeout": 1.0})).made_of(f"{topic}-0", 1)
 
 
 class Flows:
@@ -112,4 +112,4 @@ def test_the_way_is_followed_through_all_flows_that_may_be_seen_each_once() -> N
     assert {name: [each["flow"] for each in ways] for name, ways in found.items()} == {"before": ["a"], "after": ["c", "d"]}
     way = flows.trace("d", "d/1")
     assert _followed(flows, way) == {"before": [], "after": []}
-    assert way["notes"] == ["secret/1 of flow secret cannot be looked at: it is not yours"]
+    assert way["notes"] == ["secret/1 of flow secret cannot be read: it is not yours"]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.connectors.contract import BatchId, Decided, Place, Refusal
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, RefusedRow
 from scribengin.connectors.keyed.brief import brief_ids
 from scribengin.connectors.keyed.sink import KeyedSink
 from scribengin.core.types import arrow_schema, parse_schema
@@ -26,17 +26,17 @@ IDS = st.lists(st.from_regex(r"(tweets/|part-1\.parquet …|~|\+|é){0,9}[0-9.]{
 
 
 def sink_of(folder: Path, *, brief: bool) -> KeyedSink:
-    place = Place("out", folder, flow="flow", work=folder / "work")
+    place = ConnectorContext("out", folder, flow="flow", work=folder / "work")
     return KeyedSink(place, SqliteStore(folder / "store.db", b"666"), key=(), connections=1, brief=brief)
 
 
-def write(sink: KeyedSink, lineage: str, number: int, *numbers: int) -> list[Refusal]:
+def write(sink: KeyedSink, lineage: str, number: int, *numbers: int) -> list[RefusedRow]:
     batch = BatchId("flow", "query", lineage, number, 1)
     stream = sink.stream(batch, 0, uuid4().hex, SCHEMA)
     rows = [{"id": "a", "n": n} for n in numbers]
     stream.write(pa.RecordBatch.from_pylist(rows, arrow_schema(SCHEMA)), [f"{STREAM}{n}" for n in numbers])
     decided = Decided(batch, f"hash-{number}", (stream.close(),))
-    refused: list[Refusal] = []
+    refused: list[RefusedRow] = []
     sink.offer(decided, refused.append)
     sink.publish(decided)
     return refused

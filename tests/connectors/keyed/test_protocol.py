@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from harness.broken_keyed import BROKEN
+from harness.keyed_protocol import KeyedJob, keyed_driver
 from scribengin.core.faults import OFFER_POINTS, POINTS
 from scribengin.testing import campaign
-from scribengin.testing.broken_keyed import BROKEN
-from scribengin.testing.keyed_protocol import KeyedJob, keyed_driver
 from scribengin.testing.trials import Outcome, killed, overtaken
 
 RECOVERY = tuple(point for point in POINTS if point.startswith("recovery."))

@@ -9,13 +9,13 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import BatchId, Decided, Place, Refusal, Unaccounted
+from harness.broken_keyed import AllAgainStore, BlindStore, BulkStore, ImpatientStore, QuietStore, SharedStaging
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, RefusedRow, Unaccounted
 from scribengin.connectors.keyed.contract import KeyedRows
 from scribengin.connectors.keyed.sink import KeyedSink
 from scribengin.connectors.keyed.versions import version_of
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError
 from scribengin.core.types import arrow_schema, parse_schema
-from scribengin.testing.broken_keyed import AllAgainStore, BlindStore, BulkStore, ImpatientStore, QuietStore, SharedStaging
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.conformance_keyed import check_store
 from scribengin.testing.records import SCHEMA as RECORD
@@ -37,7 +37,7 @@ class Writer:
     def __init__(self, folder: Path, *, kind: type[KeyedSink] = KeyedSink, key: tuple[str, ...] = ("id",), lineage: str = "one") -> None:
         self.store = SqliteStore(folder / "store.db", b"666")
         self.lineage = lineage
-        self.sink = kind(Place("out", folder, flow="flow", work=folder / "work"), self.store, key=key, connections=2)
+        self.sink = kind(ConnectorContext("out", folder, flow="flow", work=folder / "work"), self.store, key=key, connections=2)
 
     def decide(self, number: int, rows: list[dict[str, Any]], *, term: int = 1) -> Decided:
         batch = BatchId("flow", "query", self.lineage, number, term)
@@ -45,8 +45,8 @@ class Writer:
         self.bad = stream.write(pa.RecordBatch.from_pylist(rows, arrow_schema(SCHEMA)), [f"s/a+{number}.{at}" for at in range(len(rows))])
         return Decided(batch, f"hash-{number}", (stream.close(),))
 
-    def write(self, number: int, rows: list[dict[str, Any]], *, term: int = 1) -> list[Refusal]:
-        refused: list[Refusal] = []
+    def write(self, number: int, rows: list[dict[str, Any]], *, term: int = 1) -> list[RefusedRow]:
+        refused: list[RefusedRow] = []
         decided = self.decide(number, rows, term=term)
         self.sink.offer(decided, refused.append)
         self.sink.publish(decided)
@@ -203,7 +203,10 @@ def test_a_lineage_that_adopts_writes_above_our_own_and_above_all_that_others_ha
 def test_a_place_that_no_reset_clears_is_refused_without_one(tmp_path: Path, owner: str, flow: str, wrong: str, remedy: str) -> None:
     Writer(tmp_path).sink.prepare(owner="me", lineage="one")
     other = KeyedSink(
-        Place("out", tmp_path, flow=flow, work=tmp_path / "other"), SqliteStore(tmp_path / "store.db", b"666"), key=("id",), connections=2
+        ConnectorContext("out", tmp_path, flow=flow, work=tmp_path / "other"),
+        SqliteStore(tmp_path / "store.db", b"666"),
+        key=("id",),
+        connections=2,
     )
     for asks in (lambda: other.prepare(owner=owner, lineage="two"), lambda: other.clear(owner=owner, flow=flow)):
         with pytest.raises(Refused, match=wrong) as caught:
@@ -236,7 +239,7 @@ def test_an_audit_tells_rows_that_would_hide_ours(tmp_path: Path, key: tuple[str
     assert lost.violations == (
         (
             'batch 0 is decided, but not published, and no run can do it: sink "out": '
-            f"{staged}, which holds staged rows of a decided batch, is gone"
+            f"{staged}, which holds staged rows of a decided batch, is missing"
         ),
     )
     kept.rename(staged)
@@ -259,7 +262,7 @@ def test_staged_rows_that_were_changed_are_not_sent(tmp_path: Path, change: str)
     at = right.index(b'{"id":"b"')
     wrong = {"a byte": right.replace(b'"n":2', b'"n":3'), "cut off": right[:at], "gone": b""}[change]
     file.unlink() if change == "gone" else file.write_bytes(wrong)
-    with pytest.raises(StateError, match=r"was changed|is gone"):
+    with pytest.raises(StateError, match=r"was changed|is missing"):
         writer.sink.offer(decided, lambda _: None)
     assert writer.store.documents() == []
     assert held(writer).number == -1
@@ -309,7 +312,7 @@ def test_a_store_that_breaks_the_contract_is_told_how(kind: type[SqliteStore], s
 
 def check(kind: type[KeyedSink], folder: Path) -> None:
     store = SqliteStore(folder / "store.db")
-    place = Place("out", folder, flow="flow", work=folder / "work")
+    place = ConnectorContext("out", folder, flow="flow", work=folder / "work")
     check_sink(lambda: kind(place, store, key=(), connections=2), store.documents, schema=parse_schema(RECORD), rows=ROWS)
 
 

@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import pytest
 
+from harness.object_stores import or_skipped
 from scribengin.embedded.hdfs import Hdfs
-from scribengin.testing.object_stores import or_skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,12 +17,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from harness.object_stores import options
 from scribengin.connectors.delta.stored import StorePlace
-from scribengin.connectors.objects.address import Address
+from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.options import SINK
 from scribengin.connectors.objects.uploads import Uploads
 from scribengin.core.errors import ScribenginError, SinkError, Unreachable
-from scribengin.testing.object_stores import options
 from tests.connectors.postgres.tls_door import Authority, TlsDoor
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 HOUR_S = 3600
 
 
-def asked(address: Address) -> dict[str, ScribenginError | None]:
+def asked(address: ObjectsAddress) -> dict[str, ScribenginError | None]:
     """What each of the three clients says: obstore in four ways, our own requests, and deltalake."""
     store: S3Store = address.open()  # type: ignore[assignment]
     ways = {
@@ -56,8 +56,8 @@ def asked(address: Address) -> dict[str, ScribenginError | None]:
     return said
 
 
-def at(server: ObjectServer, prefix: str, **more: Any) -> Address:
-    return Address.of("kept", SINK.filled(options(server, prefix) | more))
+def at(server: ObjectServer, prefix: str, **more: Any) -> ObjectsAddress:
+    return ObjectsAddress.of("kept", SINK.filled(options(server, prefix) | more))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_the_bucket_stands_in_the_servers_name_where_that_is_wanted(monkeypatch:
             monkeypatch.delenv(name, raising=False)
         given = {"url": "s3://shop/x", "endpoint": "http://store.example:9", "config": {"access_key_id": "a", "secret_access_key": "b"}}
         for path_style, begin in ((False, "shop.store.example:9/x/"), (True, "store.example:9/shop/x/")):
-            where = Address.of("kept", SINK.filled(given | {"path_style": path_style}))
+            where = ObjectsAddress.of("kept", SINK.filled(given | {"path_style": path_style}))
             Proxy.asked.clear()
             assert where.open().get("y") is None
             assert Proxy.asked == [f"{begin}y"]
@@ -176,10 +176,10 @@ def test_the_bucket_stands_in_the_servers_name_where_that_is_wanted(monkeypatch:
 BY_A_WRONG_CLOCK = """
 import json, sys
 from tests.connectors.objects.test_bad_stores import asked
-from scribengin.connectors.objects.address import Address
+from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.options import SINK
 
-said = asked(Address.of("kept", SINK.filled(json.load(sys.stdin))))
+said = asked(ObjectsAddress.of("kept", SINK.filled(json.load(sys.stdin))))
 print(json.dumps({way: told and [type(told).__name__, told.code, str(told), told.remedy] for way, told in said.items()}))
 """
 

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import BatchId, Decided, Place
+from harness import object_stores, remote_places
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.hdfs import options as hdfs_options
 from scribengin.connectors.objects import options as object_options
-from scribengin.connectors.objects.address import Address
+from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.closing import OpenFolders
 from scribengin.connectors.objects.manifests import Manifests, Owners
 from scribengin.connectors.objects.orphans import find_orphans
 from scribengin.connectors.objects.reading import committed_at
-from scribengin.connectors.objects.roller import Roller
+from scribengin.connectors.objects.roller import ObjectCompactor
 from scribengin.connectors.objects.sink import ObjectsSink
-from scribengin.connectors.objects.turns import Turns
+from scribengin.connectors.objects.turns import CompactionLog
 from scribengin.connectors.objects.upkeep import StoreKeeper
 from scribengin.core import faults
 from scribengin.core.errors import Refused
 from scribengin.core.types import arrow_schema, parse_schema
-from scribengin.testing import object_stores, remote_places
 from scribengin.testing.conformance import check_sink
 
 if TYPE_CHECKING:
@@ -52,11 +52,11 @@ class At:
     def __init__(self, options: dict[str, Any], type_: Any) -> None:
         given = {"format": "json", "partition_by": [HOURLY], "close": {"delay": 600.0}} | options
         self.options = type_.filled(given)
-        self.address = Address.of("kept", self.options)
+        self.address = ObjectsAddress.of("kept", self.options)
         self.store: Store = self.address.open()
 
-    def place(self, **more: Any) -> Place:
-        return Place("kept", Path("/nowhere"), self.options | more, flow="flow")
+    def place(self, **more: Any) -> ConnectorContext:
+        return ConnectorContext("kept", Path("/nowhere"), self.options | more, flow="flow")
 
     def keeper(self, **more: Any) -> StoreKeeper:
         return StoreKeeper(self.address, self.options | more)
@@ -302,7 +302,7 @@ def test_rows_that_come_between_two_looks_are_in_the_marker_or_too_late(
 
         return looking
 
-    monkeypatch.setattr(Roller, "_look", between("roller", Roller._look))
+    monkeypatch.setattr(ObjectCompactor, "_look", between("roller", ObjectCompactor._look))
     monkeypatch.setattr(OpenFolders, "look", between("counts", OpenFolders.look))
     at.keeper().keep()
     at.keeper().keep()
@@ -373,7 +373,7 @@ def test_who_begins_to_close_counts_what_was_there(tmp_path: Path) -> None:
     Writer(at, lineage="three").write(1, 80)
     at.keeper().keep()
     assert (at.marker(0) or {})["rows"] == 3
-    (_, turn) = Turns(at.store, "one").newest()
+    (_, turn) = CompactionLog(at.store, "one").newest()
     assert turn is not None
     assert turn["frontier"]["ended"]
 
@@ -426,7 +426,7 @@ def test_a_small_object_of_a_closed_folder_waits_for_no_other(tmp_path: Path) ->
     assert at.keeper().keep().closed == 1
     writer.write(2, 150)
     assert at.keeper().keep().closed == 1
-    (_, turn) = Turns(at.store, "one").newest()
+    (_, turn) = CompactionLog(at.store, "one").newest()
     assert turn is not None
     assert turn["frontier"]["low"] == 1, "a keeper that begins now does not read the manifest of the first Batch"
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from harness import object_stores, remote_places
 from scribengin.connectors.catalog import open_source, source_types
-from scribengin.connectors.contract import Limits, Place
+from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.core.added_columns import with_added
 from scribengin.core.errors import SourceError
 from scribengin.core.types import parse_schema
-from scribengin.testing import object_stores, remote_places
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,9 @@ def place(request: pytest.FixtureRequest, prefix: str) -> tuple[Store, Opened]:
 
     def source(schema: str = SCHEMA, keys: dict[str, str] | None = None, **more: Any) -> Any:
         given = source_types()[type_].filled(helper.options(server, prefix, **more))
-        return open_source(type_, Place("in", Path("/nowhere"), given, with_added(parse_schema(schema), given), flow="f", keys=keys or {}))
+        return open_source(
+            type_, ConnectorContext("in", Path("/nowhere"), given, with_added(parse_schema(schema), given), flow="f", keys=keys or {})
+        )
 
     return helper.opened(server, prefix), source
 
@@ -48,7 +50,7 @@ def rows_of(source: Any) -> list[dict[str, Any]]:
     decoder = source.decoder()
     return [
         row
-        for stream in source.reader().split(Limits(), final=True)
+        for stream in source.reader().split(BatchLimits(), final=True)
         for block in source.read(stream)
         for row in decoder.columns(block).batch.to_pylist()
     ]

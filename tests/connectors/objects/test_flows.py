@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.faults.lives import run_life
+from harness.faults.outcomes import Aim, Life
+from harness.object_stores import opened, options, or_skipped
 from scribengin.connectors.objects.s3 import S3Store
 from scribengin.core.errors import InputError, Refused
 from scribengin.local.inspect import audit_flow
@@ -15,9 +18,6 @@ from scribengin.local.prepare import prepare
 from scribengin.local.reset import Reset
 from scribengin.reading import committed
 from scribengin.state import trash
-from scribengin.testing.faults.lives import run_life
-from scribengin.testing.faults.outcomes import Aim, Life
-from scribengin.testing.object_stores import opened, options, or_skipped
 
 if TYPE_CHECKING:
     from pathlib import Path

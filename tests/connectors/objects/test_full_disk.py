@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.faults.small_disk import SmallDisk, no_small_disk
+from harness.object_stores import opened, or_skipped
 from scribengin.connectors.objects.sink import ObjectsSink
 from scribengin.connectors.objects.uploads import Uploads
 from scribengin.core.errors import Unreachable
 from scribengin.embedded import objects as embedded
-from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
-from scribengin.testing.object_stores import opened, or_skipped
 from tests.connectors.objects.test_sink import ROWS, Writer, by_manifest, place
 
 if TYPE_CHECKING:

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scribengin.connectors.contract import BatchId, Decided, Place
+from harness.remote_places import opened, options
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.hdfs import store as hdfs_store
 from scribengin.connectors.hdfs.options import SINK
-from scribengin.connectors.objects.address import Address, url_fault
+from scribengin.connectors.objects.address import ObjectsAddress, url_fault
 from scribengin.connectors.objects.manifests import Manifests, Owners
 from scribengin.connectors.objects.orphans import find_orphans, remove
 from scribengin.connectors.objects.sink import ObjectsSink
@@ -26,7 +27,6 @@ from scribengin.core.errors import SinkError, StateError, Unreachable
 from scribengin.core.limited import limited
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
-from scribengin.testing.remote_places import opened, options
 from tests.connectors.group.alternating import Alternating
 from tests.looking import stop_whole
 
@@ -164,7 +164,7 @@ def test_the_limit_leaves_a_call_alone_and_hands_on_what_it_gives_or_raises() ->
 def test_a_url_that_leads_nowhere_is_told(url: str) -> None:
     assert url_fault(url, "hdfs") is not None
     with pytest.raises(SinkError) as told:
-        Address.of("kept", SINK.filled({"url": url}))
+        ObjectsAddress.of("kept", SINK.filled({"url": url}))
     assert told.value.code == "hdfs-url"
 
 
@@ -173,7 +173,7 @@ def test_a_server_that_is_away_or_none_is_told(hdfs: Hdfs, monkeypatch: pytest.M
     monkeypatch.setattr(hdfs_store, "DATA_S", 8.0)
     for uri in ("hdfs://127.0.0.1:9", f"hdfs://127.0.0.1:{hdfs.name_node.web_port}"):
         with pytest.raises(Unreachable, match='"kept": hdfs://127') as told:
-            Address.of("kept", SINK.filled({"url": f"{uri}/x"})).open().get("a")
+            ObjectsAddress.of("kept", SINK.filled({"url": f"{uri}/x"})).open().get("a")
         assert told.value.code == "hdfs-away"
         assert told.value.message.count("(") == told.value.message.count(")")
 
@@ -205,8 +205,8 @@ def test_what_the_name_node_refuses_is_told_with_what_to_do(
     store.delete("a")
 
 
-def place(hdfs: Hdfs, prefix: str, **more: Any) -> Place:
-    return Place("kept", Path("/nowhere"), SINK.filled(options(hdfs, prefix, format="json") | more), flow="flow")
+def place(hdfs: Hdfs, prefix: str, **more: Any) -> ConnectorContext:
+    return ConnectorContext("kept", Path("/nowhere"), SINK.filled(options(hdfs, prefix, format="json") | more), flow="flow")
 
 
 def rows_of(store: HdfsStore, keys: Sequence[str]) -> list[dict[str, Any]]:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.faults.hdfs_flows import StruckHdfs
+from harness.faults.lives import run_life
+from harness.faults.outcomes import Aim, Life
+from harness.remote_places import opened, options
 from scribengin.core.errors import SourceError
 from scribengin.core.process import within
 from scribengin.embedded.hdfs import Hdfs
 from scribengin.reading import committed
-from scribengin.testing.faults.hdfs_flows import StruckHdfs
-from scribengin.testing.faults.lives import run_life
-from scribengin.testing.faults.outcomes import Aim, Life
-from scribengin.testing.remote_places import opened, options
 
 if TYPE_CHECKING:
     from pathlib import Path

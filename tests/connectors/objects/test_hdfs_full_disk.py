@@ -7,12 +7,12 @@ from uuid import uuid4
 
 import pytest
 
+from harness.faults.small_disk import SmallDisk, no_small_disk
+from harness.remote_places import opened
 from scribengin.core.errors import Unreachable
 from scribengin.core.process import within
 from scribengin.embedded import hdfs as embedded
 from scribengin.embedded.hdfs import Hdfs
-from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
-from scribengin.testing.remote_places import opened
 from tests.connectors.objects.test_hdfs import ROWS, by_manifest, prepared, staged
 
 if TYPE_CHECKING:

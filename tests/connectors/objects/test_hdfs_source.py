@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.remote_places import opened, options
 from scribengin.connectors.catalog import open_source, source_types
-from scribengin.connectors.contract import Place, Source
+from scribengin.connectors.contract import ConnectorContext, SourceConnector
 from scribengin.core.types import parse_schema
 from scribengin.testing.conformance_sources import Bench, check_changing_source
-from scribengin.testing.remote_places import opened, options
 
 if TYPE_CHECKING:
     from scribengin.embedded.hdfs import Hdfs
@@ -25,8 +25,8 @@ def test_it_keeps_the_contract_while_its_place_changes(hdfs: Hdfs, prefix: str, 
     given = options(hdfs, prefix, format="text", names=names)
     numbers, files = count(), count()
 
-    def source() -> Source:
-        return open_source("hdfs", Place("in", Path("/nowhere"), declared.filled(given), parse_schema("value STRING"), flow="f"))
+    def source() -> SourceConnector:
+        return open_source("hdfs", ConnectorContext("in", Path("/nowhere"), declared.filled(given), parse_schema("value STRING"), flow="f"))
 
     def add(rows: int) -> None:
         store.put(f"part-{next(files):04}.txt", b"".join(b"record %d\n" % next(numbers) for _ in range(rows)))

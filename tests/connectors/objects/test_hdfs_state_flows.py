@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.faults.hdfs_flows import ALL_THERE
+from harness.faults.lives import run_life
+from harness.faults.outcomes import Aim, Life
 from scribengin.connectors.hdfs.path import HdfsPath
 from scribengin.core import faults
 from scribengin.core.process import within
@@ -20,9 +23,6 @@ from scribengin.embedded.hdfs import Hdfs
 from scribengin.local.contract import RunSettings
 from scribengin.local.run import run_flow
 from scribengin.spark import query
-from scribengin.testing.faults.hdfs_flows import ALL_THERE
-from scribengin.testing.faults.lives import run_life
-from scribengin.testing.faults.outcomes import Aim, Life
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from harness.object_stores import opened, options
 from scribengin.cli.main import main
-from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.objects import orphans
 from scribengin.connectors.objects.manifests import Manifests
 from scribengin.connectors.objects.options import SINK
@@ -22,7 +23,6 @@ from scribengin.core import faults
 from scribengin.core.errors import SourceError
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.reading import committed
-from scribengin.testing.object_stores import opened, options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ ROWS = [{"id": n, "country": "de" if n % 2 else "fr", "amount": n / 4} for n in 
 def sink_of(given: dict[str, Any]) -> ObjectsSink:
     from pathlib import Path
 
-    sink = ObjectsSink(Place("kept", Path("/nowhere"), SINK.filled(given), flow="flow"))
+    sink = ObjectsSink(ConnectorContext("kept", Path("/nowhere"), SINK.filled(given), flow="flow"))
     sink.prepare(owner="me", lineage="one")
     return sink
 

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.keyed_protocol import KeyedJob
+from harness.remote_places import at_server, hasty_driver, hasty_keyed_driver
+from harness.submit import submissions
 from scribengin.connectors.hdfs import store as hdfs_store
 from scribengin.connectors.hdfs.path import HdfsPath
-from scribengin.control.submit import submissions
 from scribengin.control.topology import plan_topology
 from scribengin.core import faults, numbered_log, storage
 from scribengin.core.errors import FencedError, InputError, Refused, StateError, Unreachable
@@ -34,9 +36,7 @@ from scribengin.state.lease import read_holder, take_lease
 from scribengin.state.places import located
 from scribengin.state.segments import LineWriter, read_lines
 from scribengin.testing import campaign
-from scribengin.testing.keyed_protocol import KeyedJob
 from scribengin.testing.protocol import Driver, Job
-from scribengin.testing.remote_places import at_server, hasty_driver, hasty_keyed_driver
 from scribengin.testing.trials import await_file, finished, killed
 from tests.looking import stop_whole
 
@@ -398,7 +398,7 @@ import signal, sys
 from scribengin.core.storage import put_if_absent, replace
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease
-from scribengin.testing.remote_places import hasty
+from harness.remote_places import hasty
 from scribengin.state.places import located
 hasty()
 folder = StateFolder(located(sys.argv[1]), "f")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+from harness.faults.lives import run_life
+from harness.faults.outcomes import Aim, Life
+from harness.object_stores import address, options, or_skipped
 from scribengin.cli.main import main
-from scribengin.connectors.objects.address import Address
+from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.options import SINK
 from scribengin.connectors.objects.reading import committed_at
-from scribengin.testing.faults.lives import run_life
-from scribengin.testing.faults.outcomes import Aim, Life
-from scribengin.testing.object_stores import address, options, or_skipped
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +70,7 @@ sinks:
     outcome = folder.run()
     assert outcome.balanced
     assert {query.name: query.rows.as_json()["dead"] for query in outcome.queries} == {"there": 1, "lake": 1}
-    store = Address.of("there", SINK.filled({"url": f"file://{folder.path}/there", "format": "json"})).open()
+    store = ObjectsAddress.of("there", SINK.filled({"url": f"file://{folder.path}/there", "format": "json"})).open()
     markers = [json.loads(store.get(entry.key) or b"") for entry in store.list("data") if entry.key.endswith("_COMPLETE.json")]
     assert [(each["folder"], each["rows"]) for each in markers] == [("dt=2026-01-01/hour=00/", 3), ("dt=2026-01-01/hour=01/", 1)]
     table = DeltaTable(folder.path / "lake")

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from scribengin.connectors.contract import Place
+from harness import object_stores, remote_places
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.hdfs import options as hdfs_options
 from scribengin.connectors.objects import options as object_options
 from scribengin.connectors.objects import roller as rollers
 from scribengin.connectors.objects import upkeep
-from scribengin.connectors.objects.address import Address
+from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.orphans import find_orphans
 from scribengin.connectors.objects.readers import reading
 from scribengin.connectors.objects.reading import committed_at, holding
 from scribengin.connectors.objects.sink import ObjectsSink
-from scribengin.connectors.objects.turns import Turns
+from scribengin.connectors.objects.turns import CompactionLog
 from scribengin.connectors.objects.upkeep import StoreKeeper
 from scribengin.core import faults
 from scribengin.core.errors import StateError, Unreachable
 from scribengin.embedded.hdfs import Hdfs
-from scribengin.testing import object_stores, remote_places
 from tests.connectors.objects.test_sink import Writer
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ class At:
 
     def __init__(self, options: dict[str, Any], type_: Any) -> None:
         self.options = type_.filled(options)
-        self.place = Place("kept", Path("/nowhere"), self.options, flow="flow")
-        self.address = Address.of("kept", self.options)
+        self.place = ConnectorContext("kept", Path("/nowhere"), self.options, flow="flow")
+        self.address = ObjectsAddress.of("kept", self.options)
         self.store: Store = self.address.open()
 
     def keeper(self, **more: Any) -> StoreKeeper:
@@ -190,7 +190,7 @@ def test_a_small_one_between_large_ones_holds_nothing_up(tmp_path: Path) -> None
         writer.write(number, rows(*(10 * number + each for each in range(several))))
     done = where.keeper().keep(flush=True)
     assert (done.merged, done.merged_files) == (2, 1), "those that stand behind each other"
-    _, turn = Turns(where.store, "one").newest()
+    _, turn = CompactionLog(where.store, "one").newest()
     assert turn is not None
     assert turn["frontier"]["low"] == 8
     assert len(where.ids()) == 32
@@ -227,7 +227,7 @@ def test_a_roller_that_dies_anywhere_is_followed_by_one_that_ends_its_work(at: M
 
     with monkeypatch.context() as patch:
         patch.setattr(faults, "reached", die)
-        patch.setattr(rollers.Roller, "_throw_away", lambda *_: None)  # who is killed throws nothing away
+        patch.setattr(rollers.ObjectCompactor, "_throw_away", lambda *_: None)  # who is killed throws nothing away
         with pytest.raises(Died):
             where.keeper().keep(flush=True)
     assert where.ids() == [0, 1, 2]
@@ -239,7 +239,7 @@ def test_a_roller_that_dies_anywhere_is_followed_by_one_that_ends_its_work(at: M
     if where.options["visible"] == "listing":
         assert sorted(id_ for key in where.listed() for id_ in where.read(key)) == [0, 1, 2, 3]
     assert list(find_orphans(where.store)) == []
-    assert list(Turns(where.store, "one").notes.staged()) == []
+    assert list(CompactionLog(where.store, "one").notes.staged()) == []
 
 
 def test_of_two_rollers_one_makes_each_object(at: Make) -> None:
@@ -263,7 +263,7 @@ def test_of_two_rollers_one_makes_each_object(at: Make) -> None:
     where.keeper().keep(flush=True)
     assert where.ids() == list(range(12))
     assert where.audit() == (12, [])
-    merged = [name for _, output in Turns(where.store, "one").outputs() for _, _, name, _ in output["inputs"]]
+    merged = [name for _, output in CompactionLog(where.store, "one").outputs() for _, _, name, _ in output["inputs"]]
     assert len(merged) == len(set(merged))
     assert list(find_orphans(where.store)) == []
 
@@ -345,8 +345,8 @@ def test_what_an_ended_lineage_left_waiting_is_shown(at: Make, monkeypatch: pyte
     if where.options["visible"] == "listing":
         assert [where.read(key) for key in where.listed()] == [[0]], "that of the lineage that goes on waits"
     asked: list[str] = []
-    run = rollers.Roller.run
-    monkeypatch.setattr(rollers.Roller, "run", lambda self, **more: asked.append(self.lineage) or run(self, **more))
+    run = rollers.ObjectCompactor.run
+    monkeypatch.setattr(rollers.ObjectCompactor, "run", lambda self, **more: asked.append(self.lineage) or run(self, **more))
     keeper.keep()
     assert asked == ["two"], "nothing can come of the other any more"
     without = where.keeper(roll=None)
@@ -402,4 +402,4 @@ def test_a_server_of_hdfs_that_is_away_for_a_minute_in_mid_merge_costs_nothing(
         where.keeper().keep(flush=True)
         assert [where.read(key) for key in where.listed()] == [[0, 1, 2]]
         assert where.audit() == (3, [])
-        assert list(Turns(where.store, "one").notes.staged()) == []
+        assert list(CompactionLog(where.store, "one").notes.staged()) == []

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scribengin.connectors.contract import BatchId, Decided, Place
+from harness.object_stores import opened, options
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.objects import sink_stream
-from scribengin.connectors.objects.address import Address
+from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.manifests import Manifests, Owners
 from scribengin.connectors.objects.options import SINK
 from scribengin.connectors.objects.sink import ObjectsSink
@@ -22,7 +23,6 @@ from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError, Unreachable
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
-from scribengin.testing.object_stores import opened, options
 from tests.connectors.group.alternating import Alternating, Driver
 from tests.connectors.group.disks import Clock
 
@@ -41,8 +41,8 @@ def store(server: ObjectServer, prefix: str) -> Store:
     return opened(server, prefix)
 
 
-def place(server: ObjectServer, prefix: str, **more: Any) -> Place:
-    return Place("kept", Path("/nowhere"), SINK.filled(options(server, prefix, format="json") | more), flow="flow")
+def place(server: ObjectServer, prefix: str, **more: Any) -> ConnectorContext:
+    return ConnectorContext("kept", Path("/nowhere"), SINK.filled(options(server, prefix, format="json") | more), flow="flow")
 
 
 def rows_of(store: Store, keys: Sequence[str]) -> list[dict[str, Any]]:
@@ -70,7 +70,7 @@ def by_listing(store: Store) -> list[dict[str, Any]]:
 class Writer:
     """A driver with one sink, and Batches of one unit each."""
 
-    def __init__(self, place: Place, *, term: int = 1, lineage: str = "one", adopt: bool = False) -> None:
+    def __init__(self, place: ConnectorContext, *, term: int = 1, lineage: str = "one", adopt: bool = False) -> None:
         self.sink = ObjectsSink(place)
         self.sink.prepare(owner="me", lineage=lineage, adopt=adopt)
         self._lineage = lineage
@@ -113,7 +113,7 @@ def test_a_group_of_two_buckets_keeps_the_contract_of_one(
 ) -> None:
     near = place(server, prefix, visible=visible).options
     far = near | {"url": f"s3://far-{prefix.rpartition('/')[2]}/kept"}
-    other = Address.of("kept", far).open()
+    other = ObjectsAddress.of("kept", far).open()
     Uploads(other).make_bucket()  # type: ignore[arg-type]
     look = by_listing if visible == "listing" else by_manifest
     check_sink(lambda: Alternating("objects", (near, far), tmp_path), lambda: look(store) + look(other), schema=SCHEMA, rows=ROWS)
@@ -177,7 +177,7 @@ def test_objects_of_several_partitions_are_finished_at_once_and_a_failure_of_one
 
 
 def test_over_a_folder_it_keeps_the_contract_too(tmp_path: Path) -> None:
-    where = Place("kept", tmp_path, SINK.filled({"url": f"file://{tmp_path}/out", "format": "parquet"}), flow="flow")
+    where = ConnectorContext("kept", tmp_path, SINK.filled({"url": f"file://{tmp_path}/out", "format": "parquet"}), flow="flow")
     store = ObjectsSink(where)._store
     wider = (parse_schema(f"{SCHEMA}, colour STRING"), [row | {"colour": "red"} for row in ROWS])
     check_sink(lambda: ObjectsSink(where), lambda: by_manifest(store), schema=SCHEMA, rows=ROWS, wider=wider)
@@ -348,7 +348,7 @@ def test_old_manifests_are_folded_and_read_all_the_same(
 
 
 def test_a_store_that_writes_over_what_is_there_is_refused(tmp_path: Path) -> None:
-    sink = ObjectsSink(Place("kept", tmp_path, SINK.filled({"url": f"file://{tmp_path}/out", "format": "json"}), flow="flow"))
+    sink = ObjectsSink(ConnectorContext("kept", tmp_path, SINK.filled({"url": f"file://{tmp_path}/out", "format": "json"}), flow="flow"))
     store: Any = sink._store
     store.put = lambda key, data: True
     with pytest.raises(SinkError, match="ignores If-None-Match") as told:

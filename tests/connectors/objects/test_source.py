@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scribengin.connectors.contract import Limits, Place
+from harness.object_stores import opened, options
+from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.connectors.objects import reader as reading
 from scribengin.connectors.objects.options import SOURCE
 from scribengin.connectors.objects.sink import ObjectsSink
@@ -19,12 +20,11 @@ from scribengin.connectors.objects.source import ObjectsSource
 from scribengin.core.errors import SinkError, SourceError
 from scribengin.core.types import parse_schema
 from scribengin.testing.conformance import check_source
-from scribengin.testing.object_stores import opened, options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scribengin.core.store import Entry, Store
+    from scribengin.core.store import Store, StoreEntry
     from scribengin.embedded.objects import ObjectServer
 
 SCHEMA = parse_schema("id BIGINT, name STRING")
@@ -38,7 +38,7 @@ def store(server: ObjectServer, prefix: str) -> Store:
 def source(server: ObjectServer, prefix: str, **more: Any) -> ObjectsSource:
     given = options(server, prefix, format="json") | more
     schema = None if given["format"] in ("parquet", "text") else SCHEMA
-    return ObjectsSource(Place("orders", Path("/nowhere"), SOURCE.filled(given), schema=schema, flow="flow"))
+    return ObjectsSource(ConnectorContext("orders", Path("/nowhere"), SOURCE.filled(given), schema=schema, flow="flow"))
 
 
 def lines(*ids: int) -> bytes:
@@ -72,15 +72,15 @@ def test_each_object_is_taken_once_and_hidden_empty_or_others_are_not(server: Ob
     store.put("a/6.csv", b"6")
     orders = source(server, prefix, match="**/*.jsonl")
     reader = orders.reader()
-    first = reader.split(Limits(max_files=1))
+    first = reader.split(BatchLimits(max_files=1))
     assert (ids_of(orders, first), reader.backlog().files) == ([1], 1)
-    assert ids_of(orders, reader.split(Limits())) == [2]
+    assert ids_of(orders, reader.split(BatchLimits())) == [2]
     store.put("a/7.jsonl", lines(7))
-    assert reader.split(Limits()) == [], "it has looked just now"
-    assert ids_of(orders, reader.split(Limits(), final=True)) == [7]
+    assert reader.split(BatchLimits()) == [], "it has looked just now"
+    assert ids_of(orders, reader.split(BatchLimits(), final=True)) == [7]
     again = orders.reader()
     again.restore([first])
-    assert sorted(ids_of(orders, again.split(Limits(), final=True))) == [2, 7]
+    assert sorted(ids_of(orders, again.split(BatchLimits(), final=True))) == [2, 7]
 
 
 def test_where_names_are_sorted_a_look_lists_only_what_is_new(
@@ -94,28 +94,28 @@ def test_where_names_are_sorted_a_look_lists_only_what_is_new(
     listed: list[str] = []
     plain = type(reader._store).list
 
-    def counted(self: Any, folder: str = "", after: str = "") -> Iterator[Entry]:
+    def counted(self: Any, folder: str = "", after: str = "") -> Iterator[StoreEntry]:
         for entry in plain(self, folder, after):
             listed.append(entry.key)
             yield entry
 
     monkeypatch.setattr(type(reader._store), "list", counted)
-    taken = reader.split(Limits(), final=True)
+    taken = reader.split(BatchLimits(), final=True)
     assert ids_of(orders, taken) == list(range(20))
     listed.clear()
     store.put("020", lines(20))
     store.put("0165", lines(165))  # late, and among the last that are kept in mind
-    assert ids_of(orders, reader.split(Limits(), final=True)) == [165, 20]
+    assert ids_of(orders, reader.split(BatchLimits(), final=True)) == [165, 20]
     assert len(listed) == 7
     again = orders.reader()
     again.restore([taken])
     listed.clear()
-    assert ids_of(orders, again.split(Limits(), final=True)) == [165, 20]
+    assert ids_of(orders, again.split(BatchLimits(), final=True)) == [165, 20]
     assert len(listed) == 7
     every = source(server, prefix).reader()
     every.restore([taken])
     listed.clear()
-    every.split(Limits(), final=True)
+    every.split(BatchLimits(), final=True)
     assert len(listed) == 22
 
 
@@ -126,7 +126,7 @@ def test_many_keys_at_each_look_are_told_with_the_way_out(
     for n in range(3):
         store.put(f"{n:03d}", lines(n))
     reader = source(server, prefix).reader()
-    reader.split(Limits(), final=True)
+    reader.split(BatchLimits(), final=True)
     (told,) = reader.notices()
     assert "lists 3 keys" in told
     assert "names: sorted" in told
@@ -136,8 +136,8 @@ def test_an_object_that_changes_or_goes_is_told(server: ObjectServer, store: Sto
     store.put("a.jsonl", lines(1, 2))
     orders, lax = source(server, prefix), source(server, prefix, on_change="ignore")
     reader, lax_reader = orders.reader(), lax.reader()
-    streams = reader.split(Limits(), final=True)
-    lax_reader.split(Limits(), final=True)
+    streams = reader.split(BatchLimits(), final=True)
+    lax_reader.split(BatchLimits(), final=True)
     store.delete("a.jsonl")
     with pytest.raises(SourceError, match=r"a\.jsonl is missing; it had"):
         ids_of(orders, streams)
@@ -145,8 +145,8 @@ def test_an_object_that_changes_or_goes_is_told(server: ObjectServer, store: Sto
     with pytest.raises(SourceError, match=r"a\.jsonl changed after it was assigned"):
         ids_of(orders, streams)
     with pytest.raises(SourceError, match=r"a\.jsonl changed after it was assigned"):
-        reader.split(Limits(), final=True)
-    assert lax_reader.split(Limits(), final=True) == []
+        reader.split(BatchLimits(), final=True)
+    assert lax_reader.split(BatchLimits(), final=True) == []
     assert "the change is ignored" in lax_reader.notices()[0]
     store.delete("a.jsonl")
     store.put("a.jsonl", lines(1, 2))
@@ -156,7 +156,7 @@ def test_an_object_that_changes_or_goes_is_told(server: ObjectServer, store: Sto
 def test_a_line_of_a_part_says_its_number_in_the_object(server: ObjectServer, store: Store, prefix: str) -> None:
     store.put("a.jsonl", lines(*range(10_000)))
     orders = source(server, prefix, split=65536)
-    streams = orders.reader().split(Limits(), final=True)
+    streams = orders.reader().split(BatchLimits(), final=True)
     assert len(streams) > 2
     block = next(orders.read(streams[1]))
     place = block.place(0)
@@ -174,7 +174,7 @@ def test_columns_of_parquet_come_from_the_first_object(server: ObjectServer, sto
 
 
 def test_what_a_sink_writes_by_manifest_is_no_source(server: ObjectServer, store: Store, prefix: str) -> None:
-    sink = ObjectsSink(Place("kept", Path("/nowhere"), {**_sink(server, prefix)}, flow="flow"))
+    sink = ObjectsSink(ConnectorContext("kept", Path("/nowhere"), {**_sink(server, prefix)}, flow="flow"))
     sink.prepare(owner="me", lineage="one")
     store.put("data/part-1", b"x")
     with pytest.raises(SourceError, match="only its manifests say which objects are committed") as told:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.object_stores import or_skipped
+from harness.remote_places import at_server
 from scribengin.connectors.objects import signed
 from scribengin.connectors.objects.path import S3Path
 from scribengin.core import faults, storage
@@ -19,8 +21,6 @@ from scribengin.core.errors import FencedError, ScribenginError, SinkError, Stat
 from scribengin.core.process import within
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease
-from scribengin.testing.object_stores import or_skipped
-from scribengin.testing.remote_places import at_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +86,7 @@ def test_a_record_whose_answer_was_lost_is_known_as_ours(root: S3Path, monkeypat
     send = signed.SignedRequests._send
     lost = []
 
-    def deaf(self: signed.SignedRequests, method: str, path: str, *given: Any) -> signed.Answer:
+    def deaf(self: signed.SignedRequests, method: str, path: str, *given: Any) -> signed.StoreResponse:
         answer = send(self, method, path, *given)
         written = method == "PUT" if not guarded else method == "POST" and given[0].startswith("uploadId")
         if path.endswith("/record") and written and not lost:
@@ -207,7 +207,7 @@ def test_faults_of_the_store_say_what_to_do(server: ObjectServer, root: S3Path, 
 def test_a_store_that_ignores_conditions_holds_no_state(root: S3Path, monkeypatch: pytest.MonkeyPatch, ignored: str) -> None:
     send = signed.SignedRequests._send
 
-    def lax(self: signed.SignedRequests, method: str, path: str, query: str, body: bytes, headers: Any) -> signed.Answer:
+    def lax(self: signed.SignedRequests, method: str, path: str, query: str, body: bytes, headers: Any) -> signed.StoreResponse:
         kept = {name: value for name, value in headers.items() if method != ignored or name != "if-none-match"}
         return send(self, method, path, query, body, kept)
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scribengin.connectors.objects.address import Address, url_fault
+from harness import remote_places
+from harness.object_stores import opened, options
+from scribengin.connectors.objects.address import ObjectsAddress, url_fault
 from scribengin.connectors.objects.options import SINK
 from scribengin.connectors.objects.s3 import PART_BYTES, S3Store
 from scribengin.connectors.objects.uploads import PartedWriter, Uploads
 from scribengin.core.errors import EnvironmentFault, SinkError, Unreachable
 from scribengin.core.store import LocalStore
-from scribengin.testing import remote_places
-from scribengin.testing.object_stores import opened, options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -189,8 +189,8 @@ def test_an_upload_that_one_process_began_another_completes_and_once_more(server
         assert store.get(key) == data
 
 
-def wrong(server: ObjectServer, prefix: str, **more: Any) -> Address:
-    return Address.of("kept", SINK.filled(options(server, prefix) | more))
+def wrong(server: ObjectServer, prefix: str, **more: Any) -> ObjectsAddress:
+    return ObjectsAddress.of("kept", SINK.filled(options(server, prefix) | more))
 
 
 def test_each_mistake_has_its_message_and_none_shows_a_secret(server: ObjectServer, prefix: str) -> None:
@@ -223,13 +223,13 @@ def _begin(store: Any) -> str:
 def test_a_url_that_leads_nowhere_is_told(url: str) -> None:
     assert url_fault(url) is not None
     with pytest.raises(SinkError) as told:
-        Address.of("kept", SINK.filled({"url": url}))
+        ObjectsAddress.of("kept", SINK.filled({"url": url}))
     assert "secret" not in str(told.value)
 
 
 def test_an_endpoint_that_is_no_address_is_told() -> None:
     with pytest.raises(SinkError, match="is not an address"):
-        Address.of("kept", SINK.filled({"url": "s3://b", "endpoint": "127.0.0.1:9000"}))
+        ObjectsAddress.of("kept", SINK.filled({"url": "s3://b", "endpoint": "127.0.0.1:9000"}))
 
 
 def test_the_key_of_access_comes_from_the_flow_a_profile_or_the_environment(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import BatchId, Decided, Limits, Place
+from harness.object_stores import options
+from scribengin.connectors.contract import BatchId, BatchLimits, ConnectorContext, Decided
 from scribengin.connectors.hdfs.options import SINK as HDFS_SINK
-from scribengin.connectors.objects.address import Address
+from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.manifests import TRASH, Owners
 from scribengin.connectors.objects.options import SINK
 from scribengin.connectors.objects.orphans import find_orphans
@@ -20,7 +21,6 @@ from scribengin.connectors.objects.uploads import Uploads
 from scribengin.core import faults
 from scribengin.core.errors import Refused, SinkError
 from scribengin.core.types import arrow_schema, parse_schema
-from scribengin.testing.object_stores import options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ def given(request: pytest.FixtureRequest, prefix: str, tmp_path: Path) -> dict[s
 
 
 def of(given: dict[str, Any], **more: Any) -> ObjectsSink:
-    return ObjectsSink(Place("kept", Path("/nowhere"), given | more, flow="flow"))
+    return ObjectsSink(ConnectorContext("kept", Path("/nowhere"), given | more, flow="flow"))
 
 
 def prepared(given: dict[str, Any], lineage: str = "one", **more: Any) -> ObjectsSink:
@@ -77,7 +77,7 @@ def written(given: dict[str, Any], **more: Any) -> list[Decided]:
 
 
 def store_of(given: dict[str, Any]) -> Store:
-    return Address.of("kept", given, Path("/nowhere")).open()
+    return ObjectsAddress.of("kept", given, Path("/nowhere")).open()
 
 
 def tree(given: dict[str, Any]) -> dict[str, bytes]:
@@ -87,8 +87,8 @@ def tree(given: dict[str, Any]) -> dict[str, bytes]:
 
 def seen(given: dict[str, Any]) -> list[str]:
     """What a source of another flow reads there."""
-    reader = ObjectsReader(Address.of("other", given, Path("/nowhere")), divide=lambda piece: [piece])
-    return [stream.label for stream in reader.split(Limits(), final=True)]
+    reader = ObjectsReader(ObjectsAddress.of("other", given, Path("/nowhere")), divide=lambda piece: [piece])
+    return [stream.label for stream in reader.split(BatchLimits(), final=True)]
 
 
 def killed(monkeypatch: pytest.MonkeyPatch, nth: int, work: Callable[[], object]) -> bool:

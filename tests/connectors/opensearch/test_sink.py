@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.connectors.catalog import open_sink, sink_types
-from scribengin.connectors.contract import BatchId, Decided, Place, Refusal
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, RefusedRow
 from scribengin.core.errors import Refused, SinkError, Unreachable
 from scribengin.core.types import parse_schema
 from scribengin.testing.conformance import check_sink
@@ -35,7 +35,7 @@ SIMPLE = parse_schema("id BIGINT, name STRING, at TIMESTAMP")
 
 def make(at: Index, folder: Path, **given: Any) -> Any:
     options = sink_types()[at.type].filled(at.options | given)
-    return open_sink(at.type, Place("out", folder, options, flow="flow", work=folder / "work"))
+    return open_sink(at.type, ConnectorContext("out", folder, options, flow="flow", work=folder / "work"))
 
 
 def both_told(*indexes: Index) -> list[dict[str, Any]]:
@@ -96,8 +96,8 @@ def rows_of(*ids: int, name: str = "ada") -> list[dict[str, Any]]:
     return [{"id": id_, "name": name, "at": None} for id_ in ids]
 
 
-def offered(sink: Any, batch: Decided) -> list[Refusal]:
-    refused: list[Refusal] = []
+def offered(sink: Any, batch: Decided) -> list[RefusedRow]:
+    refused: list[RefusedRow] = []
     sink.offer(batch, refused.append)
     sink.publish(replace(batch, refused=len(refused)))
     return refused
@@ -264,7 +264,7 @@ def test_of_a_request_with_refused_and_repeated_rows_each_has_its_own_outcome(in
     for _ in range(2):
         for each in (sink, make(index, tmp_path)):
             each.prepare(owner="me", lineage="lineage-1")
-            refused: list[Refusal] = []
+            refused: list[RefusedRow] = []
             each.offer(batch, refused.append)
             assert [refusal.id for refusal in refused] == ["source/a+0.2", "source/a+0.4"]
     assert sorted(row["id"] for row in index.documents()) == [1, 2, 4]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.connectors.catalog import open_source
-from scribengin.connectors.contract import Limits, Place
+from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.connectors.opensearch.options import SOURCE
 from scribengin.connectors.opensearch.view import Views
 from scribengin.core.errors import InputError, SourceError, Unreachable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def source(at: Index, schema: str | None = "id BIGINT, name STRING", **options: Any) -> Any:
     given = {"server": [at.address], "index": at.name} | options
-    return open_source(at.type, Place("in", Path(), SOURCE.filled(given), parse_schema(schema) if schema else None))
+    return open_source(at.type, ConnectorContext("in", Path(), SOURCE.filled(given), parse_schema(schema) if schema else None))
 
 
 def make(index: Index, shards: int = 2, name: str = "") -> None:
@@ -42,9 +42,9 @@ def add(index: Index, *ids: int, name: str = "") -> None:
     assert not answer.json()["errors"]
 
 
-def all_of(reader: Any, limits: Limits | None = None) -> list[SourceStream]:
+def all_of(reader: Any, limits: BatchLimits | None = None) -> list[SourceStream]:
     streams: list[SourceStream] = []
-    while taken := reader.split(limits or Limits(), final=True):
+    while taken := reader.split(limits or BatchLimits(), final=True):
         streams += taken
     return streams
 
@@ -72,7 +72,7 @@ def is_open(index: Index, view: str) -> bool:
 def test_it_keeps_the_contract(index: Index) -> None:
     make(index, 3)
     add(index, *range(11))
-    assert check_source(source(index, split=2), limits=Limits(max_rows=3)) == 11
+    assert check_source(source(index, split=2), limits=BatchLimits(max_rows=3)) == 11
 
 
 @pytest.mark.parametrize("on_change", ["stop", "ignore"])
@@ -140,7 +140,7 @@ def test_a_reader_that_goes_on_without_the_view_takes_the_rest_of_the_same_snaps
     make(index)
     add(index, *range(20))
     read = source(index, split=3)
-    first = read.reader().split(Limits(max_rows=6), final=True)
+    first = read.reader().split(BatchLimits(max_rows=6), final=True)
     seen = ids(read, first)
     forget(index, first)
     add(index, *range(50, 60))

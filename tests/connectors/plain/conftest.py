@@ -5,7 +5,7 @@ import sys
 import pytest
 from pyspark.sql import SparkSession
 
-from scribengin.testing import writers
+from harness import writers
 
 sys.path.insert(0, str(writers.FOLDER))  # where Spark's Python processes find pyspark_shelf too
 

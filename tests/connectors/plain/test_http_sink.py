@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.http.options import SINK
 from scribengin.connectors.http.progress import NAME
 from scribengin.connectors.http.sink import HttpSink
@@ -40,15 +40,15 @@ def server() -> Iterator[WebServer]:
         yield started
 
 
-def place(server: WebServer, folder: Path, **options: Any) -> Place:
+def place(server: WebServer, folder: Path, **options: Any) -> ConnectorContext:
     given = SINK.filled({"url": f"{server.url}/orders", "patience": 5.0} | options)
-    return Place("kept", folder, given, flow="flow", work=folder / "work")
+    return ConnectorContext("kept", folder, given, flow="flow", work=folder / "work")
 
 
 class Writer:
     """A driver with one sink."""
 
-    def __init__(self, place: Place, *, term: int = 1) -> None:
+    def __init__(self, place: ConnectorContext, *, term: int = 1) -> None:
         self.sink = HttpSink(place)
         self.sink.prepare(owner="me", lineage="one")
         self.refused: list[tuple[str, str, str]] = []

@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scribengin.connectors.contract import BatchId, Decided, Place
+from harness import writers
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.spark import writer
 from scribengin.connectors.spark.options import SINK
 from scribengin.connectors.spark.sink import SparkWriterSink
 from scribengin.core.errors import FencedError, Refused, SinkError, Unreachable
 from scribengin.core.secret import Secret
 from scribengin.core.types import arrow_schema, parse_schema
-from scribengin.testing import writers
 from scribengin.testing.conformance import check_sink
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ ROWS = [{"id": n, "name": None if n == 2 else f"n{n}"} for n in range(6)]
 ONCE = {"transaction": {"app": "by", "version": "turn"}}
 
 
-def place(folder: Path, **options: Any) -> Place:
-    return Place("kept", folder, SINK.filled({"path": "out"} | options), flow="flow", work=folder / "work")
+def place(folder: Path, **options: Any) -> ConnectorContext:
+    return ConnectorContext("kept", folder, SINK.filled({"path": "out"} | options), flow="flow", work=folder / "work")
 
 
 def sink_at(folder: Path, **options: Any) -> SparkWriterSink:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+from harness.key_server import rows_in
 from scribengin.embedded.java_server import free_ports
-from scribengin.testing.key_server import rows_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,8 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import BatchId, Decided, Limits, Place
+from harness.faults.small_disk import SmallDisk, no_small_disk
+from scribengin.connectors.contract import BatchId, BatchLimits, ConnectorContext, Decided
 from scribengin.connectors.postgres.options import SINK, SOURCE
 from scribengin.connectors.postgres.sink import PostgresSink
 from scribengin.connectors.postgres.source import PostgresSource
@@ -18,7 +19,6 @@ from scribengin.core.secret import Secret
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.embedded import postgres as embedded
 from scribengin.embedded.postgres import Postgres
-from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
 from tests.connectors.postgres.tls_door import Authority, TlsDoor
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 def ask(uri: str, config: dict[str, Any]) -> list[ScribenginError | None]:
     """What source and sink say at their check."""
     said: list[ScribenginError | None] = []
-    source = PostgresSource(Place("in", None, SOURCE.filled({"server": uri, "table": "orders", "config": config})))  # type: ignore[arg-type]
-    sink = PostgresSink(Place("out", None, SINK.filled({"server": uri, "table": "kept", "config": config}), flow="flow"))  # type: ignore[arg-type]
+    source = PostgresSource(ConnectorContext("in", None, SOURCE.filled({"server": uri, "table": "orders", "config": config})))  # type: ignore[arg-type]
+    sink = PostgresSink(ConnectorContext("out", None, SINK.filled({"server": uri, "table": "kept", "config": config}), flow="flow"))  # type: ignore[arg-type]
     for check in (source.reader, lambda: sink.prepare(owner="me", lineage="one")):
         try:
             check()
@@ -107,10 +107,10 @@ def test_a_standby_is_read_once_and_not_as_it_grows(guarded: Guarded) -> None:
     server.start(hba_file=asks)
     try:
         given = {"server": server.uri, "table": "orders", "every": 0.0}
-        once = PostgresSource(Place("in", guarded.folder, SOURCE.filled(given)))
-        assert [stream.rows for stream in once.reader().split(Limits(), final=True)] == [1]
+        once = PostgresSource(ConnectorContext("in", guarded.folder, SOURCE.filled(given)))
+        assert [stream.rows for stream in once.reader().split(BatchLimits(), final=True)] == [1]
         with pytest.raises(SourceError, match="is a standby") as told:
-            PostgresSource(Place("in", guarded.folder, SOURCE.filled(given | {"mode": "incremental", "by": "id"}))).reader()
+            PostgresSource(ConnectorContext("in", guarded.folder, SOURCE.filled(given | {"mode": "incremental", "by": "id"}))).reader()
         assert told.value.remedy == "name the primary in `server`"
     finally:
         server.stop()
@@ -152,7 +152,7 @@ def test_a_table_that_is_dropped_behind_a_decision_is_told_and_the_batch_comes_o
     given = SINK.filled({"server": server.uri, "table": "kept", "config": {"dbname": database.info.dbname}} | options)
 
     def opened() -> PostgresSink:
-        own = PostgresSink(Place("out", None, given, flow="flow"))  # type: ignore[arg-type]
+        own = PostgresSink(ConnectorContext("out", None, given, flow="flow"))  # type: ignore[arg-type]
         own.prepare(owner="me", lineage="one")
         return own
 
@@ -191,7 +191,7 @@ def test_a_table_that_is_dropped_behind_a_decision_is_told_and_the_batch_comes_o
 
 def test_a_full_disk_at_the_server_loses_nothing_and_what_waits_comes_when_there_is_room(small: SmallServer) -> None:
     schema = parse_schema("id BIGINT, body STRING")
-    sink = PostgresSink(Place("out", None, SINK.filled({"server": small.uri, "table": "kept"}), flow="flow"))  # type: ignore[arg-type]
+    sink = PostgresSink(ConnectorContext("out", None, SINK.filled({"server": small.uri, "table": "kept"}), flow="flow"))  # type: ignore[arg-type]
     sink.prepare(owner="me", lineage="one")
 
     def staged(number: int, rows: int, attempt: str) -> Decided:

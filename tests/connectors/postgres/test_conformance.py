@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scribengin.connectors.contract import Place
+from harness.broken_sql import MarkerOutside, SharedTable
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.postgres.options import SINK
 from scribengin.connectors.postgres.sink import PostgresSink
 from scribengin.core.secret import Secret
 from scribengin.core.types import parse_schema
-from scribengin.testing.broken_sql import MarkerOutside, SharedTable
 from scribengin.testing.conformance import check_sink
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ PASSWORD = "s3cr3t-p4ssw0rd"
 
 
 def check(kind: type[PostgresSink], database: Any, folder: Path, **benches: Any) -> None:
-    def place(port: int) -> Place:
+    def place(port: int) -> ConnectorContext:
         uri = f"postgresql://{database.info.user}@{database.info.host}:{port}/{database.info.dbname}"
         config = {"password": Secret(PASSWORD, "${secret:env/PASSWORD}")}
-        return Place("kept", folder, SINK.filled({"server": uri, "table": "kept", "config": config}), flow="flow")
+        return ConnectorContext("kept", folder, SINK.filled({"server": uri, "table": "kept", "config": config}), flow="flow")
 
     def read() -> list[dict[str, Any]]:
         there = database.execute("SELECT to_regclass('kept') AS there").fetchone()["there"]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.faults.lives import run_life
+from harness.faults.outcomes import Aim, Life
 from scribengin.core.errors import InputError
 from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import prepare
 from scribengin.state.decisions import Decisions
-from scribengin.testing.faults.lives import run_life
-from scribengin.testing.faults.outcomes import Aim, Life
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,17 +10,17 @@ from uuid import uuid4
 
 import pytest
 
-from scribengin.connectors.contract import Place
+from harness.broken_sql import Blind, MarkerFirst, RowsFirst
+from harness.faults.table_flows import read_table
+from harness.unit_protocol import UnitsDriver
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.postgres import client
 from scribengin.connectors.postgres.options import SINK
 from scribengin.connectors.postgres.sink import PostgresSink, PostgresUnitSink
 from scribengin.testing import campaign
-from scribengin.testing.broken_sql import Blind, MarkerFirst, RowsFirst
 from scribengin.testing.checker import Found
-from scribengin.testing.faults.table_flows import read_table
 from scribengin.testing.protocol import FLOW, SINKS, Driver, Job
 from scribengin.testing.trials import killed, overtaken
-from scribengin.testing.unit_protocol import UnitsDriver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,11 +62,11 @@ class TableJob(Job):
             return int(connection.execute(query, (f"{self.schema}_own",)).fetchone()[0])
 
 
-def place_of(job: Job, node: str) -> Place:
+def place_of(job: Job, node: str) -> ConnectorContext:
     assert isinstance(job, TableJob)
     keyed = {"mode": "upsert", "key": ("part", "seq")} if job.by_key else {}
     options = {"server": job.server, "table": f"{job.schema}.{node}", "staging": f"{job.schema}_own"} | keyed
-    return Place(node, job.out, SINK.filled(options), flow=FLOW)
+    return ConnectorContext(node, job.out, SINK.filled(options), flow=FLOW)
 
 
 def table_sink(job: Job, node: str) -> PostgresSink:

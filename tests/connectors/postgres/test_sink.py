@@ -11,7 +11,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import BatchId, Decided, Place, Receipt
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, Receipt
 from scribengin.connectors.postgres import client, staging
 from scribengin.connectors.postgres.options import SINK
 from scribengin.connectors.postgres.sink import PostgresSink
@@ -35,9 +35,9 @@ ROWS = [
 ]
 
 
-def place(database: Any, tmp_path: Path, **options: Any) -> Place:
+def place(database: Any, tmp_path: Path, **options: Any) -> ConnectorContext:
     uri = f"postgresql://{database.info.user}@{database.info.host}:{database.info.port}/{database.info.dbname}"
-    return Place("kept", tmp_path, SINK.filled({"server": uri, "table": "kept"} | options), flow="flow")
+    return ConnectorContext("kept", tmp_path, SINK.filled({"server": uri, "table": "kept"} | options), flow="flow")
 
 
 def read(database: Any, table: str = "kept") -> list[dict[str, Any]]:
@@ -50,7 +50,7 @@ def read(database: Any, table: str = "kept") -> list[dict[str, Any]]:
 class Writer:
     """A driver with one sink, and Batches of one unit each."""
 
-    def __init__(self, place: Place, schema: Schema, *, term: int = 1) -> None:
+    def __init__(self, place: ConnectorContext, schema: Schema, *, term: int = 1) -> None:
         self.sink = PostgresSink(place)
         self.sink.prepare(owner="me", lineage="one")
         self._schema = schema
@@ -265,13 +265,13 @@ def test_a_driver_that_sleeps_while_it_publishes_loses_its_turn(database: Any, t
     old, new = Writer(place(database, tmp_path), schema, term=1), Writer(place(database, tmp_path), schema, term=2)
     of_old, of_new = old.stage(0, [{"id": 1}])[0], new.stage(0, [{"id": 2}])[0]
     sessions: list[Any] = []
-    connect = client.Server.connect
+    connect = client.PostgresServer.connect
 
-    def noted(server: client.Server) -> Any:
+    def noted(server: client.PostgresServer) -> Any:
         sessions.append(connect(server))
         return sessions[-1]
 
-    monkeypatch.setattr(client.Server, "connect", noted)
+    monkeypatch.setattr(client.PostgresServer, "connect", noted)
 
     def other_first(point: str) -> None:
         if point == "publish.record.before":

@@ -24,7 +24,7 @@ from tests.looking import look_until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scribengin.connectors.contract import Place
+    from scribengin.connectors.contract import ConnectorContext
     from scribengin.connectors.sql.unit_stream import SqlUnitStream
 
 IDS = parse_schema("id BIGINT")
@@ -33,7 +33,7 @@ IDS = parse_schema("id BIGINT")
 class Driver:
     """With one sink, whose units commit by themselves."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         self.place = place
         self.sink = PostgresUnitSink(place)
         self.sink.prepare(owner="me", lineage="one")
@@ -77,20 +77,20 @@ def ids_in(database: Any) -> list[int]:
 
 
 @pytest.fixture
-def where(database: Any, tmp_path: Path) -> Place:
+def where(database: Any, tmp_path: Path) -> ConnectorContext:
     return place(database, tmp_path, visible="unit")
 
 
 @pytest.fixture
-def driver(where: Place) -> Driver:
+def driver(where: ConnectorContext) -> Driver:
     return Driver(where)
 
 
-def test_units_keep_the_contract(database: Any, where: Place) -> None:
+def test_units_keep_the_contract(database: Any, where: ConnectorContext) -> None:
     check_unit_sink(lambda: PostgresUnitSink(where), lambda: read(database), schema=SCHEMA, rows=ROWS)
 
 
-def test_whole_batches_keep_the_contract(database: Any, where: Place) -> None:
+def test_whole_batches_keep_the_contract(database: Any, where: ConnectorContext) -> None:
     check_sink(lambda: PostgresUnitSink(where), lambda: read(database), schema=SCHEMA, rows=ROWS)
 
 

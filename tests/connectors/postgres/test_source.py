@@ -14,7 +14,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from scribengin.connectors.contract import Limits, Place
+from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.connectors.postgres import reader as postgres_reader
 from scribengin.connectors.postgres.options import SOURCE
 from scribengin.connectors.postgres.rows import written_since
@@ -37,7 +37,7 @@ def uri(database: Any) -> str:
 
 def source(database: Any, schema: str | None = None, **options: Any) -> PostgresSource:
     given = {"server": uri(database), "table": "orders", "every": 0.0, "settle": 0.0} | options
-    return PostgresSource(Place("in", Path(), SOURCE.filled(given), parse_schema(schema) if schema else None))
+    return PostgresSource(ConnectorContext("in", Path(), SOURCE.filled(given), parse_schema(schema) if schema else None))
 
 
 def orders(database: Any, rows: int = 25) -> None:
@@ -67,7 +67,7 @@ def rows_of(source: PostgresSource, streams: Iterable[SourceStream]) -> list[dic
 
 def all_of(reader: PostgresReader) -> list[SourceStream]:
     streams = []
-    while taken := reader.split(Limits(), final=True):
+    while taken := reader.split(BatchLimits(), final=True):
         streams += taken
     return streams
 
@@ -86,7 +86,7 @@ def another(database: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("options", [{}, {"mode": "incremental", "by": "id"}, {"mode": "incremental", "by": "at"}])
 def test_it_keeps_the_contract(database: Any, options: dict[str, Any]) -> None:
     orders(database, rows=11)
-    assert check_source(source(database, **options, split=2), limits=Limits(max_rows=3)) == 11
+    assert check_source(source(database, **options, split=2), limits=BatchLimits(max_rows=3)) == 11
 
 
 @pytest.mark.parametrize("options", [{"mode": "incremental", "by": "at"}, {"mode": "incremental", "by": "at", "on_change": "ignore"}])
@@ -227,7 +227,7 @@ def test_a_row_that_takes_the_place_of_another_is_noticed(database: Any) -> None
 def test_a_snapshot_goes_on_where_it_was_and_says_when_its_rest_is_not_what_it_was(database: Any) -> None:
     orders(database, rows=10)
     read = source(database, split=2)
-    first = read.reader().split(Limits(max_rows=4))
+    first = read.reader().split(BatchLimits(max_rows=4))
     assert [stream.rows for stream in first] == [2, 2]
     database.execute("INSERT INTO orders (id) VALUES (11)")
     database.execute("UPDATE orders SET name = 'behind' WHERE id = 1")
@@ -238,12 +238,12 @@ def test_a_snapshot_goes_on_where_it_was_and_says_when_its_rest_is_not_what_it_w
     assert later.backlog().rows == 0
     done = read.reader()
     done.restore([first, rest])
-    assert done.split(Limits()) == []
+    assert done.split(BatchLimits()) == []
     database.execute("DELETE FROM orders WHERE id = 8")
     gone = read.reader()
     gone.restore([first])
     with pytest.raises(SourceError, match="it has 5 rows left; expected 6"):
-        gone.split(Limits())
+        gone.split(BatchLimits())
     database.execute("INSERT INTO orders (id) VALUES (8)")
     again = read.reader()
     again.restore([first])
@@ -261,7 +261,7 @@ def test_another_table_by_the_same_name_is_not_taken_for_the_old_one(database: A
     database.execute("CREATE TABLE other (LIKE orders INCLUDING ALL); INSERT INTO other SELECT * FROM orders")
     read = source(database, **options)
     reader = read.reader()
-    streams = reader.split(Limits(max_rows=2), final=True)
+    streams = reader.split(BatchLimits(max_rows=2), final=True)
     del reader
     until_its_view_is_gone(database)
     database.execute("ALTER TABLE orders RENAME TO old; ALTER TABLE other RENAME TO orders")
@@ -270,7 +270,7 @@ def test_another_table_by_the_same_name_is_not_taken_for_the_old_one(database: A
     later = read.reader()
     later.restore([streams])
     with pytest.raises(SourceError, match="it is another table by that name"):
-        later.split(Limits(), final=True)
+        later.split(BatchLimits(), final=True)
     lax = source(database, **options, on_change="ignore")
     later = lax.reader()
     later.restore([streams])
@@ -300,13 +300,13 @@ def test_rows_of_a_transaction_that_commits_late_are_not_passed_over(database: A
         else:
             (number,) = late.execute("SELECT nextval('orders_id_seq')").fetchone()
         database.execute("INSERT INTO orders (name) VALUES ('early')")
-        taken = [*reader.split(Limits()), *reader.split(Limits()), *reader.split(Limits())]
+        taken = [*reader.split(BatchLimits()), *reader.split(BatchLimits()), *reader.split(BatchLimits())]
         assert 4 not in ids(read, taken)
         assert reader.backlog().rows
         if not wrote_first:
             late.execute("INSERT INTO orders VALUES (%s, 'late')", (number,))
     for _ in range(3):
-        taken += reader.split(Limits())
+        taken += reader.split(BatchLimits())
     assert ids(read, taken) == [1, 2, 3, 4]
 
 
@@ -315,13 +315,13 @@ def test_only_writers_are_waited_for_where_that_is_said(database: Any) -> None:
     reader = (read := source(database, mode="incremental", by="id", waits_for="writers")).reader()
     with another(database) as looking:
         looking.execute("SELECT 1")
-        assert ids(read, [*reader.split(Limits()), *reader.split(Limits())]) == [1, 2]
+        assert ids(read, [*reader.split(BatchLimits()), *reader.split(BatchLimits())]) == [1, 2]
         database.execute("INSERT INTO orders (name) VALUES ('more')")
         looking.execute("INSERT INTO orders (name) VALUES ('late')")
         database.execute("INSERT INTO orders (name) VALUES ('more')")
-        taken = [*reader.split(Limits()), *reader.split(Limits()), *reader.split(Limits())]
+        taken = [*reader.split(BatchLimits()), *reader.split(BatchLimits()), *reader.split(BatchLimits())]
     for _ in range(3):
-        taken += reader.split(Limits())
+        taken += reader.split(BatchLimits())
     assert ids(read, taken) == [3, 4, 5]
 
 
@@ -331,7 +331,7 @@ def test_a_row_is_taken_once_it_has_settled(database: Any) -> None:
     begun_s = time.monotonic()
     taken: list[SourceStream] = []
     while not taken:
-        taken = reader.split(Limits())
+        taken = reader.split(BatchLimits())
     assert time.monotonic() - begun_s >= 0.6
     assert ids(read, taken) == [1, 2]
     assert reader.backlog().rows == 0
@@ -428,10 +428,10 @@ def test_a_server_that_is_away_is_waited_for_and_a_user_without_rights_is_not(da
 def test_a_reader_whose_connection_breaks_goes_on_at_the_next_look(database: Any) -> None:
     orders(database, rows=6)
     reader = (read := source(database)).reader()
-    taken = reader.split(Limits(max_rows=2))
+    taken = reader.split(BatchLimits(max_rows=2))
     database.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'scribengin'")
     with pytest.raises(Unreachable):
-        reader.split(Limits())
+        reader.split(BatchLimits())
     assert ids(read, [*taken, *all_of(reader)]) == [1, 2, 3, 4, 5, 6]
 
 
@@ -480,7 +480,7 @@ def test_names_are_quoted_and_never_taken_for_sql(database: Any, options: dict[s
     database.execute(f'CREATE TABLE {place} ("$1" {quoted("of %s")} PRIMARY KEY, "%s" timestamptz NOT NULL DEFAULT now(), {columns})')
     database.execute(f"INSERT INTO {place} ({quoted(ODD)}, \"$1\") SELECT 'row ' || n, n FROM generate_series(1, 7) n")
     given = {"table": f"{ODD}.T$1 %s {ODD}", "split": 2} | options
-    assert check_source(source(database, **given), limits=Limits(max_rows=3)) == 7
+    assert check_source(source(database, **given), limits=BatchLimits(max_rows=3)) == 7
     read = source(database, **given)
     rows = rows_of(read, all_of(read.reader()))
     assert [row[ODD] for row in rows] == [f"row {number}" for number in range(1, 8)]

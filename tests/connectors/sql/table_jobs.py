@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.contract import Place
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.sql.contract import Target
 from scribengin.connectors.sql.sink import SqlSink
 from scribengin.core import faults
@@ -44,7 +44,7 @@ def sqlite_sink(job: Job, node: str, kind: type[SqlSink] = SqlSink) -> SqlSink:
 
     assert isinstance(job, SqliteJob)
     database = SqliteDatabase(node, job.out / "kept.db", WAIT_S)
-    return kind(Place(node, job.out, flow=FLOW), database, Target((node,), KEY if job.by_key else ()))
+    return kind(ConnectorContext(node, job.out, flow=FLOW), database, Target((node,), KEY if job.by_key else ()))
 
 
 def sqlite_driver(job: Job) -> Driver:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import BatchId, Place
+from scribengin.connectors.contract import BatchId, ConnectorContext
 from scribengin.core.types import parse_schema
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.conformance_sql import check_database
@@ -28,7 +28,7 @@ def make(folder: Path, table: str, **options: Any) -> SqlSink:
     from scribengin_sqlite_table import SINK, make_sink
 
     given = SINK.filled({"database": "kept.db", "table": table} | options)
-    sink: Any = make_sink(Place("kept", folder, given, flow="flow"))
+    sink: Any = make_sink(ConnectorContext("kept", folder, given, flow="flow"))
     return sink  # type: ignore[no-any-return]
 
 

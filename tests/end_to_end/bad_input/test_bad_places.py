@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.faults.small_disk import SmallDisk, no_small_disk
 from scribengin.core.errors import InputError, SourceError
 from scribengin.spark.feed import Feed
-from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,15 +17,15 @@ from uuid import uuid4
 
 import pytest
 
+from harness.faults.delta_flows import read_delta
+from harness.faults.index_flows import read_index
+from harness.faults.object_flows import keys_of, read_object
+from harness.faults.table_flows import read_table
+from harness.object_stores import address, options, or_skipped
 from scribengin.connectors.delta.folder import FolderPlace
 from scribengin.connectors.postgres.client import driver
 from scribengin.embedded.opensearch import OpenSearch
 from scribengin.embedded.postgres import Postgres
-from scribengin.testing.faults.delta_flows import read_delta
-from scribengin.testing.faults.index_flows import read_index
-from scribengin.testing.faults.object_flows import keys_of, read_object
-from scribengin.testing.faults.table_flows import read_table
-from scribengin.testing.object_stores import address, options, or_skipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

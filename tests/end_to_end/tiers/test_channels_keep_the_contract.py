@@ -11,7 +11,7 @@ import pytest
 from scribengin.connectors.abilities import is_chained, wants_origins
 from scribengin.connectors.channel import SINK, SOURCE, make_sink, make_source
 from scribengin.connectors.channel.outbox import read_left
-from scribengin.connectors.contract import BatchId, Decided, Limits, Place
+from scribengin.connectors.contract import BatchId, BatchLimits, ConnectorContext, Decided
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.formats.contract import RecordPlace
 from scribengin.formats.origins import Origins
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from scribengin.connectors.contract import Sink, Source
+    from scribengin.connectors.contract import SinkConnector, SourceConnector
     from tests.connectors.kafka.conftest import Topics
 
 SCHEMA = parse_schema("id BIGINT, name STRING, at TIMESTAMP, tags ARRAY<STRING>")
@@ -42,30 +42,34 @@ def in_a_topic(short: str) -> list[Any]:
 HOLD_NOBODY = ["store_on_failure", "best_effort"]
 
 
-def folder_channel(folder: Path, **more: Any) -> tuple[Callable[[], Sink], Callable[[], Source]]:
+def folder_channel(folder: Path, **more: Any) -> tuple[Callable[[], SinkConnector], Callable[[], SourceConnector]]:
     return ends(folder, {"kind": "folder", "path": "handed", **more})
 
 
-def topic_channel(folder: Path, topics: Topics, topic: str, **more: Any) -> tuple[Callable[[], Sink], Callable[[], Source]]:
+def topic_channel(
+    folder: Path, topics: Topics, topic: str, **more: Any
+) -> tuple[Callable[[], SinkConnector], Callable[[], SourceConnector]]:
     return ends(folder, {"kind": "kafka", "topic": topic, "bootstrap": topics.bootstrap, **more})
 
 
-def ends(folder: Path, given: dict[str, Any]) -> tuple[Callable[[], Sink], Callable[[], Source]]:
+def ends(folder: Path, given: dict[str, Any]) -> tuple[Callable[[], SinkConnector], Callable[[], SourceConnector]]:
     given = {"channel": "a_to_back", "tier": "front", **given}
 
-    def sink() -> Sink:
+    def sink() -> SinkConnector:
         return make_sink(
-            Place("a_to_back", folder, SINK.filled(given), flow=str(given.get("topic", "f")), version="0123456789", work=folder / "work")
+            ConnectorContext(
+                "a_to_back", folder, SINK.filled(given), flow=str(given.get("topic", "f")), version="0123456789", work=folder / "work"
+            )
         )
 
-    def source() -> Source:
+    def source() -> SourceConnector:
         options = {name: value for name, value in given.items() if name not in ("compression", "rows")}
-        return make_source(Place("a", folder, SOURCE.filled(options), SCHEMA))
+        return make_source(ConnectorContext("a", folder, SOURCE.filled(options), SCHEMA))
 
     return sink, source
 
 
-def written(sink: Sink) -> None:
+def written(sink: SinkConnector) -> None:
     """Three Batches of three units each."""
     sink.prepare(owner="o", lineage="l")
     for number in range(3):
@@ -125,12 +129,12 @@ def test_the_reading_end_in_a_topic(tmp_path: Path, topics: Topics, way: dict[st
     # a broker answers a commit before its marker stands in the partitions
     assert within(60, lambda: seen(source()) == 9 * len(ROWS))
     # each read asks the broker anew, which takes a third of a second: not one message at a time
-    assert check_source(source(), limits=Limits(max_rows=7)) == 9 * len(ROWS)
+    assert check_source(source(), limits=BatchLimits(max_rows=7)) == 9 * len(ROWS)
 
 
-def seen(source: Source) -> int:
+def seen(source: SourceConnector) -> int:
     """How many records can be read now."""
-    return sum(len(block) for stream in source.reader().split(Limits(), final=True) for block in source.read(stream))
+    return sum(len(block) for stream in source.reader().split(BatchLimits(), final=True) for block in source.read(stream))
 
 
 def test_coordinates_come_through_both_ends_with_the_hop_between_them(tmp_path: Path) -> None:
@@ -143,7 +147,7 @@ def test_coordinates_come_through_both_ends_with_the_hop_between_them(tmp_path: 
     stream.write_from(pa.RecordBatch.from_pylist(ROWS, schema=arrow_schema(SCHEMA)), several)
     opened.publish(Decided(BatchId("f", "a_to_back", "l", 0, 1), "hash", (stream.close(),)))
     reader = source().reader()
-    (streams,) = [reader.split(Limits(), final=True)]
+    (streams,) = [reader.split(BatchLimits(), final=True)]
     (block,) = [block for each in streams for block in source().read(each)]
     found: Any = block
     assert found.origins(range(5)).ids() == several.ids()
@@ -210,5 +214,5 @@ def test_an_encrypted_channel_takes_no_pack_in_plain_whoever_wrote_it(tmp_path: 
     written(plain())
     _, source = folder_channel(tmp_path, keys={"k": "A" * 43 + "="})
     reader = source().reader()
-    blocks: list[Any] = [block for stream in reader.split(Limits(), final=True) for block in source().read(stream)]
+    blocks: list[Any] = [block for stream in reader.split(BatchLimits(), final=True) for block in source().read(stream)]
     assert {block.bad.reason for block in blocks} == {"not-authentic"}

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scribengin.testing.cuts.flows import make_case
-from scribengin.testing.cuts.trial import compare, refusals, write_case
+from harness.cuts.flows import make_case
+from harness.cuts.trial import compare, refusals, write_case
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ def test_a_cut_flow_gives_what_the_whole_one_gives(
     admitted = ((seed, folder) for seed in count(FIRST_SEED) if not refusals(folder := _written(seed, tmp_path_factory)))
     for seed, folder in islice(admitted, first, last):
         found = compare(make_case(random.Random(seed)), folder, spark)
-        wrong += [f"python -m scribengin.testing.cuts --examples 1 --seed {seed}: {each}" for each in found.wrong]
+        wrong += [f"python -m harness.cuts --examples 1 --seed {seed}: {each}" for each in found.wrong]
     assert wrong == []
 
 

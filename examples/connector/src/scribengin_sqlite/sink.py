@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from scribengin.connectors.contract import BatchId, Decided, Place
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
     from scribengin.core.types import Schema, Type
     from scribengin.formats.contract import Bad
 
@@ -42,7 +42,7 @@ class SqliteSink:
 
     exactly_once = True
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         self.node = place.node
         self._path = place.folder / Path(place.options["database"])
         self._table: str = place.options["table"]

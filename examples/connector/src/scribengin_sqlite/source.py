@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.contract import Backlog, Limits, SourceStream
+from scribengin.connectors.contract import Backlog, BatchLimits, SourceStream
 from scribengin.core.errors import SourceError
 from scribengin.core.types import Field, Schema, Type
-from scribengin.formats.contract import Columns, RecordPlace, Rows
+from scribengin.formats.contract import DecodedColumns, DecodedRows, RecordPlace
 from scribengin.formats.rows import batch_to_rows, rows_to_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from scribengin.connectors.contract import Place
+    from scribengin.connectors.contract import ConnectorContext
     from scribengin.formats.contract import Block, Decoder
 
 _BLOCK_ROWS = 8192
@@ -30,7 +30,7 @@ _TYPES = {"INTEGER": "BIGINT", "INT": "BIGINT", "REAL": "DOUBLE", "TEXT": "STRIN
 class SqliteSource:
     """One table."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         self.schema: Schema | None = place.schema
         self._node = place.node
         self._path = place.folder / Path(place.options["database"])
@@ -128,7 +128,7 @@ class SqliteReader:
         for streams in entries:
             self._last = max([self._last, *(stream.place["last"] for stream in streams)])
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (a row that is there is finished)
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (a row that is there is finished)
         """The next rows as one stream; reading them here once is what lets a later change be noticed."""
         most = min(self._source.max_rows, limits.max_rows or self._source.max_rows)
         first, rows, crc = self._last + 1, 0, 0
@@ -179,18 +179,18 @@ class TableDecoder:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
 
-    def rows(self, block: Block) -> Rows:
+    def rows(self, block: Block) -> DecodedRows:
         """The rows as dicts."""
         columns = self.columns(block)
-        return Rows(batch_to_rows(columns.batch), columns.ordinals, columns.bad)
+        return DecodedRows(batch_to_rows(columns.batch), columns.ordinals, columns.bad)
 
-    def columns(self, block: Block) -> Columns:
+    def columns(self, block: Block) -> DecodedColumns:
         """The rows as an Arrow batch."""
         assert isinstance(block, TableBlock)
         rows = [dict(zip(block.names, row[1:], strict=True)) for row in block.rows]
         batch, bad = rows_to_batch(rows, self.schema, range(len(rows)))
         failed = {each.ordinal for each in bad}
-        return Columns(batch, [ordinal for ordinal in range(len(rows)) if ordinal not in failed] if bad else range(len(rows)), bad)
+        return DecodedColumns(batch, [ordinal for ordinal in range(len(rows)) if ordinal not in failed] if bad else range(len(rows)), bad)
 
 
 def quoted(name: str) -> str:

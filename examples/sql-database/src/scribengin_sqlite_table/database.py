@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS _scribengin_staged (name TEXT PRIMARY KEY, target TEX
 
 
 class SqliteSession:
-    """A connection; see `Session`."""
+    """A connection; see `SqlSession`."""
 
     def __init__(self, path: Path, wait_s: float) -> None:
         self._connection = sqlite3.connect(path, timeout=wait_s, isolation_level=None)

@@ -12,19 +12,19 @@ from scribengin.plan import problem_catalog
 from scribengin.spec import problems
 
 if TYPE_CHECKING:
-    from scribengin.spec.problem_entry import Entry
+    from scribengin.spec.problem_entry import ProblemEntry
 
-CATALOG: tuple[Entry, ...] = (*commands.CATALOG, *machine.CATALOG, *runs.CATALOG, *stores.CATALOG, *plane.CATALOG)
+CATALOG: tuple[ProblemEntry, ...] = (*commands.CATALOG, *machine.CATALOG, *runs.CATALOG, *stores.CATALOG, *plane.CATALOG)
 FAMILY = "-*"
 """A code that ends so stands for all that begin so: what is behind it comes from another program."""
 
 
-def everything() -> dict[str, Entry]:
+def everything() -> dict[str, ProblemEntry]:
     """Code → entry, of all codes."""
     return {entry.code: entry for entry in (*problems.CATALOG, *problem_catalog.CATALOG, *CATALOG)}
 
 
-def entry_of(code: str) -> Entry | None:
+def entry_of(code: str) -> ProblemEntry | None:
     """The entry of a code, or of its family; None where there is none."""
     entries = everything()
     begun = [entry for entry in entries.values() if entry.code.endswith(FAMILY) and code.startswith(entry.code.removesuffix("*"))]

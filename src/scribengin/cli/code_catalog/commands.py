@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scribengin.spec.problem_entry import Entry, met
+from scribengin.spec.problem_entry import ProblemEntry, met
 
-CATALOG: tuple[Entry, ...] = (
+CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "usage",
         "A command line that cannot be understood",
@@ -22,7 +22,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "bug",
         "A mistake in Scribengin",
-        "An error came where none is expected. The lines above show where.",
+        "An unexpected error occurred. The lines above show where.",
         "Please report it, with these lines and the output of `scribengin doctor`.",
         "tests/api/test_problems_api.py::test_a_bug_is_told_as_one_without_what_was_inside",
     ),
@@ -91,15 +91,16 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "dead-replay-unsaid",
-        "`dead replay` of all letters was not confirmed",
-        "Without an ID and a filter it replays every open letter; those that are not repaired, or are behind the watermark, come back.",
+        "`dead replay` of all dead letters was not confirmed",
+        "Without an ID and a filter it replays every open dead letter. Those that are not repaired, or are behind the watermark, become "
+        "dead letters again.",
         "Look at them (`--dry-run`); choose by ID, `--step` or `--reason`; or confirm with `--yes`.",
         "tests/cli/test_dead.py::test_all_letters_are_replayed_only_when_a_person_agrees",
     ),
     met(
         "dead-purge-unsaid",
         "`dead purge` was not confirmed",
-        "It moves letters to a trash, from which `dead purge --undo` brings them back for 7 days; then they are deleted.",
+        "It moves dead letters to a trash, from which `dead purge --undo` brings them back for 7 days; then they are deleted.",
         "Keep a copy (`scribengin dead export`) for longer; run it on a terminal, where it asks. To confirm in a script: `--yes`.",
         "tests/api/test_answers_api.py::test_letters_of_a_flow_that_is_stopped_are_purged_by_operators_when_they_say_so",
     ),
@@ -112,14 +113,14 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "letter-unknown",
         "There is no such dead letter",
-        "The id names none, or several, or the letter was replayed already.",
+        "The id names none, or several, or the dead letter was replayed already.",
         "Take the key that `scribengin dead show` prints first, such as `kept:0:2`.",
         "tests/api/test_answers_api.py::test_letters_are_replayed_once_by_operators_whoever_is_asked_and_those_that_cannot_be_are_told",
     ),
     met(
         "letter-changed",
         "A dead letter changed meanwhile",
-        "Somebody replayed or repaired it while it was open in an editor. What was written is kept in a file.",
+        "It was replayed or repaired while it was open in an editor. Your text is kept in a file.",
         "Look at it again; give the file with `--with`.",
         "tests/api/test_answers_api.py::test_a_letter_is_repaired_by_operators_by_columns_whole_and_in_an_editor",
     ),
@@ -140,7 +141,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "letter-refused",
-        "The flow does not take the repaired letter",
+        "The flow does not accept the repaired dead letter",
         "The source, or the step, would refuse it again; or the master withholds its bytes.",
         "Change it so that it fits the schema.",
         "tests/api/test_answers_api.py::test_a_letter_is_repaired_by_operators_by_columns_whole_and_in_an_editor",
@@ -154,7 +155,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "page-unknown",
-        "There is no such page of letters",
+        "There is no such page of dead letters",
         "`after` is not a mark that an earlier page gave.",
         "Begin without it.",
         "tests/api/test_answers_api.py::test_dead_letters_come_counted_and_page_by_page",
@@ -176,11 +177,11 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "preview-empty",
         "A source has no records to preview",
-        "Nothing lies where it reads.",
-        "Put some there, or name a file: `--from FILE`.",
+        "The place that it reads is empty.",
+        "Add records, or name a file: `--from FILE`.",
         "tests/local/test_preview.py::test_an_empty_source_is_a_warning_with_its_place",
     ),
-    met("preview-file", "The file of records cannot be read", "`--from` names none.", "Name a file of records."),
+    met("preview-file", "The file of records cannot be read", "The file that `--from` names cannot be read.", "Name a file of records."),
     met(
         "preview-format",
         "Records of that format cannot be read from a file",
@@ -265,7 +266,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "package-folder",
         "The folder of a package cannot be read",
-        "It is not there, or no folder.",
+        "It does not exist, or is not a folder.",
         "Name the folder in which the flow files lie.",
         "tests/cli/test_package.py::test_mistakes_are_told_with_status_2_and_nothing_is_written",
     ),
@@ -292,8 +293,8 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "package-missing",
-        "Nobody has this package",
-        "Its masters have forgotten it, or are away.",
+        "No master has this package",
+        "Its masters have deleted it, or are unavailable.",
         "Submit the flow again: `scribengin apply FILE`.",
         "tests/api/test_labels_of_verbs.py::test_what_looks_into_states_takes_labels_too",
     ),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scribengin.spec.problem_entry import Entry, met
+from scribengin.spec.problem_entry import ProblemEntry, met
 
-CATALOG: tuple[Entry, ...] = (
+CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "environment",
         "The machine lacks something",
@@ -108,7 +108,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "setting-file",
         "The file of settings cannot be used",
-        "SCRIBENGIN_CONFIG names no file, or the file is not a mapping.",
+        "The file that SCRIBENGIN_CONFIG names does not exist, or is not a mapping.",
         "Write `name: value`, one a line; `scribengin config show` lists what holds.",
         "tests/cli/test_settings.py::test_a_file_that_is_no_mapping_or_no_yaml_is_told",
     ),
@@ -141,39 +141,44 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "service-*",
-        "A server for tries is not up",
+        "A development server is not running",
         "A server that `scribengin services` has started is dead, or does not answer.",
         "Read its log, and start it again: `scribengin services start NAME`.",
     ),
     met(
         "server-missing",
         "A program of a server is missing",
-        "A server for tries is built or started by a program (Go, a package) that is not installed.",
+        "A development server is built or started by a program (Go, a package) that is not installed.",
         "Install what the message names.",
     ),
     met(
         "server-ended",
-        "A server for tries has ended",
+        "A development server has ended",
         "The process ended before it was ready.",
         "Read the end of its log, which the message shows.",
         "tests/embedded/test_process.py::test_a_server_that_ends_while_it_starts_is_told_with_the_end_of_its_log",
     ),
     met(
         "server-silent",
-        "A server for tries was not ready in time",
+        "A development server was not ready in time",
         "The process runs, but does not answer yet.",
         "Read its log; start it again on a machine with less load.",
     ),
-    met("server-stuck", "A server for tries does not end", "Its process is there after it was killed.", "Look whether its disk hangs."),
+    met(
+        "server-stuck",
+        "A development server does not end",
+        "Its process is still running after it was killed.",
+        "Check whether its disk hangs.",
+    ),
     met(
         "server-folder",
-        "The folder of a server for tries is not as it was written",
-        "It belongs to another version, or to a cluster of another size.",
+        "The folder of a development server does not fit",
+        "Another version wrote it, or a cluster of another size.",
         "Name another folder, or remove this one if nothing in it is needed.",
     ),
     met(
         "server-format",
-        "The folder of a server for tries cannot be prepared",
+        "The folder of a development server cannot be prepared",
         "The server refuses to format it.",
         "Remove the folder, unless something in it is needed.",
     ),

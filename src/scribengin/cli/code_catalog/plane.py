@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scribengin.spec.problem_entry import Entry, met
+from scribengin.spec.problem_entry import ProblemEntry, met
 
-CATALOG: tuple[Entry, ...] = (
+CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "not-up",
         "No control plane is up",
@@ -21,7 +21,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "master-missing",
         "No master is up, or none is named",
-        "The home has a registry, but nobody answers for it.",
+        "The home has a registry, but no master answers.",
         "`scribengin up`, or `--master http://HOST:PORT`.",
     ),
     met(
@@ -83,8 +83,8 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "flow-file-refused",
         "A flow has no version yet: its text in the registry was refused",
-        "Somebody wrote `flows/NAME/file`, and it cannot be taken up as it is. The message has its lines.",
-        "Mend it and write it again, or submit it with its folder: `scribengin apply FILE`.",
+        "`flows/NAME/file` was edited, and the new text is not a valid flow. The message has its lines.",
+        "Correct it and write it again, or submit it with its folder: `scribengin apply FILE`.",
         "tests/api/test_flow_files_api.py::test_a_flow_whose_text_is_refused_is_listed_with_the_reason_and_the_command_that_takes_it_works",
     ),
     met(
@@ -125,7 +125,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "plan-stale",
         "The plan is out of date",
-        "Somebody changed the flow since the plan was made.",
+        "The flow has changed since the plan was made.",
         "Look at what would change now: `scribengin apply FILE --dry-run`.",
         "tests/api/test_flows_api.py::test_a_flow_that_is_there_is_replaced_only_by_who_knows_what_he_replaces",
     ),
@@ -214,7 +214,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "peer-name",
         "The name of a peer is not valid",
-        "A peer has a name as flows have: `a-z`, `0-9` and `_`, a letter first.",
+        "The name of a peer has `a-z`, `0-9` and `_`, and starts with `a-z`.",
         "Write one, such as `berlin`.",
         "tests/api/test_problems_api.py::test_every_mistake_is_a_problem",
     ),
@@ -257,7 +257,7 @@ CATALOG: tuple[Entry, ...] = (
         "group-last",
         "The last member of a group cannot be taken out",
         "A flow would have nowhere to write.",
-        "Let another one back first, or pause the flow.",
+        "Enable another one first, or pause the flow.",
         "tests/api/test_groups_api.py::test_members_are_seen_taken_out_and_let_back",
     ),
     met(
@@ -316,8 +316,8 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "node-away",
-        "A node is away",
-        "Its agent does not run.",
+        "A node is unavailable",
+        "Its agent not running.",
         "Start it there: `scribengin node --name NAME --registry ADDRESS`.",
         "tests/hosts/test_node_pages.py::test_a_node_shows_itself_its_workers_and_their_logs_and_masters_pass_it_on",
     ),
@@ -509,7 +509,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "revision-stale",
         "What was to be changed has changed",
-        "Somebody wrote it since it was read. Nothing was done.",
+        "It was written since it was read. Nothing was done.",
         "Read it again, and decide from what is there now.",
         "tests/api/test_on_zookeeper.py::test_a_write_through_either_is_read_through_the_other_and_events_tell_it",
     ),
@@ -614,7 +614,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "registry-damaged",
         "A record of the registry cannot be read",
-        "Somebody wrote it by hand, or it is of a version that is gone.",
+        "It was edited by hand, or another version wrote it.",
         "Correct or delete it, as the message says.",
         "tests/api/test_problems_api.py::test_damaged_records_are_told_and_leave_the_other_flows_alone",
     ),

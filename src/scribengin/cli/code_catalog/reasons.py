@@ -33,7 +33,7 @@ REASONS: tuple[Reason, ...] = (
         "corrupt",
         "A part of the file is damaged",
         "A compressed file, or a block of an Avro file, cannot be read from the place in the message on. What stands before it was read.",
-        "Get the file again from its writer and put it there under a new name. The bytes of the letter cannot be replayed.",
+        "Get the file again from its writer and put it there under a new name. The bytes of the dead letter cannot be replayed.",
         "a block of an Avro file whose sync marker is wrong",
     ),
     Reason(
@@ -188,7 +188,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "replay-refused",
         "The step where it was to enter is gone",
-        "The flow was changed between `dead replay` and the run that took the letter.",
+        "The flow was changed between `dead replay` and the run that replayed it.",
         "Replay it with --from-start: `scribengin dead replay FLOW KEY --from-start`.",
         'it was to enter the flow at "checked", which is no such step any more',
     ),
@@ -230,7 +230,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "too-long",
         "The record is longer than `max_record`",
-        "It was not read whole: the letter has its first 64 KiB. A missing line end or an open quote makes a whole file one record.",
+        "It was not read completely: the dead letter has its first 64 KiB. A missing line end or an open quote makes a file one record.",
         "Raise `max_record` of the source if records are so long, or correct the file; give the whole record with "
         "`scribengin dead edit FLOW KEY --with FILE`.",
         "a line of 20 MiB where `max_record` is 16 MiB",

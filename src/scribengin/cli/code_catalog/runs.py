@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scribengin.spec.problem_entry import Entry, met
+from scribengin.spec.problem_entry import ProblemEntry, met
 
-CATALOG: tuple[Entry, ...] = (
+CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "already-running",
         "The flow runs already",
@@ -93,7 +93,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "output-foreign",
-        "The place of a sink holds rows of somebody else",
+        "The place of a sink holds rows that this flow did not write",
         "It has commits of another lineage (a flow whose state was removed, or another flow), or files that no flow wrote; or it lies "
         "in the folder of another sink, or around it. Writing there would mix or double rows.",
         "Give the sink another place. If the sink or the flow was renamed, name it as before. If a control plane runs the flow, stop it "
@@ -203,8 +203,8 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "outbox-waits",
         "A Query cannot go back yet",
-        "Rows wait for a channel that is away.",
-        "Bring it back, and run the flow until all went over.",
+        "Rows wait for a channel that is unavailable.",
+        "Bring it back, and run the flow until the channel has all rows.",
     ),
     met(
         "move-unfinished",
@@ -236,7 +236,7 @@ CATALOG: tuple[Entry, ...] = (
         "flows-circle",
         "Flows feed each other in a circle",
         "One writes where the other reads, and the reverse.",
-        "Let one of them write elsewhere.",
+        "Give one of them another place to write to.",
         "tests/api/test_verbs_api.py::test_one_flow_with_a_mistake_is_none_of_them",
     ),
     met(
@@ -272,7 +272,7 @@ CATALOG: tuple[Entry, ...] = (
         "It is not certain that the own engine means the same. No error: it is used inside.",
         "Nothing is to be done.",
     ),
-    met("repartition-early", "There is no state to spread yet", "The Query has committed no Batch.", "Let it commit one first."),
+    met("repartition-early", "There is no state to spread yet", "The Query has committed no Batch.", "Run it until it has committed one."),
     met(
         "repartition-failed",
         "State could not be spread over other partitions",
@@ -283,7 +283,7 @@ CATALOG: tuple[Entry, ...] = (
         "repartition-pending",
         "A Batch is decided and not committed yet",
         "Its state cannot be spread now.",
-        "Let the flow run for a moment.",
+        "Run the flow for a moment.",
         "tests/spark/test_repartition.py::test_what_is_decided_and_not_committed_comes_first",
     ),
     met(
@@ -310,14 +310,14 @@ CATALOG: tuple[Entry, ...] = (
         "max-dead",
         "More records became dead letters than `max_dead` allows",
         "The bound of the flow was reached in a Batch or in the run.",
-        "Look at the letters: `scribengin dead list FLOW`; correct the source, the schema or the step; or raise `max_dead`.",
+        "List them: `scribengin dead list FLOW`; correct the source, the schema or the step; or raise `max_dead`.",
         "tests/spark/test_max_dead.py::test_a_batch_with_too_many_is_not_committed_and_runs_again_once_the_step_is_fixed",
     ),
     met(
         "mostly-dead",
         "Most records became dead letters",
         "More than half of what a run has read was refused, and the flow has no `max_dead`.",
-        "Look at the letters: `scribengin dead list FLOW`. If so many are expected, write `max_dead: 100%`.",
+        "List them: `scribengin dead list FLOW`. If so many are expected, write `max_dead: 100%`.",
         "tests/spark/test_max_dead.py::test_a_run_of_which_more_than_half_dies_is_no_success",
     ),
 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from scribengin.spec.problem_entry import Entry, met
+from scribengin.spec.problem_entry import ProblemEntry, met
 
 _WAITS = "The flow tries again by itself; look whether the server is up, reachable and has room."
 _LOGIN = "Correct the user and the password; write secrets as `${secret:env/NAME}`."
 _TRUST = "Name who signs the server's certificate, by the option that the message names."
 _GONE = "Restore it with what was written; or start over, as the message says."
 
-CATALOG: tuple[Entry, ...] = (
+CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "source",
         "A source cannot be read as it was recorded",
@@ -73,7 +73,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "unreachable",
         "Another system does not answer",
-        "The network, or the server, is away.",
+        "The network or the server is unavailable.",
         _WAITS,
         "tests/api/test_masters_api.py::test_a_master_without_its_registry_is_not_ready_and_lives",
     ),
@@ -86,7 +86,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "foreign-writer",
-        "Somebody else writes to the same place",
+        "Another program writes to the same place",
         "A row exists under a version that no row of this flow has.",
         "Give the flow a place of its own, or delete those rows.",
         "tests/connectors/keyed/test_sink.py::test_a_row_of_somebody_else_that_would_hide_ours_is_an_error",
@@ -235,7 +235,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "postgres-trust",
         "The certificate of PostgreSQL is not trusted",
-        "Nobody that this machine trusts has signed it.",
+        "No certificate authority that this machine trusts has signed it.",
         "Write `sslmode` and `sslrootcert` in `config`.",
         "tests/connectors/postgres/test_bad_servers.py::test_a_certificate_that_is_not_trusted_is_told_with_what_to_do",
     ),
@@ -312,7 +312,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "cassandra-trust",
         "The certificate of Cassandra is not trusted",
-        "Nobody that `config: {ca: …}` names has signed it, or the server speaks no TLS.",
+        "No authority in `config: {ca: …}` has signed it, or the server speaks no TLS.",
         _TRUST,
         "tests/connectors/cassandra/test_sink.py::test_a_certificate_is_looked_at_and_one_that_is_not_trusted_is_told_with_what_to_do",
     ),
@@ -349,7 +349,7 @@ CATALOG: tuple[Entry, ...] = (
         "delta-busy",
         "Others commit to the Delta table all the time",
         "A commit lost against others as often as it is tried.",
-        "Let fewer write to the table; the flow tries again by itself.",
+        "Reduce the number of programs that write to the table; the flow tries again by itself.",
     ),
     met(
         "delta-gone",
@@ -368,7 +368,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "hbase-away",
         "HBase does not answer",
-        "The REST or Thrift server, or a region, is away.",
+        "The REST or Thrift server, or a region, is unavailable.",
         _WAITS,
         "tests/connectors/hbase/test_full_disk.py::test_rows_that_a_full_disk_did_not_keep_are_told_by_the_audit",
     ),
@@ -403,7 +403,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "hbase-trust",
         "The certificate of HBase is not trusted",
-        "Nobody that `config: {ca: …}` names has signed it.",
+        "No authority in `config: {ca: …}` has signed it.",
         _TRUST,
         "tests/connectors/hbase/test_gateways.py::test_a_certificate_that_nobody_trusts_is_told_and_one_that_is_named_is_taken",
     ),
@@ -508,7 +508,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "objects-trust",
         "The certificate of the object store is not trusted",
-        "Nobody that `ca_file` names has signed it, or `ca_file` cannot be read.",
+        "No authority in `ca_file` has signed it, or `ca_file` cannot be read.",
         "Name a PEM file of the authorities in `ca_file`.",
         "tests/connectors/objects/test_bad_stores.py::test_a_certificate_is_trusted_where_it_is_said_and_else_told",
     ),
@@ -537,7 +537,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "search-trust",
         "The certificate of the search cluster is not trusted",
-        "Nobody that `config: {ca: …}` names has signed it.",
+        "No authority in `config: {ca: …}` has signed it.",
         _TRUST,
         "tests/connectors/opensearch/test_bad_servers.py::test_a_certificate_that_nobody_trusts_is_told_and_one_that_is_named_is_taken",
     ),
@@ -594,7 +594,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "channel-foreign",
-        "A file in a channel belongs to somebody else",
+        "A file in a channel belongs to another program",
         "No commit of the feeding tier names it. Nothing of it was read.",
         "Move it out of the folder; or give it back its name, if it was renamed.",
         "tests/end_to_end/tiers/test_bad_channels.py::test_a_file_that_nobody_has_handed_over_is_refused_before_anything_is_read",
@@ -698,7 +698,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "http-trust",
         "The certificate of the server is not trusted",
-        "Nobody that this machine trusts has signed it.",
+        "No certificate authority that this machine trusts has signed it.",
         _TRUST,
         "tests/connectors/plain/test_http_sink.py::test_a_server_that_nobody_vouches_for_gets_nothing",
     ),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand, problems_of
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer, problems_of
 from scribengin.cli.each_flow import together
 from scribengin.cli.labels_option import chosen, labels_option
 from scribengin.cli.plane_option import masters_option
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("words", nargs=-1, metavar="[test] NAME [ALERT]")
 @labels_option
 @masters_option
-def command(*, words: tuple[str, ...], labels: dict[str, str], masters: Masters) -> Answer:
+def command(*, words: tuple[str, ...], labels: dict[str, str], masters: Masters) -> CommandAnswer:
     """List the alerts of a flow: quiet, pending (the condition holds, but not for long enough yet) or firing, since when, and the value.
 
     `alerts test NAME` sends a test through each target of its alerts, `alerts test NAME ALERT` through those of one. The leading master
@@ -47,19 +47,19 @@ def command(*, words: tuple[str, ...], labels: dict[str, str], masters: Masters)
             try:
                 answers[each] = _of(client, each, alert, tests=tests)
             except ScribenginError as error:
-                answers[each] = Answer(problems=problems_of(error), exit=error.exit)
+                answers[each] = CommandAnswer(problems=problems_of(error), exit=error.exit)
     return together(answers)
 
 
-def _of(client: Client, flow: str, alert: str | None, *, tests: bool) -> Answer:
+def _of(client: Client, flow: str, alert: str | None, *, tests: bool) -> CommandAnswer:
     if not tests:
         found = client.alerts(flow)
-        return Answer(found, show=lambda: _show(found))
+        return CommandAnswer(found, show=lambda: _show(found))
     sent = client.test_alerts(flow, alert)
     failed = [
         Problem("alert-target", Place(""), f"{each['alert']}, {each['target']}: {each['message']}") for each in sent if not each["ok"]
     ]
-    return Answer(sent, failed, Exit.FAILED if failed else Exit.DONE, lambda: _show_sent(sent))
+    return CommandAnswer(sent, failed, Exit.FAILED if failed else Exit.DONE, lambda: _show_sent(sent))
 
 
 def _show(alerts: list[dict[str, Any]]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.accept_option import accept_option
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.flow_argument import flow_path
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.spreading import AS_NODES, Tiers, branches_option, check_options, tiers_as_nodes
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
     from scribengin.cli.accept_option import Agreed
     from scribengin.cli.plane_option import Masters
-    from scribengin.cli.waiting import Wait
+    from scribengin.cli.waiting import WaitOption
     from scribengin.client.models import Submit
     from scribengin.client.verb_models import TopologyPlan
     from scribengin.plan.spread import Spread
 
 _EFFECTS = {
-    "in place": "in place: nothing is touched that runs",
+    "in place": "no effect on what runs",
     "next Batch": "from the next Batch on",
     "restart": "restart, state kept",
     "drain": "read to its end first, then restart, state kept",
     "new checkpoint": "new checkpoint",
-    "refused": "refused as things are",
+    "refused": "refused in the current state",
 }
 
 
@@ -62,9 +62,9 @@ def command(
     base: Path | None,
     spread: int | None,
     branches: str | None,
-    wait: Wait | None,
+    wait: WaitOption | None,
     masters: Masters,
-) -> Answer:
+) -> CommandAnswer:
     """Submit flows. Each flow and its code become the next version of the flow, which then runs. An unchanged flow is not submitted again.
 
     A folder or a package stands for all flows in it. All flows of one command are submitted together, or none is. The folder of a flow file
@@ -90,7 +90,7 @@ def command(
         wanted = Topology(tuple(submits), expected, accept.rows, accept.columns)
         if dry_run:
             plan = client.plan_topology(wanted, packages).plan
-            return Answer({**_as_json(plan), **_spread_json(spreads), "applied": []}, warnings, show=lambda: _show(plan, spreads))
+            return CommandAnswer({**_as_json(plan), **_spread_json(spreads), "applied": []}, warnings, show=lambda: _show(plan, spreads))
         done = client.apply_topology(wanted, packages)
         rows = {
             each.flow: msgspec.to_builtins(wait_for(client, each.flow, ("running",), wait, version=each.version)) for each in done.applied
@@ -100,13 +100,13 @@ def command(
     def show() -> None:
         _show(done.plan, spreads)
         for each in done.applied:
-            what = "submitted" if each.changed else "nothing to do: it is just this that runs as"
+            what = "submitted" if each.changed else "nothing to do: the flow already runs this as"
             click.echo(f"flow {each.flow}: {what} version {each.version}")
             if (row := rows[each.flow]) is not None:
                 click.echo(f"flow {each.flow} is {row['state']}")
 
     single: dict[str, Any] = flows[0] if len(flows) == 1 else {}
-    return Answer({**single, **_as_json(done.plan), **_spread_json(spreads), "applied": flows}, warnings, show=show)
+    return CommandAnswer({**single, **_as_json(done.plan), **_spread_json(spreads), "applied": flows}, warnings, show=show)
 
 
 def _packed(
@@ -132,8 +132,8 @@ def _packed(
         try:
             if chosen is None and tiers is not None:
                 what = "package" if path.suffix == SUFFIX else "folder"
-                remedy = "name the flow files that are to be spread, and apply the others without --spread"
-                raise InputError([Problem("spread", Place(name), f"--spread cuts flow files, and this is a {what}", remedy)])
+                remedy = "name the flow files to spread, and apply the others without --spread"
+                raise InputError([Problem("spread", Place(name), f"--spread takes flow files; this is a {what}", remedy)])
             if path.suffix == SUFFIX:
                 package = read_package(path)
             else:
@@ -152,7 +152,7 @@ def _packed(
         packages[package.id] = package.data
         packed = [flow for flow in package.manifest.flows if chosen in (None, flow.path)]
         if not packed:
-            told.append(Problem("flow-missing", Place(str(path)), "this is no flow file", "name one that has sources or sinks"))
+            told.append(Problem("flow-missing", Place(str(path)), "this is not a flow file", "name one that has sources or sinks"))
         submits += [Submit(package.id, flow.path, str((base or start).resolve())) for flow in packed]
     told = list(dict.fromkeys(told))
     if any(problem.severity == "error" for problem in told):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import as_called, flow_argument, is_name
 from scribengin.cli.flow_state import prepared_flow
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LOSSES_SHOWN = 20
 _RESTORE = "restore what is missing or was changed from a backup"
-_LOOK = "the balance is of this state alone: look whether these rows are duplicates"
+_LOOK = "this state does not name these rows: check whether they are duplicates"
 
 
 @click.command(cls=FlowCommand)
@@ -33,7 +33,7 @@ _LOOK = "the balance is of this state alone: look whether these rows are duplica
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
-def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
+def command(*, flow: str, state: Path | None, masters: Masters) -> CommandAnswer:
     """Verify outputs, dead letters and the ledger by reading them again. Changes nothing; needs no Java.
 
     For a submitted flow a master does it, in up to 100 seconds.
@@ -53,9 +53,9 @@ def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
     return _answer(audit_as_json(prepared, audit_flow(prepared)), remedy, prepared.warnings)
 
 
-def _answer(found: dict[str, Any], remedy: str, warnings: Sequence[Problem] = ()) -> Answer:
+def _answer(found: dict[str, Any], remedy: str, warnings: Sequence[Problem] = ()) -> CommandAnswer:
     warnings = (*warnings, *(Problem("audit-others", Place(""), text, _LOOK, "warning") for text in _others(found)))
-    return Answer(found, warnings, Exit.DONE if found["ledger"]["balanced"] else Exit.FAILED, show=lambda: _show(found, remedy))
+    return CommandAnswer(found, warnings, Exit.DONE if found["ledger"]["balanced"] else Exit.FAILED, show=lambda: _show(found, remedy))
 
 
 def _name(query: dict[str, Any]) -> str:
@@ -114,7 +114,7 @@ def _show(found: dict[str, Any], remedy: str) -> None:
         for sink in query["sinks"]:
             if "members" in sink:
                 shares = ", ".join(f"{batches:,} to {member}" for member, batches in sink["members"].items())
-                click.echo(f"sink {sink['sink']} goes to a group; of its Batches went {shares}")
+                click.echo(f"sink {sink['sink']} goes to a group; of its Batches went to: {shares}")
     for channel in found["channels"]:
         left = f"; {channel['not_compared']:,} could not be" if channel["not_compared"] else ""
         click.echo(f"channel {channel['channel']} to {channel['reader']}: {channel['compared']:,} Batches compared at both ends{left}")

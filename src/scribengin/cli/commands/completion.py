@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.main import scribengin
 
 _WHERE = {
@@ -17,7 +17,7 @@ _WHERE = {
 
 @click.command(cls=AnsweringCommand)
 @click.argument("shell", type=click.Choice(list(_WHERE)))
-def command(shell: str) -> Answer:
+def command(shell: str) -> CommandAnswer:
     """Print the completion script of a shell.
 
     \b
@@ -30,4 +30,4 @@ def command(shell: str) -> Answer:
     kind = get_completion_class(shell)
     assert kind is not None
     script = kind(scribengin, {}, "scribengin", "_SCRIBENGIN_COMPLETE").source()
-    return Answer({"shell": shell, "script": script, "where": _WHERE[shell]}, show=lambda: click.echo(script))
+    return CommandAnswer({"shell": shell, "script": script, "where": _WHERE[shell]}, show=lambda: click.echo(script))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.settings import SETTINGS, read_settings, setting_flags, settings_file
 
@@ -19,7 +19,7 @@ def command() -> None:
 
 @command.command(cls=AnsweringCommand)
 @setting_flags()
-def show(**flags: Any) -> Answer:
+def show(**flags: Any) -> CommandAnswer:
     """List all settings with their values and origins.
 
     \b
@@ -51,4 +51,4 @@ def show(**flags: Any) -> Answer:
             )
             click.echo(f"{row['name']:<13} {value:<24} {click.style(str(row['origin']), dim=True)}")
 
-    return Answer({"file": str(file) if file else None, "settings": rows}, show=display)
+    return CommandAnswer({"file": str(file) if file else None, "settings": rows}, show=display)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.commands.trace import hop_text
 from scribengin.cli.dead_filters import letter_filters
 from scribengin.cli.dead_work import edit, export, purge, replay
@@ -40,7 +40,7 @@ def command() -> None:
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
-def list_(*, flow: str, filters: Filters, by_query: bool, state: Path | None, masters: Masters) -> Answer:
+def list_(*, flow: str, filters: Filters, by_query: bool, state: Path | None, masters: Masters) -> CommandAnswer:
     """Count dead letters by step and reason, each with an example and what was done with them.
 
     \b
@@ -75,9 +75,9 @@ def list_(*, flow: str, filters: Filters, by_query: bool, state: Path | None, ma
             click.echo(f"to see one whole: {as_called(flow_command('dead show', key), {'flow': flow, 'state': state})}")
         click.echo(f"what a reason means, and what to do: scribengin explain {rows[0]['reason']}")
         if stranded := sum(row["asked"] for row in rows if row["gone"]):
-            click.echo(f"{stranded:,} wait to be replayed in a Query that no sink makes any more, and go on when one does again")
+            click.echo(f"{stranded:,} wait to be replayed in a Query that no sink belongs to; they continue if a sink joins it again")
 
-    return Answer(found, show=show)
+    return CommandAnswer(found, show=show)
 
 
 def _queries(row: dict[str, Any]) -> str:
@@ -92,7 +92,7 @@ def _queries(row: dict[str, Any]) -> str:
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
-def show(*, flow: str, filters: Filters, limit: int, state: Path | None, masters: Masters) -> Answer:
+def show(*, flow: str, filters: Filters, limit: int, state: Path | None, masters: Masters) -> CommandAnswer:
     """Show dead letters in full, oldest Batch first. With ID: that one, those whose id begins so, or the one with this key (`kept:12:3`).
 
     The bytes of records of a submitted flow are shown to operators and above.
@@ -112,7 +112,7 @@ def show(*, flow: str, filters: Filters, limit: int, state: Path | None, masters
         if len(found) > limit:
             click.echo(f"… and more: these are the first {limit:,}; --limit shows others")
 
-    return Answer({"flow": name, "letters": letters}, show=display)
+    return CommandAnswer({"flow": name, "letters": letters}, show=display)
 
 
 def _of_name(flow: str, filters: Filters, limit: int, _state: Path | None, masters: Masters) -> tuple[str, list[dict[str, Any]]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.waiting import NotReached, wait_option
 
@@ -24,7 +24,7 @@ _POLL_S = 0.2
 @click.option("--forget", is_flag=True, help="Remove a node whose machine no longer exists.")
 @wait_option
 @masters_option
-def command(*, node: str, undo: bool, forget: bool, wait: float | None, masters: Masters) -> Answer:
+def command(*, node: str, undo: bool, forget: bool, wait: float | None, masters: Masters) -> CommandAnswer:
     """Drain a node: it gets no new workers, and its workers continue on other nodes; each stops there after the current Batches.
 
     A worker that no other node can take stays and keeps running until one can. With --wait the command returns when no worker is left; the
@@ -35,11 +35,11 @@ def command(*, node: str, undo: bool, forget: bool, wait: float | None, masters:
       scribengin decommission host2 --wait
     """
     if undo and forget:
-        raise click.UsageError("--undo and --forget are two different things")
+        raise click.UsageError("--undo and --forget exclude each other")
     with masters.client() as client:
         if forget:
             client.forget_node(node)
-            return Answer({"node": node, "forgotten": True}, show=lambda: click.echo(f"node {node} is forgotten"))
+            return CommandAnswer({"node": node, "forgotten": True}, show=lambda: click.echo(f"node {node} is removed"))
         done = client.decommission(node, undo=undo)
         changed, left = done.changed, list(done.workers)
         if wait is not None and not undo:
@@ -49,11 +49,11 @@ def command(*, node: str, undo: bool, forget: bool, wait: float | None, masters:
         if undo:
             click.echo(f"node {node} takes workers" + ("" if changed else ", as before"))
         elif left:
-            click.echo(f"node {node} takes no new workers; still there: {', '.join(left)}")
+            click.echo(f"node {node} takes no new workers; still running there: {', '.join(left)}")
         else:
             click.echo(f"node {node} takes no new workers, and has none")
 
-    return Answer({"node": node, "decommissioned": not undo, "changed": changed, "workers": left}, show=show)
+    return CommandAnswer({"node": node, "decommissioned": not undo, "changed": changed, "workers": left}, show=show)
 
 
 def _emptied(client: Client, node: str, wait_s: float) -> list[str]:
@@ -62,7 +62,7 @@ def _emptied(client: Client, node: str, wait_s: float) -> list[str]:
         if time.monotonic() >= deadline:
             raise NotReached(
                 f"node {node} still has {', '.join(left)} after {wait_s:.0f} s",
-                remedy="they go when another node can take them: see scribengin nodes, and what is mapped to it",
+                remedy="they move when another node has room: see scribengin nodes, and the tiers mapped to this node",
             )
         time.sleep(_POLL_S)
     return left

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.labels_option import chosen, labels_option
 from scribengin.cli.plane_option import masters_option
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.argument("flows", nargs=-1, metavar="NAME...")
 @labels_option
 @masters_option
-def command(*, flows: tuple[str, ...], labels: dict[str, str], masters: Masters) -> Answer:
+def command(*, flows: tuple[str, ...], labels: dict[str, str], masters: Masters) -> CommandAnswer:
     """Delete stopped flows. Outputs and state are kept: a flow that is submitted again continues from there.
 
     \b
@@ -29,4 +29,4 @@ def command(*, flows: tuple[str, ...], labels: dict[str, str], masters: Masters)
         flows = chosen(client, flows, labels)  # all of them are there, or nothing is done
         for flow in flows:
             client.delete(flow)
-    return Answer(list(flows), show=lambda: click.echo(f"forgotten: {', '.join(flows)}"))
+    return CommandAnswer(list(flows), show=lambda: click.echo(f"deleted: {', '.join(flows)}"))

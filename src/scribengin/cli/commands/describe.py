@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.commands.status import read_named, show_named
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.plane_option import masters_option
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--attempts", is_flag=True, help="Also show the processes that ran its tiers: where, when, and why each ended.")
 @masters_option
 @each_flow("flow")
-def command(*, flow: str, tasks: bool, attempts: bool, masters: Masters) -> Answer:
+def command(*, flow: str, tasks: bool, attempts: bool, masters: Masters) -> CommandAnswer:
     """Show desired state, actual state, workers, and rejected or damaged records of a flow. Works without a running master.
 
     Tasks are as their workers reported them last: when their division changed, or up to half a minute ago.
@@ -52,7 +52,7 @@ def command(*, flow: str, tasks: bool, attempts: bool, masters: Masters) -> Answ
             rows = [_attempt(attempt) for attempt in found["attempts"]]
             print_table(rows, {name: name for name in ("worker", "state", "process", "since", "ended", "batches", "cause")})
 
-    return Answer(found, show=show)
+    return CommandAnswer(found, show=show)
 
 
 def _row(task: dict[str, Any]) -> dict[str, Any]:

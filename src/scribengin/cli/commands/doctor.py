@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.settings import read_settings, setting_flags
 from scribengin.cli.warm import warm_processes
 from scribengin.core.errors import EnvironmentFault, Exit, ScribenginError
@@ -37,7 +37,7 @@ _ENOUGH_ROOM = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`state` is ok, warning (it runs, but …) or missing (it does not run)."""
+    """`state` is ok, warning (it runs, but …) or missing (it not running)."""
 
     check: str
     state: Literal["ok", "warning", "missing"]
@@ -92,7 +92,7 @@ def _memory() -> Finding:
     found = f"{show_bytes(total)}, {os.cpu_count()} cores"
     if total < _ENOUGH_MEMORY:
         return Finding(
-            "memory", "warning", found, "Spark and its Python workers want 2 GiB or more; give a smaller heap with --spark-memory 512m"
+            "memory", "warning", found, "Spark and its Python workers need 2 GiB or more; set a smaller heap: --spark-memory 512m"
         )
     return Finding("memory", "ok", found)
 
@@ -103,7 +103,10 @@ def _loopback() -> Finding:
             return Finding("loopback", "ok", "127.0.0.1 can be bound")
     except OSError as error:
         return Finding(
-            "loopback", "missing", f"127.0.0.1 cannot be bound: {error.strerror}", "let processes of this machine talk to each other"
+            "loopback",
+            "missing",
+            f"127.0.0.1 cannot be bound: {error.strerror}",
+            "allow processes of this machine to connect to each other",
         )
 
 
@@ -160,7 +163,7 @@ def _warm() -> Finding:
 @click.command(cls=AnsweringCommand)
 @click.option("--spark", is_flag=True, help="Also start Spark and send a row through a Python worker (5 to 15 s).")
 @setting_flags("state")
-def command(spark: bool, state: Path | None) -> Answer:
+def command(spark: bool, state: Path | None) -> CommandAnswer:
     """Check this machine and say how to fix what is missing.
 
     \b
@@ -178,7 +181,7 @@ def command(spark: bool, state: Path | None) -> Answer:
     missing = any(finding.state == "missing" for finding in findings)
     problems = [_problem(finding) for finding in findings if finding.state != "ok"]
     result: dict[str, Any] = {"checks": [asdict(finding) for finding in findings]}
-    return Answer(result, problems, Exit.ENVIRONMENT if missing else Exit.DONE, show=lambda: _show(findings))
+    return CommandAnswer(result, problems, Exit.ENVIRONMENT if missing else Exit.DONE, show=lambda: _show(findings))
 
 
 def _problem(finding: Finding) -> Problem:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
 
@@ -20,7 +20,7 @@ _WIDTH = 100
 
 @click.command(cls=AnsweringCommand)
 @click.argument("code", metavar="CODE")
-def command(code: str) -> Answer:
+def command(code: str) -> CommandAnswer:
     """Explain the code at the end of an error or warning, such as state-changed, or the reason of a dead letter, such as malformed: its
     meaning and remedy. Needs no network.
 
@@ -39,7 +39,7 @@ def command(code: str) -> Answer:
         raise InputError([Problem("code-unknown", Place(""), f'there is no code or reason "{asked}"', remedy)])
     if entry is None:
         assert reason is not None
-        return Answer(_reason_as_json(reason), show=lambda: _show_reason(reason))
+        return CommandAnswer(_reason_as_json(reason), show=lambda: _show_reason(reason))
     result: dict[str, Any] = {
         "code": entry.code,
         "severity": entry.severity,
@@ -62,7 +62,7 @@ def command(code: str) -> Answer:
             click.echo()
             _show_reason(reason)
 
-    return Answer(result, show=show)
+    return CommandAnswer(result, show=show)
 
 
 def _reason_as_json(reason: Reason) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.guesses import GuessingGroup
 from scribengin.core.errors import Refused
 
 if TYPE_CHECKING:
-    from scribengin.connectors.objects.reading import Committed
+    from scribengin.connectors.objects.reading import CommittedObjects
 
 _SHOWN = 50
 
@@ -28,7 +28,7 @@ def command() -> None:
 @click.option("--endpoint", metavar="URL", help="With URL: address of the server, if it is not AWS.")
 @click.option("--region", default="us-east-1", show_default=True, help="With URL: region.")
 @click.option("--profile", help="With URL: profile of the access key. Default: the environment's.")
-def list_(*, where: str, sink: str | None, endpoint: str | None, region: str, profile: str | None) -> Answer:
+def list_(*, where: str, sink: str | None, endpoint: str | None, region: str, profile: str | None) -> CommandAnswer:
     """List committed objects in order of their Batches: url, rows, bytes, Batch.
 
     FLOW is a flow file; URL is the `url` of its sink, such as s3://shop/orders.
@@ -53,10 +53,10 @@ def list_(*, where: str, sink: str | None, endpoint: str | None, region: str, pr
         }
         for name, each in found
     ]
-    return Answer(sinks, show=lambda: _show(sinks))
+    return CommandAnswer(sinks, show=lambda: _show(sinks))
 
 
-def _of_flow(flow: str, sink: str | None) -> list[tuple[str, Committed]]:
+def _of_flow(flow: str, sink: str | None) -> list[tuple[str, CommittedObjects]]:
     """(sink, what is committed at a place of it); several of one that goes to a group."""
     from scribengin.cli.flow_state import open_state
     from scribengin.connectors.objects.reading import committed_at
@@ -69,7 +69,7 @@ def _of_flow(flow: str, sink: str | None) -> list[tuple[str, Committed]]:
     if not nodes:
         raise Refused(
             f'flow "{declared.name}" has no sink of type objects or hdfs',
-            remedy="files of `type: files` count by their names: list the folder",
+            remedy="files of `type: files` are committed once they have their final names: list the folder",
         )
     return [(name, committed_at(address)) for name, address, _ in places_in_stores(declared) if sink in (None, name)]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.flow_argument import flow_path
 from scribengin.core.errors import Exit, InputError
 from scribengin.core.problems import Place, Problem
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command(cls=AnsweringCommand)
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
 @click.option("--check", is_flag=True, help="Change nothing; exit with status 2 if a file would change.")
-def command(*, files: tuple[str, ...], check: bool) -> Answer:
+def command(*, files: tuple[str, ...], check: bool) -> CommandAnswer:
     """Format flow files. Comments, quotes and order are kept.
 
     \b
@@ -48,7 +48,7 @@ def command(*, files: tuple[str, ...], check: bool) -> Answer:
             if row["changed"] and not check:
                 click.echo(f"{row['file']}: laid out")
 
-    return Answer({"files": rows}, problems, Exit.INPUT if problems else Exit.DONE, show)
+    return CommandAnswer({"files": rows}, problems, Exit.INPUT if problems else Exit.DONE, show)
 
 
 def _laid_out(path: Path, file: str) -> tuple[str, str]:

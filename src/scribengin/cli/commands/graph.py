@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import is_name
 from scribengin.cli.plane_option import masters_option
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
-def command(*, flow: str, steps: bool, live: bool, svg: Path | None, form: Form, state: Path | None, masters: Masters) -> Answer:
+def command(*, flow: str, steps: bool, live: bool, svg: Path | None, form: Form, state: Path | None, masters: Masters) -> CommandAnswer:
     """Show a flow as a graph: text, Mermaid or a picture.
 
     For a flow file this is the graph of its sources, steps and sinks. For the name of a submitted flow it is its workflow: all flows that
@@ -43,10 +43,10 @@ def command(*, flow: str, steps: bool, live: bool, svg: Path | None, form: Form,
       scribengin graph orders --live
     """
     if svg is not None and form is not None:
-        raise click.UsageError("--svg, --dot and --mermaid are three forms; say one")
+        raise click.UsageError("--svg, --dot and --mermaid exclude each other")
     named = is_name(flow)
     if form == "dot" and (steps or live or not named):
-        raise click.UsageError("--dot is for the workflow of a name; say --mermaid or --svg FILE")
+        raise click.UsageError("--dot takes the name of a workflow; use --mermaid or --svg FILE")
     if not named:
         from scribengin.cli.flow_picture import of_file
 
@@ -60,7 +60,7 @@ def command(*, flow: str, steps: bool, live: bool, svg: Path | None, form: Form,
     return _of_workflow(flow, masters, form, svg)
 
 
-def _of_workflow(flow: str, masters: Masters, form: Form, svg: Path | None) -> Answer:
+def _of_workflow(flow: str, masters: Masters, form: Form, svg: Path | None) -> CommandAnswer:
     import msgspec
 
     from scribengin.cli import workflow_graph
@@ -75,14 +75,14 @@ def _of_workflow(flow: str, masters: Masters, form: Form, svg: Path | None) -> A
         waits = {(edge.feeding, edge.reading, edge.place): workflow_graph.waits_text(edge.waits) for edge in found.edges}
         return written(picture_of_workflow(told, waits), told, svg)
     draw = {"dot": workflow_graph.as_dot, "mermaid": workflow_graph.as_mermaid}.get(form or "", workflow_graph.as_text)
-    return Answer(told, show=lambda: click.echo(draw(found), nl=False))
+    return CommandAnswer(told, show=lambda: click.echo(draw(found), nl=False))
 
 
-def _of_steps(flow: str, masters: Masters, *, as_mermaid: bool) -> Answer:
+def _of_steps(flow: str, masters: Masters, *, as_mermaid: bool) -> CommandAnswer:
     import msgspec
 
     from scribengin.cli.flow_graph import show_steps
 
     with masters.client() as client:
         graph = client.graph(flow)
-    return Answer(msgspec.to_builtins(graph), show=lambda: click.echo(graph.mermaid, nl=False) if as_mermaid else show_steps(graph))
+    return CommandAnswer(msgspec.to_builtins(graph), show=lambda: click.echo(graph.mermaid, nl=False) if as_mermaid else show_steps(graph))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
@@ -23,7 +23,7 @@ def command() -> None:
 
 @command.command("list", cls=AnsweringCommand)
 @masters_option
-def list_(*, masters: Masters) -> Answer:
+def list_(*, masters: Masters) -> CommandAnswer:
     """List the groups that flows name, and their unhealthy members.
 
     \b
@@ -37,7 +37,7 @@ def list_(*, masters: Masters) -> Answer:
 
     def show() -> None:
         if not groups:
-            click.echo("no flow that was submitted has groups")
+            click.echo("no submitted flow has groups")
             return
         rows = [
             {
@@ -50,13 +50,13 @@ def list_(*, masters: Masters) -> Answer:
         ]
         print_table(rows, {name: name for name in ("group", "flows", "members", "refused")})
 
-    return Answer(msgspec.to_builtins(groups), show=show)
+    return CommandAnswer(msgspec.to_builtins(groups), show=show)
 
 
 @command.command(cls=AnsweringCommand)
 @click.argument("group")
 @masters_option
-def show(*, group: str, masters: Masters) -> Answer:
+def show(*, group: str, masters: Masters) -> CommandAnswer:
     """Show the members of GROUP, their costs, and their state as each sink sees it.
 
     \b
@@ -76,7 +76,7 @@ def show(*, group: str, masters: Masters) -> Answer:
 @click.option("--why", default="", help="With --out: the reason, shown to other operators.")
 @click.option("--cost", type=float, help="New cost of the member; 0: the cost in flow files.")
 @masters_option
-def set_(*, group: str, member: str, out: bool, back: bool, why: str, cost: float | None, masters: Masters) -> Answer:
+def set_(*, group: str, member: str, out: bool, back: bool, why: str, cost: float | None, masters: Masters) -> CommandAnswer:
     """Disable or enable MEMBER of GROUP, or change its cost. Applies from the next Batch on, for all flows that name the group.
 
     \b
@@ -86,16 +86,16 @@ def set_(*, group: str, member: str, out: bool, back: bool, why: str, cost: floa
     from scribengin.client.group_models import SetMember
 
     if out == back and (out or cost is None):
-        raise click.UsageError("say one of --out and --back, or --cost")
+        raise click.UsageError("pass --out or --back, or --cost")
     with masters.client() as client:
         found = client.set_member(group, member, SetMember(True if out else False if back else None, why, cost))
     return _answer(found)
 
 
-def _answer(group: GroupRow) -> Answer:
+def _answer(group: GroupRow) -> CommandAnswer:
     import msgspec
 
-    return Answer(msgspec.to_builtins(group), show=lambda: _show(group))
+    return CommandAnswer(msgspec.to_builtins(group), show=lambda: _show(group))
 
 
 def _show(group: GroupRow) -> None:

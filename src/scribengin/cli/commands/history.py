@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("flow", metavar="NAME")
 @masters_option
 @each_flow("flow")
-def command(*, flow: str, masters: Masters) -> Answer:
+def command(*, flow: str, masters: Masters) -> CommandAnswer:
     """List the versions of a flow, newest first, and mark the desired one.
 
     \b
@@ -38,4 +38,4 @@ def command(*, flow: str, masters: Masters) -> Answer:
         ]
         print_table(rows, {"version": "version", "wanted": "", "at": "at", "by": "by", "tiers": "tiers", "package": "package"})
 
-    return Answer(found, show=show)
+    return CommandAnswer(found, show=show)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 
 if TYPE_CHECKING:
     from scribengin.connectors.files.infer import Proposal
-    from scribengin.formats.seen import Seen
+    from scribengin.formats.seen import ObservedValues
 
 _FORMATS = ("json", "csv", "text", "parquet", "avro")
 
@@ -39,7 +39,7 @@ def command(
     null: str | None,
     encoding: str | None,
     yaml_only: bool,
-) -> Answer:
+) -> CommandAnswer:
     """Propose the `schema:` of a source from its files.
 
     FILE is a file, a folder, a glob, or - for stdin; it may be compressed. The proposal is checked against the records that were read; the
@@ -68,11 +68,11 @@ def command(
     with tempfile.TemporaryDirectory(prefix="scribengin-infer-") as folder:
         if "-" in files:
             if len(files) > 1:
-                raise click.UsageError("- stands alone: name it, or files")
+                raise click.UsageError("- and files exclude each other")
             kept, whole = keep_stdin(sys.stdin.buffer, Path(folder), rows)
             paths = [kept]
             if not paths[0].stat().st_size:
-                raise SourceError("stdin gave nothing", remedy="name files, or send records: cat FILE | scribengin infer -")
+                raise SourceError("stdin was empty", remedy="name files, or send records: cat FILE | scribengin infer -")
         else:
             paths, whole = files_of(files), True
         proposal = infer(paths, records=rows, format=format_, options=given)
@@ -80,7 +80,7 @@ def command(
     if "-" in files:
         proposal.deaths = [replace(each, file="stdin") for each in proposal.deaths]
     text = _yaml(proposal, files)
-    return Answer(_as_json(proposal, text), show=lambda: click.echo(text, nl=False) if yaml_only else _show(proposal, text))
+    return CommandAnswer(_as_json(proposal, text), show=lambda: click.echo(text, nl=False) if yaml_only else _show(proposal, text))
 
 
 def _as_json(proposal: Proposal, text: str) -> dict[str, Any]:
@@ -116,11 +116,11 @@ def _as_json(proposal: Proposal, text: str) -> dict[str, Any]:
     }
 
 
-def _columns(proposal: Proposal) -> list[tuple[Any, Seen]]:
+def _columns(proposal: Proposal) -> list[tuple[Any, ObservedValues]]:
     return [(field, proposal.columns[field.name]) for field in proposal.schema.fields]
 
 
-def _is_exact(seen: Seen) -> bool:
+def _is_exact(seen: ObservedValues) -> bool:
     from scribengin.formats.seen import DISTINCT
 
     return len(seen.distinct) <= DISTINCT

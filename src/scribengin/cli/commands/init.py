@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.commands.schema import schema_text
 from scribengin.core.errors import Refused
 
@@ -21,7 +21,7 @@ _BAD = ('{"id": 1001, "customer": "cut o', '{"id": "1002", "customer": "ada", "c
 
 @click.command(cls=AnsweringCommand)
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
-def command(folder: Path) -> Answer:
+def command(folder: Path) -> CommandAnswer:
     """Create FOLDER (this folder by default) with a working flow: flow.yaml, steps.py, flow.schema.json for editors, and data.
 
     \b
@@ -56,7 +56,7 @@ def command(folder: Path) -> Answer:
         for line in following:
             click.echo(f"  {line}")
 
-    return Answer({"folder": str(folder), "flow": str(flow), "files": sorted(contents), "next": following}, show=show)
+    return CommandAnswer({"folder": str(folder), "flow": str(flow), "files": sorted(contents), "next": following}, show=show)
 
 
 def _template(name: str) -> str:

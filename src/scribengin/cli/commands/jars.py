@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.guesses import GuessingGroup
 from scribengin.core.problems import did_you_mean
 from scribengin.embedded import jars
@@ -19,7 +19,7 @@ def command() -> None:
 
 @command.command(cls=AnsweringCommand)
 @click.argument("sets", nargs=-1, metavar="[SETS]...")
-def fetch(*, sets: tuple[str, ...]) -> Answer:
+def fetch(*, sets: tuple[str, ...]) -> CommandAnswer:
     """Download missing jars into the cache; all sets by default.
 
     SCRIBENGIN_CACHE sets the folder of the cache. SCRIBENGIN_IVY_SETTINGS names an Ivy settings file, for a machine that reaches only a
@@ -45,4 +45,4 @@ def fetch(*, sets: tuple[str, ...]) -> Answer:
         for row in rows:
             click.echo(f"{row['set']}: {row['jars']} jars in {folder}, {row['fetched']} of them fetched now")
 
-    return Answer({"folder": folder, "sets": rows}, show=show)
+    return CommandAnswer({"folder": folder, "sets": rows}, show=show)

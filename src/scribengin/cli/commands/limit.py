@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.size_option import bytes_of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--off", is_flag=True, help="Remove the limit.")
 @masters_option
 @each_flow("what")
-def command(*, what: str, rows_per_s: float | None, bytes_per_s: int | None, off: bool, masters: Masters) -> Answer:
+def command(*, what: str, rows_per_s: float | None, bytes_per_s: int | None, off: bool, masters: Masters) -> CommandAnswer:
     """Show or change rate limits of a running flow, of one of its sources, or of an edge between two tiers (`NAME:a->b`). Without an
     option, show the limits.
 
@@ -43,7 +43,7 @@ def command(*, what: str, rows_per_s: float | None, bytes_per_s: int | None, off
     flow, _, target = what.partition(":")
     asks = rows_per_s is not None or bytes_per_s is not None
     if off and asks:
-        raise click.UsageError("say a limit or --off")
+        raise click.UsageError("pass a limit or --off")
     with masters.client() as client:
         found = client.limit(flow, SetLimit(target, rows_per_s, bytes_per_s)) if asks or off else client.limits(flow)
 
@@ -53,7 +53,7 @@ def command(*, what: str, rows_per_s: float | None, bytes_per_s: int | None, off
         if not found.limits:
             click.echo(f"{flow}: no limit")
 
-    return Answer(msgspec.to_builtins(found), show=show)
+    return CommandAnswer(msgspec.to_builtins(found), show=show)
 
 
 def _said(pace: Mapping[str, float]) -> list[str]:

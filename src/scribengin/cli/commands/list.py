@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.each_flow import NO_FLOW
 from scribengin.cli.labels_option import labels_option
 from scribengin.cli.plane_option import masters_option
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command(cls=AnsweringCommand)
 @labels_option
 @masters_option
-def command(*, labels: dict[str, str], masters: Masters) -> Answer:
+def command(*, labels: dict[str, str], masters: Masters) -> CommandAnswer:
     """List submitted flows: desired state, actual state, since when, and why.
 
     \b
@@ -44,4 +44,4 @@ def command(*, labels: dict[str, str], masters: Masters) -> Answer:
             for path, said in row["refused"].items():
                 click.echo(f"refused: {path} {said['why']}; {said['remedy']}")
 
-    return Answer(found, show=show)
+    return CommandAnswer(found, show=show)

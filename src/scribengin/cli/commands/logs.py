@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.moment_option import as_moment
 from scribengin.cli.plane_option import masters_option
@@ -46,7 +46,7 @@ _EVERY_S = 1.0
 @each_flow("flow")
 def command(
     *, flow: str, tier: str | None, lines: int | None, since: datetime | None, follow: bool, everything: bool, masters: Masters
-) -> Answer:
+) -> CommandAnswer:
     """Show the output of the newest worker of each tier, on whichever host it runs, and the run logs of the tiers.
 
     In a traceback the line of your own code comes first. --json has all lines unchanged.
@@ -68,13 +68,13 @@ def command(
 
         if follow:
             if sys.stdout is sys.stderr:  # --json has taken it
-                raise click.UsageError("--follow prints lines as they come; leave it out with --json")
+                raise click.UsageError("--follow and --json exclude each other")
             _follow(look, count, everything=everything)
-            return Answer()
+            return CommandAnswer()
         # tracebacks are folded before lines are counted
         found = look(max(count, _FOLLOWED))
     raw = [each | {"lines": each["lines"][-count:]} for each in found]
-    return Answer(raw, show=lambda: _show(found, count, everything=everything))
+    return CommandAnswer(raw, show=lambda: _show(found, count, everything=everything))
 
 
 def _show(found: Sequence[dict[str, Any]], count: int, *, everything: bool) -> None:

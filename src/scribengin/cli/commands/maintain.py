@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.confirm import confirm
 from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.flow_state import open_state
@@ -22,7 +22,7 @@ from scribengin.core.units import parse_duration_s, show_bytes, show_duration
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scribengin.connectors.files.upkeep import Upkept
+    from scribengin.connectors.files.upkeep import MaintenanceRun
     from scribengin.connectors.objects.upkeep import StoreKeeper
     from scribengin.plan.kept_folders import KeptTable
     from scribengin.spec.model import Flow
@@ -51,7 +51,7 @@ def command(
     remove_orphans: bool,
     remove_foreign: bool,
     yes: bool,
-) -> Answer:
+) -> CommandAnswer:
     """Maintain the places that a flow's sinks write to.
 
     Folders of files: merge hidden segments (`roll`), write markers of complete folders, delete folders older than `keep`, compact records,
@@ -64,10 +64,10 @@ def command(
       scribengin maintain flow.yaml --every 1m
     """
     if is_name(flow):
-        message = f'"{flow}" names a flow of the control plane, whose hosts keep its folders'
+        message = f'"{flow}" is a flow of the control plane, whose hosts maintain its folders'
         raise Refused(message, remedy=f"see: scribengin status {flow}; or name the flow's file")
     if once and every is not None:
-        raise click.UsageError("--once and --every mean two things")
+        raise click.UsageError("--once and --every exclude each other")
     every_s = None if every is None else _duration(every)
     from scribengin.plan.kept_folders import kept_folders, kept_stores, kept_tables
 
@@ -84,12 +84,12 @@ def command(
     problems = [Problem(error.code, Place(""), f"{folder}: {error.message}", error.remedy) for folder, _, error in turns if error]
     result = [{"folder": str(folder), **asdict(done)} for folder, done, _ in turns]
     exit_ = next((error.exit for _, _, error in turns if error), Exit.DONE)
-    return Answer(result, problems, exit_, show=lambda: None if turns else click.echo(_NONE))
+    return CommandAnswer(result, problems, exit_, show=lambda: None if turns else click.echo(_NONE))
 
 
 _NONE = "the flow has no sink that writes to a folder or a Delta table, nor one to a store that has something to merge"
 _Kept = Union[Path, str, "StoreKeeper"]
-_Turn = tuple[_Kept, "Upkept", ScribenginError | None]
+_Turn = tuple[_Kept, "MaintenanceRun", ScribenginError | None]
 
 
 def _turns(folders: Sequence[_Kept], tables: Mapping[str, KeptTable], every_s: float | None, *, flush: bool) -> list[_Turn]:
@@ -109,7 +109,7 @@ def _turns(folders: Sequence[_Kept], tables: Mapping[str, KeptTable], every_s: f
 
 
 def _turn(folder: _Kept, table: KeptTable | None, *, flush: bool) -> _Turn:
-    from scribengin.connectors.files.upkeep import Upkept, keep_folder
+    from scribengin.connectors.files.upkeep import MaintenanceRun, keep_folder
 
     try:
         if table is not None:
@@ -120,20 +120,24 @@ def _turn(folder: _Kept, table: KeptTable | None, *, flush: bool) -> _Turn:
             return folder, folder.keep(flush=flush), None
         return folder, keep_folder(Path(folder), lambda: None, flush=flush), None
     except ScribenginError as error:
-        return folder, Upkept(), error
+        return folder, MaintenanceRun(), error
     except OSError as error:
-        return folder, Upkept(), EnvironmentFault(f"it is not kept: {error}", remedy="mend it; nothing is lost, and the next turn goes on")
+        return (
+            folder,
+            MaintenanceRun(),
+            EnvironmentFault(f"maintenance failed: {error}", remedy="fix the cause; nothing is lost, and the next run continues"),
+        )
 
 
-def _text(done: Upkept) -> str:
+def _text(done: MaintenanceRun) -> str:
     parts = [
         f"{done.merged:,} segments merged to {done.merged_files:,} files ({show_bytes(done.merged_bytes)})" * bool(done.merged),
         f"{done.closed:,} folders closed" * bool(done.closed),
         f"{done.expired:,} files of old folders deleted" * bool(done.expired),
         f"{done.folded:,} records folded" * bool(done.folded),
-        f"{done.files:,} files deleted that nobody needs ({show_bytes(done.bytes)})" * bool(done.files),
+        f"{done.files:,} unneeded files deleted ({show_bytes(done.bytes)})" * bool(done.files),
     ]
-    waits = f"; what is hidden is due in {show_duration(max(0.0, done.due_s))}" if done.due_s is not None else ""
+    waits = f"; hidden segments are due in {show_duration(max(0.0, done.due_s))}" if done.due_s is not None else ""
     return (", ".join(filter(None, parts)) or "nothing to do") + waits
 
 
@@ -147,11 +151,11 @@ def _confirm_foreign(folders: Sequence[Path], *, yes: bool) -> None:
         lines = [str(each.path) for each in foreign[:_SHOWN]]
         if len(foreign) > _SHOWN:
             lines.append(f"and {len(foreign) - _SHOWN:,} more")
-        heading = f"this deletes for good {len(foreign):,} files ({size}) that are not Scribengin's:"
-        confirm(heading, lines, yes=yes, code="foreign-unsaid", remedy=f"look at all of them: {flow_command('maintain', '--report')}")
+        heading = f"this permanently deletes {len(foreign):,} files ({size}) that are not Scribengin's:"
+        confirm(heading, lines, yes=yes, code="foreign-unsaid", remedy=f"list all of them: {flow_command('maintain', '--report')}")
 
 
-def _orphans(folders: Sequence[Path], declared: Flow, *, own: bool, foreign: bool) -> Answer:
+def _orphans(folders: Sequence[Path], declared: Flow, *, own: bool, foreign: bool) -> CommandAnswer:
     from scribengin.connectors.files.orphans import find_orphans
 
     found: list[dict[str, Any]] = []
@@ -176,7 +180,7 @@ def _orphans(folders: Sequence[Path], declared: Flow, *, own: bool, foreign: boo
         from scribengin.cli.tables import print_table
 
         if not found:
-            click.echo("every file is named by a record")
+            click.echo("a record names every file")
             return
         shown = [
             {**each, "bytes": show_bytes(each["bytes"]), "age_s": show_duration(each["age_s"]), "what": _what(each)}
@@ -187,11 +191,11 @@ def _orphans(folders: Sequence[Path], declared: Flow, *, own: bool, foreign: boo
             click.echo(f"… and {len(found) - _SHOWN:,} more")
         left = [each for each in found if not each["removed"]]
         if any(each["kind"] == "foreign" for each in left):
-            click.echo("foreign: no record of Scribengin's names it; --remove-foreign deletes these, too")
+            click.echo("foreign: no record of Scribengin names it; --remove-foreign deletes these too")
         if any(each["kind"] != "foreign" and not each["may_be_used"] for each in left):
-            click.echo("the others are Scribengin's own, and nobody needs them: --remove-orphans deletes them")
+            click.echo("the others are unneeded files of Scribengin: --remove-orphans deletes them")
 
-    return Answer(found, show=show)
+    return CommandAnswer(found, show=show)
 
 
 def _orphan_objects(declared: Flow, *, own: bool) -> list[dict[str, Any]]:
@@ -221,7 +225,7 @@ def _orphan_objects(declared: Flow, *, own: bool) -> list[dict[str, Any]]:
 
 
 def _what(orphan: dict[str, Any]) -> str:
-    return "removed" if orphan["removed"] else "so new that somebody may be at it" if orphan["may_be_used"] else ""
+    return "removed" if orphan["removed"] else "so new that another process may still write it" if orphan["may_be_used"] else ""
 
 
 def _duration(text: str) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.home_option import folder_option
 from scribengin.cli.listen_options import keep_versions_option, listen_options, state_option
 from scribengin.cli.registry_option import registry_options
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from scribengin.api.serving import Listen
     from scribengin.control.home import Home
-    from scribengin.registry.entrance import Entrance
+    from scribengin.registry.entrance import ConnectionSettings
 
 
 @click.command(cls=AnsweringCommand)
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 @keep_versions_option
 @listen_options
 @folder_option
-def command(*, entrance: Entrance, name: str | None, state: Path | None, keep_versions: int, listen: Listen, home: Home) -> Answer:
+def command(
+    *, entrance: ConnectionSettings, name: str | None, state: Path | None, keep_versions: int, listen: Listen, home: Home
+) -> CommandAnswer:
     """Run a master of the control plane until Ctrl-C or SIGTERM. Several masters may run on any hosts: one leads, the others are standby.
 
     The home folder holds the log and the packages that were submitted through this master. Start hosts for workers with `scribengin node`.
@@ -45,4 +47,4 @@ def command(*, entrance: Entrance, name: str | None, state: Path | None, keep_ve
         click.echo(f"master {called} is up: API {master.url}, registry {entrance.address}, log {home.master_log(called)}", err=True)
         asked.wait()
         click.echo("stopping", err=True)
-    return Answer({"name": called, "registry": str(entrance.address), "http": master.url})
+    return CommandAnswer({"name": called, "registry": str(entrance.address), "http": master.url})

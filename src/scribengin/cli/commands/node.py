@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.capacity_options import capacity_options
 from scribengin.cli.home_option import folder_option
 from scribengin.cli.listen_options import listen_options
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from scribengin.api.serving import Listen
     from scribengin.control.home import Home
     from scribengin.hosts.node import Capacity
-    from scribengin.launch.standalone import Cluster
-    from scribengin.registry.entrance import Entrance
+    from scribengin.launch.standalone import SparkCluster
+    from scribengin.registry.entrance import ConnectionSettings
 
 
 def _spark_master(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    from scribengin.launch.standalone import Cluster
+    from scribengin.launch.standalone import SparkCluster
 
     try:
         if value is not None:
-            Cluster.of(value)
+            SparkCluster.of(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     return value
 
 
-def _cluster(launcher: str, master: str | None, web: str | None) -> Cluster | None:
-    from scribengin.launch.standalone import Cluster
+def _cluster(launcher: str, master: str | None, web: str | None) -> SparkCluster | None:
+    from scribengin.launch.standalone import SparkCluster
 
     if launcher == "local":
         if master or web:
@@ -43,7 +43,7 @@ def _cluster(launcher: str, master: str | None, web: str | None) -> Cluster | No
         return None
     if master is None:
         raise click.UsageError("--launcher standalone needs --spark-master spark://HOST:PORT")
-    return Cluster.of(master, web or "")
+    return SparkCluster.of(master, web or "")
 
 
 @click.command(cls=AnsweringCommand)
@@ -63,7 +63,7 @@ def _cluster(launcher: str, master: str | None, web: str | None) -> Cluster | No
 @folder_option
 def command(
     *,
-    entrance: Entrance,
+    entrance: ConnectionSettings,
     name: str | None,
     capacity: Capacity,
     launcher: str,
@@ -71,7 +71,7 @@ def command(
     spark_web: str | None,
     listen: Listen,
     home: Home,
-) -> Answer:
+) -> CommandAnswer:
     """Run a node: a host on which masters start workers, until Ctrl-C or SIGTERM. The node registers itself.
 
     Its workers outlive it and continue; the next node with the same folder and name adopts them. To move them to other nodes first, run
@@ -83,15 +83,15 @@ def command(
       scribengin node --registry zk://z1:2181/flows --login-file login --cores 8
     """
     from scribengin.control.masters import token_of
-    from scribengin.hosts.node import Node
+    from scribengin.hosts.node import NodeAgent
 
     cluster = _cluster(launcher, spark_master, spark_web)
     if cluster is not None and (capacity.cores or capacity.memory_bytes):
-        raise click.UsageError("--cores and --memory are of a node on which Spark runs in the workers; of a cluster its master knows them")
+        raise click.UsageError("--cores and --memory are for nodes where Spark runs in the workers; a Spark cluster reports its own")
     called = name or socket.gethostname()
     token = token_of(os.environ)
-    with until_asked() as asked, Node(home, called, entrance, capacity=capacity, token=token, cluster=cluster, listen=listen) as node:
-        click.echo(f"node {called} is up: page {node.url}, registry {entrance.address}, all of it in {home.folder}", err=True)
+    with until_asked() as asked, NodeAgent(home, called, entrance, capacity=capacity, token=token, cluster=cluster, listen=listen) as node:
+        click.echo(f"node {called} is up: page {node.url}, registry {entrance.address}, files in {home.folder}", err=True)
         asked.wait()
-        click.echo("stopping; its workers go on", err=True)
-    return Answer({"name": called, "registry": str(entrance.address), "http": node.url, "home": str(home.folder)})
+        click.echo("stopping; its workers keep running", err=True)
+    return CommandAnswer({"name": called, "registry": str(entrance.address), "http": node.url, "home": str(home.folder)})

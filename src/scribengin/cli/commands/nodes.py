@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
 from scribengin.core.moments import shown_moment
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command(cls=AnsweringCommand)
 @click.argument("node", metavar="[NAME]", required=False)
 @masters_option
-def command(*, node: str | None, masters: Masters) -> Answer:
+def command(*, node: str | None, masters: Masters) -> CommandAnswer:
     """List registered nodes: whether each is up, its resources, its workers, and the tiers mapped to it.
 
     With NAME, show all that this node reports: its packages, its lease, and its last orders.
@@ -33,7 +33,7 @@ def command(*, node: str | None, masters: Masters) -> Answer:
     if node is not None:
         with masters.client() as client:
             view: dict[str, Any] = msgspec.to_builtins(client.node(node))
-        return Answer(view, show=lambda: _show(view))
+        return CommandAnswer(view, show=lambda: _show(view))
     with masters.reader() as plane:
         found = msgspec.to_builtins(plane.nodes())
 
@@ -46,7 +46,7 @@ def command(*, node: str | None, masters: Masters) -> Answer:
             {name: name for name in ("node", "state", "host", "cores", "memory", "spark", "workers", "mapped")},
         )
 
-    return Answer(found, show=show)
+    return CommandAnswer(found, show=show)
 
 
 def _row(node: dict[str, Any]) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def _show(view: dict[str, Any]) -> None:
     click.echo(f"  on {row['host']} in {row['home']}, registered {shown_moment(row['since'])}")
     click.echo(f"  cores: {row['cores']}, memory: {row['memory']}, Spark: {row['spark']}; mapped to it: {row['mapped']}")
     if now is None:
-        click.echo(f"  {view['silent']}; its workers, as far as it has told: {row['workers']}")
+        click.echo(f"  {view['silent']}; its workers by its last report: {row['workers']}")
         return
     lease, master = now["lease"], now["master"]
     click.echo(

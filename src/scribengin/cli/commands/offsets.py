@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.going import done
 from scribengin.cli.guesses import GuessingGroup
@@ -27,7 +27,7 @@ def command() -> None:
 @click.argument("flow", metavar="NAME")
 @masters_option
 @each_flow("flow")
-def show(*, flow: str, masters: Masters) -> Answer:
+def show(*, flow: str, masters: Masters) -> CommandAnswer:
     """Show the position of every source in every query, also while the flow runs.
 
     \b
@@ -43,7 +43,7 @@ def show(*, flow: str, masters: Masters) -> Answer:
         headings = {"tier": "tier", "query": "Query", "source": "source", "position": "position", "logged": "logged", "batch": "last Batch"}
         print_table(rows, headings | {"last": "last read"})
 
-    return Answer({"flow": flow, "sources": rows}, show=display)
+    return CommandAnswer({"flow": flow, "sources": rows}, show=display)
 
 
 @command.command("set", cls=FlowCommand)
@@ -58,7 +58,7 @@ def show(*, flow: str, masters: Masters) -> Answer:
 @each_flow("flow")
 def set_(
     *, flow: str, source: str, position: str, query: str | None, yes: bool, dry_run: bool, wait: float | None, masters: Masters
-) -> Answer:
+) -> CommandAnswer:
     """Set the position of SOURCE (a number as in `offsets show`; `end`: after all data available now). The flow must be stopped.
 
     Data skipped by a forward move is never read. Data behind a backward move is read again; its earlier output stays, so rows are

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.labels_option import chosen, labels_option
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
@@ -44,7 +44,7 @@ def _waits(row: dict[str, Any]) -> str:
 @click.argument("flow", metavar="[NAME]", required=False)
 @labels_option
 @masters_option
-def list_(*, flow: str | None, labels: dict[str, str], masters: Masters) -> Answer:
+def list_(*, flow: str | None, labels: dict[str, str], masters: Masters) -> CommandAnswer:
     """List operations of a flow, or of all flows, newest first: step, since when, error. `scribengin ops NAME` is the short form.
 
     \b
@@ -59,19 +59,19 @@ def list_(*, flow: str | None, labels: dict[str, str], masters: Masters) -> Answ
 
     def show() -> None:
         if not rows:
-            click.echo("no operation was begun yet")
+            click.echo("there are no operations")
             return
         shown = [{**row, "tiers": ", ".join(row["tiers"]), "error": row["error"] or _waits(row)} for row in rows]
         print_table(shown, {name: name for name in ("flow", "id", "kind", "step", "since", "tiers", "by", "error")})
 
-    return Answer(rows, show=show)
+    return CommandAnswer(rows, show=show)
 
 
 @command.command(cls=AnsweringCommand)
 @click.argument("flow", metavar="NAME")
 @click.argument("id_", metavar="ID")
 @masters_option
-def cancel(*, flow: str, id_: str, masters: Masters) -> Answer:
+def cancel(*, flow: str, id_: str, masters: Masters) -> CommandAnswer:
     """Cancel an operation that has not changed anything yet. An operation over a workflow (w1, w2, …) then asks no further flow; the flows
     it has already asked keep their new state.
 
@@ -81,4 +81,4 @@ def cancel(*, flow: str, id_: str, masters: Masters) -> Answer:
     """
     with masters.client() as client:
         client.cancel(flow, id_)
-    return Answer({"flow": flow, "id": id_}, show=lambda: click.echo(f"flow {flow}: operation {id_} is cancelled"))
+    return CommandAnswer({"flow": flow, "id": id_}, show=lambda: click.echo(f"flow {flow}: operation {id_} is cancelled"))

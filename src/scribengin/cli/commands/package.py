@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 
 if TYPE_CHECKING:
     from scribengin.packages.package import Package
@@ -50,7 +50,7 @@ def command() -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Where to write it; NAME-ID.package here by default.",
 )
-def make(*, folder: Path, output: Path | None) -> Answer:
+def make(*, folder: Path, output: Path | None) -> CommandAnswer:
     """Make a package of the flows in DIR; `scribengin package DIR` is short for it."""
     from scribengin.core.storage import replace
     from scribengin.packages.make import make_package
@@ -71,12 +71,12 @@ def make(*, folder: Path, output: Path | None) -> Answer:
                 places = ", ".join(f"{place['option']} of {place['node']} ({place['path']})" for place in flow["relative"])
                 click.echo(f"{flow['name']} needs a folder where relative places start: {places}")
 
-    return Answer(result, made.warnings, show=show)
+    return CommandAnswer(result, made.warnings, show=show)
 
 
 @command.command(cls=AnsweringCommand)
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-def show(*, file: Path) -> Answer:
+def show(*, file: Path) -> CommandAnswer:
     """Verify a package and list its contents.
 
     \b
@@ -86,7 +86,7 @@ def show(*, file: Path) -> Answer:
     from scribengin.packages.store import read_package
 
     result = _described(read_package(file), file)
-    return Answer(result, show=lambda: _show(result))
+    return CommandAnswer(result, show=lambda: _show(result))
 
 
 def _described(package: Package, file: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.plane_option import masters_option
 from scribengin.core.errors import Refused
@@ -39,7 +39,7 @@ def command() -> None:
     help="A server that flows there call HOST:PORT, and its name here. May be repeated.",
 )
 @masters_option
-def set_(*, peer: str, masters_there: tuple[str, ...], aliases: tuple[str, ...], masters: Masters) -> Answer:
+def set_(*, peer: str, masters_there: tuple[str, ...], aliases: tuple[str, ...], masters: Masters) -> CommandAnswer:
     """Add or replace a peer: the URLs of the masters of another control plane.
 
     If they require a token, create one there (scribengin token add NAME --role viewer) and write it to the file peers/PEER.token in the
@@ -56,12 +56,14 @@ def set_(*, peer: str, masters_there: tuple[str, ...], aliases: tuple[str, ...],
     names = dict(_alias(each) for each in aliases)
     with masters.client() as client:
         row = msgspec.to_builtins(client.set_peer(peer, SetPeer(masters_there, names)))
-    return Answer(row, show=lambda: click.echo(f"peer {peer}: {', '.join(row['masters'])}; scribengin peer list shows whether it answers"))
+    return CommandAnswer(
+        row, show=lambda: click.echo(f"peer {peer}: {', '.join(row['masters'])}; scribengin peer list shows whether it answers")
+    )
 
 
 @command.command("list", cls=AnsweringCommand)
 @masters_option
-def list_(*, masters: Masters) -> Answer:
+def list_(*, masters: Masters) -> CommandAnswer:
     """List peers, whether they answer, and which of their flows are connected with flows here.
 
     \b
@@ -75,17 +77,17 @@ def list_(*, masters: Masters) -> Answer:
 
     def show() -> None:
         if not rows:
-            click.echo("there is no peer: scribengin peer set NAME URL")
+            click.echo("there are no peers; add one: scribengin peer set NAME URL")
         for row in rows:
             _show(row)
 
-    return Answer(rows, show=show)
+    return CommandAnswer(rows, show=show)
 
 
 @command.command(cls=AnsweringCommand)
 @click.argument("peer")
 @masters_option
-def remove(*, peer: str, masters: Masters) -> Answer:
+def remove(*, peer: str, masters: Masters) -> CommandAnswer:
     """Remove a peer. Its flows no longer throttle flows here.
 
     \b
@@ -94,13 +96,13 @@ def remove(*, peer: str, masters: Masters) -> Answer:
     """
     with masters.client() as client:
         client.remove_peer(peer)
-    return Answer({"peer": peer}, show=lambda: click.echo(f"peer {peer} is removed"))
+    return CommandAnswer({"peer": peer}, show=lambda: click.echo(f"peer {peer} is removed"))
 
 
 def _alias(text: str) -> tuple[str, str]:
     there, mark, here = text.partition("=")
     if not (there and mark and here):
-        raise Refused(f'"{text}" is no alias', remedy="write THERE=HERE, each HOST:PORT", code="peer-alias")
+        raise Refused(f'"{text}" is not a valid alias', remedy="write THERE=HERE, each HOST:PORT", code="peer-alias")
     return there, here
 
 
@@ -116,10 +118,10 @@ def _show(row: Mapping[str, Any]) -> None:
         for each in flow["meetings"]:
             click.echo(f"    {each['feeding']}.{each['sink']} -> {each['reading']}.{each['source']} ({each['place']})")
     if not row["flows"] and row["answered_at"]:
-        click.echo("  none of its flows meets one here")
+        click.echo("  none of its flows is connected to a flow here")
 
 
 def _answers(row: Mapping[str, Any]) -> str:
     if row["silent_since"]:
-        return f"does not answer since {shown_moment(row['silent_since'])}: {row['why']}"
+        return f"no answer since {shown_moment(row['silent_since'])}: {row['why']}"
     return f"answered at {shown_moment(row['answered_at'])}" if row["answered_at"] else "not asked yet"

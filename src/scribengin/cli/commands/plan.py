@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.flow_argument import flow_argument, flow_path
 from scribengin.cli.settings import read_settings, run_settings, setting_flags
 from scribengin.cli.warm import WarmCommand
@@ -25,7 +25,7 @@ _FATE = re.compile(rf"^(  \S+  +)({'|'.join(_COLOURS)})(?=: )")
 @click.option("--deep", is_flag=True, help="Also let Spark check the name and type of every column (needs Java, 5 to 15 s).")
 @click.option("--mermaid", is_flag=True, help="Print a Mermaid flowchart.")
 @setting_flags("state", "warm")
-def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answer:
+def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> CommandAnswer:
     """Show what would run (queries, stages, guarantees) and what it would change in the existing state.
 
     The exit status is 2 if `run` would refuse the flow: a missing source, a sink that cannot be written, or a state that does not fit.
@@ -57,7 +57,7 @@ def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answ
     if mermaid:
         result["mermaid"] = as_mermaid(prepared.plan)
     text = as_mermaid(prepared.plan) if mermaid else explain(prepared.plan, changes, advice)
-    return Answer(
+    return CommandAnswer(
         result,
         [*problems, *again, *refused],
         Exit.INPUT if refused else Exit.DONE,

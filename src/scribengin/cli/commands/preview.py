@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.flow_argument import flow_argument, flow_path
 from scribengin.cli.preview_settings import preview_settings
 from scribengin.cli.settings import setting_flags
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 )
 @click.option("--watch", is_flag=True, help="Repeat on each change of the flow file or its modules, until Ctrl-C.")
 @setting_flags("state", "spark_memory", "spark_conf", "warm")
-def command(*, flow: str, at: str | None, rows: int, sample: int | None, files: tuple[str, ...], watch: bool, **flags: Any) -> Answer:
+def command(
+    *, flow: str, at: str | None, rows: int, sample: int | None, files: tuple[str, ...], watch: bool, **flags: Any
+) -> CommandAnswer:
     """Show what a flow makes of sample records, step by step: rows before and after, rows that each step drops, dead letters, types.
 
     The first records of each source go through the same steps as in a run. Nothing is written or acknowledged, so the flow may run
@@ -50,7 +52,7 @@ def command(*, flow: str, at: str | None, rows: int, sample: int | None, files: 
 
     with Previews(path, settings, tell=lambda said: click.echo(said, err=True)) as previews:
         preview = previews.look()
-    return Answer(preview.as_json(), preview.problems, preview.exit, show=lambda: _show(preview))
+    return CommandAnswer(preview.as_json(), preview.problems, preview.exit, show=lambda: _show(preview))
 
 
 def _show(preview: Preview) -> None:

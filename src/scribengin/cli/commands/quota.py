@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.size_option import bytes_of
@@ -36,7 +36,7 @@ def command() -> None:
 @click.option("--rate", type=float, metavar="N", help="Rows per second that these flows read together, divided among those that run.")
 @click.option("--off", multiple=True, type=click.Choice(list(_BOUNDS)), help="Remove this limit of the quota. May be repeated.")
 @masters_option
-def set_(*, quota: str, cores: int | None, memory: int | None, rate: float | None, off: tuple[str, ...], masters: Masters) -> Answer:
+def set_(*, quota: str, cores: int | None, memory: int | None, rate: float | None, off: tuple[str, ...], masters: Masters) -> CommandAnswer:
     """Create or update a quota. Omitted values do not change.
 
     \b
@@ -53,15 +53,15 @@ def set_(*, quota: str, cores: int | None, memory: int | None, rate: float | Non
     def show() -> None:
         click.echo(f"quota {quota}: {_bounds(row)}")
         if row["over"]:
-            click.echo(f"its flows have more already ({_taken(row['taken'])}): they go on, and no other one starts until they have less")
+            click.echo(f"its flows have more already ({_taken(row['taken'])}): they keep running; no other flow starts until they use less")
 
-    return Answer(row, show=show)
+    return CommandAnswer(row, show=show)
 
 
 @command.command("list", cls=AnsweringCommand)
 @click.argument("quota", metavar="[LABEL=VALUE]", required=False)
 @masters_option
-def list_(*, quota: str | None, masters: Masters) -> Answer:
+def list_(*, quota: str | None, masters: Masters) -> CommandAnswer:
     """List quotas, or show one: its limits, and the flows that use it or wait for it.
 
     \b
@@ -82,19 +82,19 @@ def list_(*, quota: str | None, masters: Masters) -> Answer:
 
     def show() -> None:
         if not rows:
-            click.echo("there is no quota: scribengin quota set LABEL=VALUE --cores N")
+            click.echo("there are no quotas; add one: scribengin quota set LABEL=VALUE --cores N")
         for number, row in enumerate(rows):
             if number:
                 click.echo()
             _show(row)
 
-    return Answer(rows, show=show)
+    return CommandAnswer(rows, show=show)
 
 
 @command.command(cls=AnsweringCommand)
 @click.argument("quota", metavar="LABEL=VALUE")
 @masters_option
-def remove(*, quota: str, masters: Masters) -> Answer:
+def remove(*, quota: str, masters: Masters) -> CommandAnswer:
     """Remove a quota. Flows that wait for it start.
 
     \b
@@ -103,12 +103,12 @@ def remove(*, quota: str, masters: Masters) -> Answer:
     """
     with masters.client() as client:
         client.remove_quota(quota)
-    return Answer({"quota": quota}, show=lambda: click.echo(f"quota {quota} is removed"))
+    return CommandAnswer({"quota": quota}, show=lambda: click.echo(f"quota {quota} is removed"))
 
 
 def _show(row: Mapping[str, Any]) -> None:
     if row["refused"]:
-        click.echo(f"quota {row['quota']}: its record {row['refused']}; nothing more starts under it")
+        click.echo(f"quota {row['quota']}: its record {row['refused']}; no further flow starts under it")
     else:
         click.echo(f"quota {row['quota']}: {_bounds(row)}; taken: {_taken(row['taken'])}")
     flows = [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.labels_option import labels_option
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
@@ -29,7 +29,7 @@ _POLL_S = 0.5
 @labels_option
 @wait_option
 @masters_option
-def command(*, retry: bool, labels: dict[str, str], wait: float | None, masters: Masters) -> Answer:
+def command(*, retry: bool, labels: dict[str, str], wait: float | None, masters: Masters) -> CommandAnswer:
     """After an outage, list the flows that are not in their desired state. The leading master restarts all flows from their checkpoints
     automatically. The exit status is 1 if a flow is not in its desired state; with --wait, after that time.
 
@@ -56,11 +56,11 @@ def command(*, retry: bool, labels: dict[str, str], wait: float | None, masters:
     found = {"flows": len(rows), "back": len(rows) - len(missing), "asked_again": asked, "missing": msgspec.to_builtins(missing)}
 
     def show() -> None:
-        click.echo(f"{found['back']} of {found['flows']} flows are as they are wanted")
+        click.echo(f"{found['back']} of {found['flows']} flows are in their desired state")
         if missing:
             print_table(found["missing"], {name: name for name in ("flow", "wanted", "state", "since", "reason", "next")})
 
-    return Answer(found, exit=Exit.FAILED if missing else Exit.DONE, show=show)
+    return CommandAnswer(found, exit=Exit.FAILED if missing else Exit.DONE, show=show)
 
 
 def _is_looked_at(client: Client, flow: str) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.confirm import confirm
 from scribengin.cli.flow_argument import as_called, flow_argument
 from scribengin.cli.flow_state import open_state
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from scribengin.cli.flow_state import FlowState
+    from scribengin.cli.flow_state import FlowWithState
     from scribengin.state.trash import Discarded
 
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     "--undo", metavar="[ID]", is_flag=False, flag_value="newest", help="Restore what the newest reset removed, or the reset with this ID."
 )
 @setting_flags("state")
-def command(*, flow: str, outputs: bool, dry_run: bool, yes: bool, undo: str | None, state: Path | None) -> Answer:
+def command(*, flow: str, outputs: bool, dry_run: bool, yes: bool, undo: str | None, state: Path | None) -> CommandAnswer:
     """Delete a flow's state, so that it reads all sources from the start: positions, state, dead letters, ledger.
 
     Lists what would be removed, and asks. State, and outputs in folders, object stores and HDFS, go to a trash for 7 days; --undo restores
@@ -58,14 +58,14 @@ def command(*, flow: str, outputs: bool, dry_run: bool, yes: bool, undo: str | N
         "outputs": [each.as_json() for each in removed],
     }
     if dry_run:
-        return Answer(result, show=lambda: _show_lost(lines))
+        return CommandAnswer(result, show=lambda: _show_lost(lines))
     if lines:
         confirm(f"reset of flow {found.declared.name} removes:", lines, yes=yes, code="reset-unsaid")
     discarded = reset.run([*result["queries"], *result["outputs"]])
-    return Answer(result | {"trash": discarded.as_json()}, show=lambda: _show_done(lines, discarded, named))
+    return CommandAnswer(result | {"trash": discarded.as_json()}, show=lambda: _show_done(lines, discarded, named))
 
 
-def _undo(found: FlowState, id_: str, named: Mapping[str, Any]) -> Answer:
+def _undo(found: FlowWithState, id_: str, named: Mapping[str, Any]) -> CommandAnswer:
     from scribengin.local.reset import Reset
     from scribengin.state.trash import Trash
 
@@ -83,7 +83,7 @@ def _undo(found: FlowState, id_: str, named: Mapping[str, Any]) -> Answer:
             what = ", ".join(_lost_text(lost) for lost in other.lost) or "nothing"
             click.echo(f"still in the trash: {other.id} ({what}); {_undo_command(other, named)}")
 
-    return Answer({"flow": found.declared.name, "folder": str(found.path), "trash": discarded.as_json()}, show=show)
+    return CommandAnswer({"flow": found.declared.name, "folder": str(found.path), "trash": discarded.as_json()}, show=show)
 
 
 def _undo_command(discarded: Discarded, named: Mapping[str, Any]) -> str:
@@ -95,7 +95,7 @@ def _lost_text(lost: Mapping[str, Any]) -> str:
     """An entry of the trash's list, as a reset has written it."""
     if "query" in lost:
         return f"the state of query {lost['query']}"
-    return f"{lost['items']:,} files of sink {lost['sink']}" if lost["restorable"] else f"not sink {lost['sink']}: deleted for good"
+    return f"{lost['items']:,} files of sink {lost['sink']}" if lost["restorable"] else f"sink {lost['sink']}: deleted permanently"
 
 
 def _show_lost(lines: Sequence[str]) -> None:

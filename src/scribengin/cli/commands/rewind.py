@@ -15,7 +15,7 @@ from scribengin.cli.waiting import wait_option
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from scribengin.cli.answer import Answer
+    from scribengin.cli.answer import CommandAnswer
     from scribengin.cli.plane_option import Masters
 
 
@@ -41,7 +41,7 @@ def command(
     dry_run: bool,
     wait: float | None,
     masters: Masters,
-) -> Answer:
+) -> CommandAnswer:
     """Read again what a flow has read since a time or a Batch. Its workers stop, go back, and restart if the desired state is running.
 
     Output written since then stays, so rows are duplicated. A query that keeps state cannot go back.
@@ -53,7 +53,7 @@ def command(
     from scribengin.client.verb_models import Rewind
 
     if (to_time is None) == (to_batch is None):
-        raise click.UsageError("say --to-time or --to-batch")
+        raise click.UsageError("pass --to-time or --to-batch")
     at = None if to_time is None else to_time.isoformat()
     with masters.client() as client:
         return done(client, lambda sure: client.rewind(flow, Rewind(at, to_batch, query, sure)), yes=yes, dry_run=dry_run, wait_s=wait)

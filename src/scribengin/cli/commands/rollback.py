@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.accept_option import accept_option
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.waiting import wait_for, wait_running_option
@@ -15,7 +15,7 @@ from scribengin.cli.waiting import wait_for, wait_running_option
 if TYPE_CHECKING:
     from scribengin.cli.accept_option import Agreed
     from scribengin.cli.plane_option import Masters
-    from scribengin.cli.waiting import Wait
+    from scribengin.cli.waiting import WaitOption
 
 _STATES = {"running": "running", "paused": "paused"}
 
@@ -28,7 +28,7 @@ _STATES = {"running": "running", "paused": "paused"}
 @wait_running_option
 @masters_option
 @each_flow("flow")
-def command(*, flow: str, version: int, only: bool, accept: Agreed, wait: Wait | None, masters: Masters) -> Answer:
+def command(*, flow: str, version: int, only: bool, accept: Agreed, wait: WaitOption | None, masters: Masters) -> CommandAnswer:
     """Return to an earlier version of a flow: its flow file and its code. The desired state does not change.
 
     Flows that were submitted together with that version return with it. If rows would be lost or duplicated, the command asks as `apply`
@@ -54,4 +54,4 @@ def command(*, flow: str, version: int, only: bool, accept: Agreed, wait: Wait |
             click.echo(f"flow {row['flow']}: version {row['version']} is wanted{now}")
 
     mine = next((row for row in rows if row["flow"] == flow), {"flow": flow, "version": version, "status": None})
-    return Answer({**mine, "flows": rows}, show=show)
+    return CommandAnswer({**mine, "flows": rows}, show=show)

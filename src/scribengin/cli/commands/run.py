@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.display import Display, open_display
 from scribengin.cli.flow_argument import as_called, flow_path
 from scribengin.cli.settings import read_settings, run_settings, setting_flags
@@ -44,7 +44,7 @@ _DRAW_EVERY_S = 0.25
 @setting_flags()
 def command(
     *, flows: tuple[str, ...], once: bool, tier: str | None, watch: bool, append_new_lineage: bool, accept: str | None, **flags: Any
-) -> Answer:
+) -> CommandAnswer:
     """Run flows on this machine until Ctrl-C, or with --once until all available data is read.
 
     A restart continues from the last committed Batch. The first Ctrl-C finishes the current Batch, a second one exits at once; that Batch
@@ -72,7 +72,7 @@ def command(
     finally:
         display.close()
     _prepare_next_start()
-    return Answer(
+    return CommandAnswer(
         result.as_json(),
         result.problems,
         exit_of(result, strict=settings.strict),
@@ -85,13 +85,13 @@ def _prepare_next_start() -> None:
     from scribengin.spark.class_archive import start_training
 
     if start_training():
-        text = "preparing faster starts in the background, once: half a minute of one core, 180 MB in the cache folder"
+        text = "building a cache in the background, once, so that later commands start faster: 30 s of one core, 180 MB in the cache folder"
         click.echo(f"{text} (SCRIBENGIN_CLASS_ARCHIVE=no for none)", err=True)
 
 
-def _watch(paths: list[Path], flags: dict[str, Any], *, alone: bool) -> Answer:
+def _watch(paths: list[Path], flags: dict[str, Any], *, alone: bool) -> CommandAnswer:
     if len(paths) > 1 or not alone:
-        raise click.UsageError("--watch runs nothing: it takes one FLOW, and neither --once, --tier, --accept nor --append-new-lineage")
+        raise click.UsageError("--watch only previews: it takes one FLOW and excludes --once, --tier, --accept and --append-new-lineage")
     from scribengin.cli.preview_settings import preview_settings
     from scribengin.cli.preview_watch import watch_previews
 
@@ -164,7 +164,7 @@ def _run(paths: list[Path], settings: RunSettings, display: Display) -> RunResul
     def interrupt(_number: int, _frame: Any) -> None:
         if interrupts:
             display.close()
-            then = "the Batch under way will be run again at the next start" if latest.is_running else "nothing was read"
+            then = "the next start runs the current Batch again" if latest.is_running else "nothing was read"
             click.echo(f"left at once; {then}", err=True)
             os._exit(Exit.INTERRUPTED)
         interrupts.append(latest.is_running)
@@ -174,8 +174,8 @@ def _run(paths: list[Path], settings: RunSettings, display: Display) -> RunResul
         nonlocal said
         if interrupts and not said:
             said = True
-            waits = "stopping when the Batch under way is finished" if interrupts[0] else "stopping before it begins"
-            display.say(f"{waits}; Ctrl-C again leaves at once, and is safe too")
+            waits = "stopping after the current Batch" if interrupts[0] else "stopping before the next Batch"
+            display.say(f"{waits}; Ctrl-C again exits at once, which is safe too")
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     thread = threading.Thread(target=work, name="run", daemon=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.going import wait_for_operation
 from scribengin.cli.plane_option import masters_option
@@ -15,7 +15,7 @@ from scribengin.cli.waiting import wait_for, wait_running_option
 
 if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
-    from scribengin.cli.waiting import Wait
+    from scribengin.cli.waiting import WaitOption
     from scribengin.registry.kinds import WorkerCount
 
 
@@ -60,9 +60,9 @@ def command(
     executors: int | None,
     workers: WorkerCount | None,
     partitions: int | None,
-    wait: Wait | None,
+    wait: WaitOption | None,
     masters: Masters,
-) -> Answer:
+) -> CommandAnswer:
     """Change the resources of a flow or of one of its tiers. Workers of the changed tiers stop after the current Batches, and others
     continue from there; positions and state are kept, and other tiers keep running. The change also holds for later versions.
 
@@ -87,8 +87,8 @@ def command(
         status = msgspec.to_builtins(wait_for(client, flow, (_STATES.get(goal, "stopped"),), wait))
 
     def show() -> None:
-        said = f"version {scaled.version} is wanted" if scaled.changed else "it has just that already"
+        said = f"version {scaled.version} is wanted" if scaled.changed else "nothing to do: it has these resources already"
         said += f"; operation {scaled.operation} spreads its state" if scaled.operation is not None else ""
         click.echo(f"flow {flow}: {said}" + (f"; it is {status['state']}" if status is not None else ""))
 
-    return Answer({**msgspec.to_builtins(scaled), "status": status}, show=show)
+    return CommandAnswer({**msgspec.to_builtins(scaled), "status": status}, show=show)

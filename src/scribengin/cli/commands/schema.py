@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 
 
 @click.command(cls=AnsweringCommand)
-def command() -> Answer:
+def command() -> CommandAnswer:
     """Print the JSON Schema of flow files, for editors that complete and check YAML.
 
     \b
@@ -18,7 +18,7 @@ def command() -> Answer:
     import json
 
     text = schema_text()
-    return Answer(json.loads(text), show=lambda: click.echo(text, nl=False))
+    return CommandAnswer(json.loads(text), show=lambda: click.echo(text, nl=False))
 
 
 def schema_text() -> str:

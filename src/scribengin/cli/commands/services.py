@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.guesses import GuessingGroup
 from scribengin.core.errors import Exit
 from scribengin.core.problems import Place, Problem
@@ -19,9 +19,9 @@ from scribengin.embedded.services import NAMES
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from scribengin.embedded.services import Service
+    from scribengin.embedded.services import ServiceInfo
 
-_TROUBLE = {"dead": "has ended without having been stopped", "silent": "is there and does not answer"}
+_TROUBLE = {"dead": "ended without being stopped", "silent": "is running and does not answer"}
 
 
 def _which(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,7 +48,7 @@ def command() -> None:
 
 @command.command(cls=AnsweringCommand)
 @_which
-def start(*, names: tuple[str, ...], folder: Path) -> Answer:
+def start(*, names: tuple[str, ...], folder: Path) -> CommandAnswer:
     """Start servers that are not running, and return when they answer. They run until `services stop`.
 
     \b
@@ -60,7 +60,7 @@ def start(*, names: tuple[str, ...], folder: Path) -> Answer:
 
 @command.command(cls=AnsweringCommand)
 @_which
-def stop(*, names: tuple[str, ...], folder: Path) -> Answer:
+def stop(*, names: tuple[str, ...], folder: Path) -> CommandAnswer:
     """Stop servers. Their data is kept.
 
     \b
@@ -72,7 +72,7 @@ def stop(*, names: tuple[str, ...], folder: Path) -> Answer:
 
 @command.command(cls=AnsweringCommand)
 @_which
-def status(*, names: tuple[str, ...], folder: Path) -> Answer:
+def status(*, names: tuple[str, ...], folder: Path) -> CommandAnswer:
     """Show running servers with address, process and log. The exit status is 1 if a server has died or does not answer.
 
     \b
@@ -86,7 +86,7 @@ def _chosen(names: tuple[str, ...], otherwise: Sequence[str]) -> Sequence[str]:
     return [name for name in NAMES if name in names] or otherwise
 
 
-def _answer(found: list[Service]) -> Answer:
+def _answer(found: list[ServiceInfo]) -> CommandAnswer:
     rows = [asdict(service) for service in found]
     problems = [
         Problem(
@@ -105,4 +105,4 @@ def _answer(found: list[Service]) -> Answer:
         shown = [{name: "-" if value in ("", None) else str(value) for name, value in row.items()} for row in rows]
         print_table(shown, {"name": "service", "state": "state", "address": "address", "pid": "pid", "since": "since", "log": "log"})
 
-    return Answer({"services": rows}, problems, Exit.FAILED if problems else Exit.DONE, show=show)
+    return CommandAnswer({"services": rows}, problems, Exit.FAILED if problems else Exit.DONE, show=show)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.home_option import home_option
 from scribengin.core.errors import Exit
 from scribengin.core.problems import Place, Problem
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 )
 @click.option("--keep-going", is_flag=True, help="Continue a script after a command fails.")
 @home_option
-def command(*, text: str | None, file: str | None, keep_going: bool, home: Home) -> Answer:
+def command(*, text: str | None, file: str | None, keep_going: bool, home: Home) -> CommandAnswer:
     """Run commands without typing `scribengin`, with completion (Tab) and history. Exit with `exit` or Ctrl-D.
 
     A script is a file of such commands: # begins a comment, a backslash at the end continues a line. It stops at the first command that
@@ -37,14 +37,14 @@ def command(*, text: str | None, file: str | None, keep_going: bool, home: Home)
       scribengin shell -c "list; nodes"
     """
     from scribengin.cli.shell_lines import read_script
-    from scribengin.cli.shell_session import Session, converse
+    from scribengin.cli.shell_session import ShellSession, converse
 
     if text is not None and file is not None:
         raise click.UsageError("give -c or -f, not both")
-    session = Session({**os.environ, "SCRIBENGIN_HOME": str(home.folder)})
+    session = ShellSession({**os.environ, "SCRIBENGIN_HOME": str(home.folder)})
     if text is None and file is None:
         converse(session, home.folder / "shell.history")
-        return Answer(session.done)
+        return CommandAnswer(session.done)
     name = file or "-c"
     content = text or (sys.stdin.read() if file == "-" else Path(name).read_text() if file else "")
     failed: list[tuple[int, list[str], int]] = []
@@ -53,9 +53,12 @@ def command(*, text: str | None, file: str | None, keep_going: bool, home: Home)
             failed.append((number, words, status))
             if not keep_going or status == Exit.INTERRUPTED:
                 break
-    return Answer(session.done, [_problem(name, *each) for each in failed], Exit(failed[0][2]) if failed else Exit.DONE)
+    return CommandAnswer(session.done, [_problem(name, *each) for each in failed], Exit(failed[0][2]) if failed else Exit.DONE)
 
 
 def _problem(name: str, line: int, words: list[str], status: int) -> Problem:
-    what, remedy = f"{' '.join(words)} ended with status {status}", "the lines above say why; --keep-going passes on"
+    what, remedy = (
+        f"{' '.join(words)} ended with status {status}",
+        "the lines above give the reason; --keep-going continues with the next line",
+    )
     return Problem("shell-failed", Place(name, line, 1), what, remedy)

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.flow_argument import flow_argument, flow_path
 from scribengin.cli.spreading import branches_option, check_options
 from scribengin.core.errors import InputError
@@ -17,7 +17,7 @@ from scribengin.core.errors import InputError
 @click.option("--resolved", is_flag=True, help="Write out every default and replace `${...}`; secrets stay references.")
 @click.option("--spread", type=click.IntRange(1), metavar="N", help="Split its utilities into N tiers, as `apply --spread` submits it.")
 @branches_option
-def command(*, flow: str, resolved: bool, spread: int | None, branches: str | None) -> Answer:
+def command(*, flow: str, resolved: bool, spread: int | None, branches: str | None) -> CommandAnswer:
     """Print a flow, with --resolved in full.
 
     \b
@@ -39,4 +39,4 @@ def command(*, flow: str, resolved: bool, spread: int | None, branches: str | No
         problems = [*problems, *found]
     types = {"source_types": catalog.source_types(), "sink_types": catalog.sink_types()}
     result = {"flow": declared.name, "resolved": resolved, "data": flow_data(declared, resolved=resolved, **types)}
-    return Answer(result, problems, show=lambda: click.echo(dump_flow(declared, resolved=resolved, **types), nl=False))
+    return CommandAnswer(result, problems, show=lambda: click.echo(dump_flow(declared, resolved=resolved, **types), nl=False))

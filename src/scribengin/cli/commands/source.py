@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.confirm import confirm
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import flow_argument, flow_path, is_name
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from scribengin.cli.flow_state import TierState
     from scribengin.cli.plane_option import Masters
-    from scribengin.local.positions import Moved
+    from scribengin.local.positions import MovedPosition
     from scribengin.spec.model import Flow
     from scribengin.state.folder import QueryFolder
 
@@ -40,7 +40,7 @@ def command() -> None:
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
-def show(*, flow: str, query: str | None, state: Path | None, masters: Masters) -> Answer:
+def show(*, flow: str, query: str | None, state: Path | None, masters: Masters) -> CommandAnswer:
     """Show the position of every source in every query.
 
     \b
@@ -61,7 +61,7 @@ def show(*, flow: str, query: str | None, state: Path | None, masters: Masters) 
             {"query": "Query", "source": "source", "position": "position", "logged": "logged", "batch": "last Batch", "last": "last read"},
         )
 
-    return Answer({"flow": name, "sources": rows}, show=display)
+    return CommandAnswer({"flow": name, "sources": rows}, show=display)
 
 
 def _positions_of_name(flow: str, query: str | None, masters: Masters) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ def _positions_of_name(flow: str, query: str | None, masters: Masters) -> list[d
 @flow_argument
 @click.argument("file", type=click.Path())
 @setting_flags("state")
-def skip(*, flow: str, file: str, state: Path | None) -> Answer:
+def skip(*, flow: str, file: str, state: Path | None) -> CommandAnswer:
     """Skip a missing or changed FILE that is assigned but not committed. If it reappears, it is read as a new file.
 
     \b
@@ -91,12 +91,12 @@ def skip(*, flow: str, file: str, state: Path | None) -> Answer:
         skipped = [row for tier, part in found.queries() for row in _skip(part, tier.flow, file)]
     if not skipped:
         raise Refused(
-            f"{file} is in no Batch that is taken and not yet committed",
-            remedy="name the file as the error did; what is committed stays as it is",
+            f"{file} is not in an uncommitted Batch",
+            remedy="write the file as in the error message; committed files stay as they are",
             code="skip-unknown",
         )
     lines = [f"query {row['query']}: {row['file']} is skipped, {row['bytes']:,} bytes" for row in skipped]
-    return Answer({"flow": found.declared.name, "skipped": skipped}, show=lambda: click.echo("\n".join(lines)))
+    return CommandAnswer({"flow": found.declared.name, "skipped": skipped}, show=lambda: click.echo("\n".join(lines)))
 
 
 @command.command("set", cls=AnsweringCommand)
@@ -107,7 +107,7 @@ def skip(*, flow: str, file: str, state: Path | None) -> Answer:
 @click.option("--yes", is_flag=True, help="Do not ask. Skipped data is never read; data read again is duplicated in the outputs.")
 @click.option("--dry-run", is_flag=True, help="Only list what would be skipped or repeated.")
 @setting_flags("state")
-def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool, dry_run: bool, state: Path | None) -> Answer:
+def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool, dry_run: bool, state: Path | None) -> CommandAnswer:
     """Set the position of SOURCE (a number as in `source show`; `end`: after all data available now). The flow must be stopped.
 
     Data skipped by a forward move is never read. Data behind a backward move is read again in a new lineage; its earlier output stays, so
@@ -127,7 +127,7 @@ def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool,
         near = did_you_mean(source, declared.sources) or f"its sources are {', '.join(declared.sources)}"
         raise Refused(f'flow "{declared.name}" has no source "{source}"', remedy=near, code="source-unknown")
     if position != "end" and not position.isdigit():
-        raise Refused(f'"{position}" is not a valid position', remedy="say a number of entries, or end", code="position-unknown")
+        raise Refused(f'"{position}" is not a valid position', remedy="write a number of entries, or end", code="position-unknown")
     to = None if position == "end" else int(position)
     with found.leases() as leases:
         chosen = found.queries(query)
@@ -137,7 +137,7 @@ def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool,
         back = [] if to is None else [part for _, part in parts if to < decided_ends(part).get(source, 0)]
         meant = _what_it_means(parts, back, source, position)
         if dry_run:
-            return Answer({"flow": declared.name, "moved": [], "says": meant}, show=lambda: click.echo("\n".join(meant)))
+            return CommandAnswer({"flow": declared.name, "moved": [], "says": meant}, show=lambda: click.echo("\n".join(meant)))
         confirm(f"of flow {declared.name}:", meant, yes=yes, code="set-unsaid")
         # before the first is moved: a flow with mistakes has no sinks that could be asked
         prepared = prepare(flow_path(flow), state=found.tiers[0].folder.root).tiers if back else ()
@@ -150,7 +150,7 @@ def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool,
             else:
                 moved.append(move_forward(tier.flow, part, source, to))
     lines = [_line(each) for each in moved]
-    return Answer({"flow": declared.name, "moved": [m.as_json() for m in moved]}, show=lambda: click.echo("\n".join(lines)))
+    return CommandAnswer({"flow": declared.name, "moved": [m.as_json() for m in moved]}, show=lambda: click.echo("\n".join(lines)))
 
 
 def _what_it_means(parts: list[tuple[TierState, QueryFolder]], back: list[QueryFolder], source: str, position: str) -> list[str]:
@@ -161,7 +161,7 @@ def _what_it_means(parts: list[tuple[TierState, QueryFolder]], back: list[QueryF
     forward = ", ".join(part.name for _, part in parts if part not in back)
     if forward or not back:
         meant.append(
-            f'this lets {forward or "no query"} pass over what source "{source}" holds before position {position}; it is never read'
+            f'this lets {forward or "no query"} skip what source "{source}" holds before position {position}; those records are never read'
         )
     for tier, part in parts:
         if part not in back:
@@ -175,22 +175,22 @@ def _what_it_means(parts: list[tuple[TierState, QueryFolder]], back: list[QueryF
         ]
         meant.append(
             f'this lets {part.name} read source "{source}" again from position {position} to {moved.before} ({_amount(moved)}); '
-            f"what was written of it stays, so that it will be duplicated in: {', and '.join(doubled) or 'none'}"
+            f"rows written from it stay in the sinks, and will be duplicated in: {', and '.join(doubled) or 'none'}"
         )
     return meant
 
 
-def _amount(moved: Moved) -> str:
+def _amount(moved: MovedPosition) -> str:
     files = f"{moved.files:,} file{'s' * (moved.files != 1)}, {show_bytes(moved.bytes)}"
     return files if moved.files or not moved.rows else f"{moved.rows:,} rows"
 
 
-def _line(moved: Moved) -> str:
+def _line(moved: MovedPosition) -> str:
     where = f"query {moved.query}: {moved.source} moved from {moved.before} {'back ' * moved.back}to {moved.after}"
     if not moved.back:
         return f"{where}; {_amount(moved)} unread"
     twice = ", ".join(f"{sink} up to {rows:,} rows" for sink, rows in (moved.doubled or {}).items())
-    return f"{where}; {_amount(moved)} read again by the next run, in the new lineage {moved.lineage}; doubled then: {twice}"
+    return f"{where}; {_amount(moved)} read again by the next run, in the new lineage {moved.lineage}; duplicated then: {twice}"
 
 
 def reads(part: QueryFolder, source: str) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import as_called, is_name
 from scribengin.cli.flow_state import prepared_flow
@@ -37,7 +37,7 @@ _SPARE = {"standby": "ready", "starting": "starting", "failed": "failing", "stop
 @setting_flags("state")
 @masters_option
 @each_flow("flow", all_without=True)
-def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
+def command(*, flow: str, state: Path | None, masters: Masters) -> CommandAnswer:
     """Show the progress of every tier, the backlog between tiers, and what is acknowledged: committed at the end of the flow.
 
     Works whether or not the flow runs; needs no Java. For a submitted flow it also shows desired state, actual state and workers; this
@@ -57,13 +57,13 @@ def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
     found = read_standing(prepared)
     never = any(query["state"] == "never ran" for tier in found["tiers"] for query in tier["queries"])
     problems = outputs_without_state(prepared) if never else []
-    return Answer(found, problems, show=lambda: _show(found, as_called(flow_command("dead list"), {"flow": flow, "state": state})))
+    return CommandAnswer(found, problems, show=lambda: _show(found, as_called(flow_command("dead list"), {"flow": flow, "state": state})))
 
 
-def _of_name(flow: str, masters: Masters) -> Answer:
+def _of_name(flow: str, masters: Masters) -> CommandAnswer:
     with masters.reader() as plane:
         found = read_named(plane, flow)
-    return Answer(found, show=lambda: show_named(found))
+    return CommandAnswer(found, show=lambda: show_named(found))
 
 
 def read_named(plane: Client | RegistryView, flow: str) -> dict[str, Any]:
@@ -153,18 +153,18 @@ def show_folders(folders: Sequence[Mapping[str, Any]]) -> None:
         if folder["keeper"] is not None and not folder["did_at"] and not folder["error"]:
             continue
         if not folder["node"]:
-            said = "nobody keeps it yet"
+            said = "no host maintains it yet"
         elif folder["keeper"] is None:
-            said = f"{folder['node']} is to keep it, and does not yet"
+            said = f"{folder['node']} is assigned to maintain it, and has not started"
         else:
-            said = f"kept by {folder['node']}, looked at {shown_moment(folder['looked_at']) or 'not yet'}"
+            said = f"maintained by {folder['node']}, looked at {shown_moment(folder['looked_at']) or 'not yet'}"
         if folder["did_at"]:
-            cleared = f"{folder['files']:,} file{'' if folder['files'] == 1 else 's'} ({show_bytes(folder['bytes'])}) cleared away"
+            cleared = f"{folder['files']:,} file{'' if folder['files'] == 1 else 's'} ({show_bytes(folder['bytes'])}) deleted"
             done = f"{folder['folded']:,} commit records folded, {cleared}"
             said += f"; {shown_moment(folder['did_at'])}: {done}"
         click.echo(f"folder {folder['path']}: {said}")
         if folder["error"]:
-            click.echo(f"  upkeep fails: {folder['error']}")
+            click.echo(f"  maintenance fails: {folder['error']}")
 
 
 def _show_workflow(part: dict[str, Any]) -> None:
@@ -174,12 +174,12 @@ def _show_workflow(part: dict[str, Any]) -> None:
             places = dict.fromkeys(each["place"] for each in met if each[side] == flow)
             click.echo(f"  {word} {flow}, at {' and '.join(places)}")
     for source, there in sorted(part["through"].items()):
-        said = f"all that was there at {shown_moment(there['at'])}" if there["at"] else f"not known yet, for {there['unknown']}"
+        said = f"everything that was there at {shown_moment(there['at'])}" if there["at"] else f"not known yet, for {there['unknown']}"
         click.echo(f"  acknowledged to the end of the workflow, of {source}: {said}")
     if part["operation"] is not None:
         asked = part["operation"]
         waits = f": {'; '.join(asked['waits_for'])}" if asked["waits_for"] else ""
-        click.echo(f"  operation {asked['id']} wants its workflow {asked['goal']}{waits}")
+        click.echo(f"  operation {asked['id']} sets its workflow to {asked['goal']}{waits}")
     for each in part["ill"]:
         since = f" since {shown_moment(each['since'])}" if each["since"] else ""
         why, then = (f"{sign}{each[key]}" if each[key] else "" for sign, key in ((": ", "reason"), ("; ", "next")))
@@ -198,7 +198,7 @@ def _going(now: dict[str, Any]) -> str:
     soon = "never caught up at this rate" if now["falls_behind"] else ""
     if now["catch_up_s"]:
         soon = f"caught up in {show_duration(now['catch_up_s'])}"
-    silent = f"nothing was heard of {' and '.join(now['silent'])} for {show_duration(now['heard_s'])}" if now["silent"] else ""
+    silent = f"no report from {' and '.join(now['silent'])} for {show_duration(now['heard_s'])}" if now["silent"] else ""
     rates = f"in {now['rows_in_per_s']:,.0f} rows/s, out {now['rows_out_per_s']:,.0f} rows/s"
     return "; ".join(filter(None, [rates, waits, soon, now["bottleneck"], silent]))
 
@@ -210,7 +210,7 @@ def _show(found: dict[str, Any], dead_list: str) -> None:
 
     for tier in found["tiers"]:
         holder = tier["holder"]
-        by = f"runs: process {holder['pid']} on {holder['host']} since {shown_moment(holder['since'])}" if holder else "does not run"
+        by = f"running: process {holder['pid']} on {holder['host']} since {shown_moment(holder['since'])}" if holder else "not running"
         click.echo(f"tier {tier['tier']} {by}")
     click.echo()
     queries = [

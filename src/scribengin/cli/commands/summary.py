@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.plane_option import masters_option
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
-def command(*, flow: str, sink: str, state: Path | None, masters: Masters) -> Answer:
+def command(*, flow: str, sink: str, state: Path | None, masters: Masters) -> CommandAnswer:
     """Show the tables of a flow's `type: summary` sinks, as of the last decided Batch.
 
     Works whether or not the flow runs.
@@ -45,4 +45,4 @@ def command(*, flow: str, sink: str, state: Path | None, masters: Masters) -> An
         from scribengin.local.summaries import read_summaries
 
         found = read_summaries(prepared_flow(flow, state), sink)
-    return Answer(found, show=lambda: show_summaries(found))
+    return CommandAnswer(found, show=lambda: show_summaries(found))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.flow_argument import flow_path
 from scribengin.cli.settings import setting_flags
 from scribengin.cli.warm import WarmCommand
@@ -19,7 +19,7 @@ from scribengin.core.problems import Place, Problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from scribengin.flow_tests.contract import Outcome
+    from scribengin.flow_tests.contract import FlowTestOutcome
     from scribengin.flow_tests.suite import Suite
 
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 )
 @click.option("--rows", type=click.IntRange(1, 1000), default=10, show_default=True, help="With --from-run: number of rows of each source.")
 @setting_flags("warm")
-def command(*, flows: tuple[str, ...], named: str, update: bool, junit: Path | None, state: Path | None, rows: int) -> Answer:
+def command(*, flows: tuple[str, ...], named: str, update: bool, junit: Path | None, state: Path | None, rows: int) -> CommandAnswer:
     """Run the tests of flow files: those under `tests:`, in the files that it names, and in FLOW.test.yaml.
 
     Each test runs the flow over the data of the test, in a scratch folder. The places that the flow names are not written, and only the
@@ -48,7 +48,7 @@ def command(*, flows: tuple[str, ...], named: str, update: bool, junit: Path | N
     Example:
       scribengin test flow.yaml -k refunds
     """
-    from scribengin.flow_tests.session import Session, running_session
+    from scribengin.flow_tests.session import LazySpark, running_session
     from scribengin.flow_tests.suite import chosen, read_suite, run_suites
 
     paths = [flow_path(flow) for flow in flows]
@@ -56,7 +56,7 @@ def command(*, flows: tuple[str, ...], named: str, update: bool, junit: Path | N
         return _from_run(paths, state, rows)
     suites, problems = _read(paths, partial(read_suite, named=named))
     if not any(chosen(suite, named) for suite in suites):
-        what = f'no test has a name with "{named}" in it' if named else "there is no test"
+        what = f'no test name contains "{named}" in it' if named else "there are no tests"
         remedy = (
             "write one under `tests:`; see docs/flow-file.md"
             if not named
@@ -65,7 +65,7 @@ def command(*, flows: tuple[str, ...], named: str, update: bool, junit: Path | N
         raise InputError([*problems, Problem("test-none", Place(str(paths[0])), what, remedy)])
     from scribengin.cli.test_report import show_outcome, show_sum, tell
 
-    with Session(lent=running_session(), tell=tell) as session:
+    with LazySpark(lent=running_session(), tell=tell) as session:
         outcomes = run_suites(suites, session, named=named, watch=show_outcome)
     if junit is not None:
         _write_junit(junit, outcomes)
@@ -77,7 +77,7 @@ def command(*, flows: tuple[str, ...], named: str, update: bool, junit: Path | N
         "tests": [outcome.as_json() for outcome in outcomes],
         "updated": [str(file) for file in updated],
     }
-    return Answer(result, problems, Exit.FAILED if failed else Exit.DONE, lambda: show_sum(outcomes, updated))
+    return CommandAnswer(result, problems, Exit.FAILED if failed else Exit.DONE, lambda: show_sum(outcomes, updated))
 
 
 def _read(paths: Sequence[Path], read_suite: Callable[[Path], Suite]) -> tuple[list[Suite], list[Problem]]:
@@ -97,7 +97,7 @@ def _read(paths: Sequence[Path], read_suite: Callable[[Path], Suite]) -> tuple[l
     return suites, problems
 
 
-def _write_junit(file: Path, outcomes: Sequence[Outcome]) -> None:
+def _write_junit(file: Path, outcomes: Sequence[FlowTestOutcome]) -> None:
     from scribengin.flow_tests.junit import write_junit
 
     try:
@@ -106,7 +106,7 @@ def _write_junit(file: Path, outcomes: Sequence[Outcome]) -> None:
         raise Refused(f"{file} cannot be written: {error.strerror}", remedy="name another file") from error
 
 
-def _update(suites: Sequence[Suite], outcomes: Sequence[Outcome]) -> list[Path]:
+def _update(suites: Sequence[Suite], outcomes: Sequence[FlowTestOutcome]) -> list[Path]:
     from scribengin.flow_tests.update import rewrites
 
     places = {(suite.file, placed.test.name): placed for suite in suites for placed in suite.tests}
@@ -119,14 +119,14 @@ def _update(suites: Sequence[Suite], outcomes: Sequence[Outcome]) -> list[Path]:
     return files
 
 
-def _from_run(paths: Sequence[Path], state: Path, rows: int) -> Answer:
+def _from_run(paths: Sequence[Path], state: Path, rows: int) -> CommandAnswer:
     from scribengin.cli.test_report import tell
     from scribengin.flow_tests.from_run import add_test
-    from scribengin.flow_tests.session import Session, running_session
+    from scribengin.flow_tests.session import LazySpark, running_session
 
     if len(paths) != 1:
         raise Refused("--from-run takes one flow", remedy="name the flow that made that state folder")
-    with Session(lent=running_session(), tell=tell) as session:
+    with LazySpark(lent=running_session(), tell=tell) as session:
         made = add_test(paths[0], state, session, rows=rows)
 
     def show() -> None:
@@ -135,4 +135,4 @@ def _from_run(paths: Sequence[Path], state: Path, rows: int) -> Answer:
             click.echo(note)
         click.echo(f"added to {made.file}; run it: scribengin test {shlex.quote(str(paths[0]))}")
 
-    return Answer({"file": str(made.file), "test": made.name, "text": made.text, "notes": list(made.notes)}, show=show)
+    return CommandAnswer({"file": str(made.file), "test": made.name, "text": made.text, "notes": list(made.notes)}, show=show)

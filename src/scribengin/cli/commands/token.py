@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
@@ -61,7 +61,7 @@ def command() -> None:
 @click.option("--expires", metavar="TIME", help="Expiry: a duration (90d) or a date (2027-01-31).")
 @_file_option
 @masters_option
-def add(*, name: str, role: RoleName, labels: tuple[str, ...], expires: str | None, file: Path | None, masters: Masters) -> Answer:
+def add(*, name: str, role: RoleName, labels: tuple[str, ...], expires: str | None, file: Path | None, masters: Masters) -> CommandAnswer:
     """Create a token and print it. It cannot be shown again.
 
     \b
@@ -77,7 +77,7 @@ def add(*, name: str, role: RoleName, labels: tuple[str, ...], expires: str | No
     until = "" if expires is None else _until(expires)
     with _tokens(masters, file) as there:
         token = there.add(name, role, wanted, until)
-    return Answer(
+    return CommandAnswer(
         {"name": name, "role": role, "labels": wanted, "until": until, "token": token, "where": there.where},
         show=lambda: click.echo(token),
     )
@@ -86,7 +86,7 @@ def add(*, name: str, role: RoleName, labels: tuple[str, ...], expires: str | No
 @command.command(cls=AnsweringCommand, name="list")
 @_file_option
 @masters_option
-def list_(*, file: Path | None, masters: Masters) -> Answer:
+def list_(*, file: Path | None, masters: Masters) -> CommandAnswer:
     """List tokens and their roles.
 
     \b
@@ -102,14 +102,14 @@ def list_(*, file: Path | None, masters: Masters) -> Answer:
         rows = [{**row, "labels": ", ".join(f"{label}={value}" for label, value in row["labels"].items())} for row in found]
         print_table(rows, {key: key for key in ("name", "role", "labels", "at", "until", "id")})
 
-    return Answer(found, show=show)
+    return CommandAnswer(found, show=show)
 
 
 @command.command(cls=AnsweringCommand)
 @click.argument("name")
 @_file_option
 @masters_option
-def remove(*, name: str, file: Path | None, masters: Masters) -> Answer:
+def remove(*, name: str, file: Path | None, masters: Masters) -> CommandAnswer:
     """Remove a token. No master accepts it any more.
 
     \b
@@ -118,7 +118,7 @@ def remove(*, name: str, file: Path | None, masters: Masters) -> Answer:
     """
     with _tokens(masters, file) as there:
         there.remove(name)
-    return Answer({"name": name}, show=lambda: click.echo(f"removed: {name}"))
+    return CommandAnswer({"name": name}, show=lambda: click.echo(f"removed: {name}"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.each_flow import NO_FLOW
 from scribengin.cli.labels_option import chosen, labels_option
 from scribengin.cli.plane_option import masters_option
@@ -34,7 +34,7 @@ _STYLE = {"running": "green", "failed": "red", "degraded": "red", "recovering": 
 @click.option("--once", is_flag=True, help="Print once and exit; --json does so too.")
 @labels_option
 @masters_option
-def command(*, flows: tuple[str, ...], once: bool, labels: dict[str, str], masters: Masters) -> Answer:
+def command(*, flows: tuple[str, ...], once: bool, labels: dict[str, str], masters: Masters) -> CommandAnswer:
     """Show live state, rates, backlog and its age, restarts, and bottlenecks of flows.
 
     The leading master has these figures from the workers, at the latest ten seconds after it became leader. Press Ctrl-C to exit.
@@ -51,7 +51,7 @@ def command(*, flows: tuple[str, ...], once: bool, labels: dict[str, str], maste
         if not once and sys.stdout.isatty() and sys.stdout is sys.__stdout__:
             _live(client, flows)
             found = _found(client, flows)
-    return Answer(found, show=lambda: _print(found))
+    return CommandAnswer(found, show=lambda: _print(found))
 
 
 def _found(client: Client, flows: Collection[str]) -> list[dict[str, Any]]:
@@ -126,7 +126,7 @@ def _why(row: dict[str, Any]) -> str:
     if now is None or row["state"] == "stopped":  # it has no worker that could be heard, and nothing holds it up
         return "; ".join(filter(None, [firing, row["reason"]]))
     names = " and ".join(now["silent"])
-    silent = f"nothing was heard of {names} for {show_duration(now['heard_s'])}" if names else ""
+    silent = f"no report from {names} for {show_duration(now['heard_s'])}" if names else ""
     # what held it up when it fell behind, and does now, is seldom worth two sentences
     behind = row["reason"].startswith(BEHIND) and now["bottleneck"]
     reason = BEHIND.rstrip(": ") if behind else row["reason"]

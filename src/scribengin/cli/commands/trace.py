@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.flow_state import prepared_flow
@@ -34,7 +34,7 @@ _MOST_FOLLOWED = 100
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
-def command(*, flow: str, record_id: str, limit: int, state: Path | None, masters: Masters) -> Answer:
+def command(*, flow: str, record_id: str, limit: int, state: Path | None, masters: Masters) -> CommandAnswer:
     """Trace a record through tiers, Batches and times to every sink and dead letter that it reached.
 
     RECORD_ID is the place where the record was first read (tweets/part-1.jsonl[0:4096]+17, tweets/topic-0@17), a prefix of it, or the key
@@ -51,12 +51,12 @@ def command(*, flow: str, record_id: str, limit: int, state: Path | None, master
             way = client.trace(flow, record_id)
             way |= _followed(client, way)
         ways = [*way["before"], way, *way["after"]]
-        return Answer(way, show=lambda: _show_all(ways, limit))
+        return CommandAnswer(way, show=lambda: _show_all(ways, limit))
     from scribengin.local.tracing import trace_record
 
     prepared = prepared_flow(flow, state)
     found = trace_record(prepared, record_id)
-    return Answer(found, show=lambda: _show(found, limit))
+    return CommandAnswer(found, show=lambda: _show(found, limit))
 
 
 def _followed(client: Client, way: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -78,18 +78,20 @@ def _followed(client: Client, way: dict[str, Any]) -> dict[str, list[dict[str, A
                 if (flow, record) in seen:
                     continue
                 if len(found) == _MOST_FOLLOWED:
-                    here["notes"].append(f"only {_MOST_FOLLOWED} are followed; go on with: scribengin trace {flow} {shlex.quote(record)}")
+                    here["notes"].append(
+                        f" only {_MOST_FOLLOWED} are followed; continue with: scribengin trace {flow} {shlex.quote(record)}"
+                    )
                     return found
                 seen.add((flow, record))
                 peer, far, there = flow.partition("/")
                 if far:
-                    here["notes"].append(f"it goes on at peer {peer}: scribengin trace {there} {shlex.quote(record)}, asked of its masters")
+                    here["notes"].append(f"it continues at peer {peer}; ask its masters: scribengin trace {there} {shlex.quote(record)}")
                     continue
                 try:
                     found.append(client.trace(flow, record))
                 except ScribenginError as error:
-                    why = f"{record} of flow {flow} cannot be looked at: {error.message}"
-                    elsewhere = "; where it is a peer's: scribengin peer list" if error.code == "flow-unknown" else ""
+                    why = f"{record} of flow {flow} cannot be read: {error.message}"
+                    elsewhere = "; for flows of a peer see: scribengin peer list" if error.code == "flow-unknown" else ""
                     here["notes"].append(why + elsewhere)
                 else:
                     coming.append(found[-1])
@@ -107,7 +109,7 @@ def _show_all(ways: Sequence[dict[str, Any]], limit: int) -> None:
 
 def _show(found: dict[str, Any], limit: int) -> None:
     for came in found.get("came", ()):
-        click.echo(f"it was made of record {came['record']} of flow {came['flow']}")
+        click.echo(f"made from record {came['record']} of flow {came['flow']}")
     ways = [(each, f"sink {each['sink']}") for each in found["arrivals"]]
     ways += [(each, f"dead letter of {each['step']}: {each['reason']}: {each['message']}") for each in found["dead"]]
     for each, end in ways[:limit]:
@@ -116,7 +118,7 @@ def _show(found: dict[str, Any], limit: int) -> None:
             click.echo(f"  {hop_text(hop)}")
         click.echo(f"  → {end}")
     for read in found["read"]:
-        acknowledged = "all that was made of it is committed" if read["acknowledged"] else "not yet acknowledged"
+        acknowledged = "everything made from it is committed" if read["acknowledged"] else "not yet acknowledged"
         batch = f"Batch {read['batch']:,} of query {read['query']}, tier {read['tier']}"
         click.echo(f"{batch}, read {read['stream']} at {read['decided_at']}; {acknowledged}")
     all_went = found.get("went", ())

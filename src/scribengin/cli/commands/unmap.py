@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.binding import parts_of
 from scribengin.cli.plane_option import masters_option
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command(cls=AnsweringCommand)
 @click.argument("tier", metavar="FLOW.TIER")
 @masters_option
-def command(*, tier: str, masters: Masters) -> Answer:
+def command(*, tier: str, masters: Masters) -> CommandAnswer:
     """Remove the binding of a tier to a node. The tier stays where it runs until its next start.
 
     \b
@@ -26,5 +26,5 @@ def command(*, tier: str, masters: Masters) -> Answer:
     """
     with masters.client() as client:
         changed = client.unbind(*parts_of(tier)).changed
-    said = "may run anywhere" if changed else "was not mapped"
-    return Answer({"tier": tier, "changed": changed}, show=lambda: click.echo(f"{tier} {said}"))
+    said = "may run on any node" if changed else "was not mapped"
+    return CommandAnswer({"tier": tier, "changed": changed}, show=lambda: click.echo(f"{tier} {said}"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.capacity_options import capacity_options
 from scribengin.cli.home_option import folder_option
 from scribengin.cli.listen_options import keep_versions_option, listen_options, state_option
@@ -44,7 +44,7 @@ def command(
     spark_memory: int,
     capacity: Capacity,
     home: Home,
-) -> Answer:
+) -> CommandAnswer:
     """Run a control plane (ZooKeeper, a master, workers) on this machine, all of it in one folder, until Ctrl-C.
 
     Ctrl-C stops the workers after the current Batches. The next start resumes every flow. Submit flows with `scribengin apply`.
@@ -57,7 +57,7 @@ def command(
 
     spark = {"workers": spark_workers, "cores": spark_cores, "memory_mib": spark_memory // 2**20} if spark_standalone else None
     if spark is not None and (capacity.cores or capacity.memory_bytes):
-        raise click.UsageError("--cores and --memory are of workers in which Spark runs; say --spark-cores and --spark-memory")
+        raise click.UsageError("--cores and --memory are for workers in which Spark runs; use --spark-cores and --spark-memory")
     house = House(
         home,
         state=state,
@@ -68,8 +68,8 @@ def command(
         spark=spark,
     )
     with until_asked() as asked, house:
-        click.echo(f"up: API {house.url}, registry {house.address}, all of it in {home.folder}", err=True)
-        click.echo("submit a flow: scribengin apply FILE; Ctrl-C ends it", err=True)
+        click.echo(f"up: API {house.url}, registry {house.address}, files in {home.folder}", err=True)
+        click.echo("submit a flow: scribengin apply FILE; Ctrl-C stops the control plane", err=True)
         asked.wait()
-        click.echo("stopping; Ctrl-C again leaves at once, and the workers go on", err=True)
-    return Answer({"home": str(home.folder), "registry": str(house.address), "http": house.url})
+        click.echo("stopping; Ctrl-C again exits at once, and the workers keep running", err=True)
+    return CommandAnswer({"home": str(home.folder), "registry": str(house.address), "http": house.url})

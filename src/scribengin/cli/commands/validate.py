@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand, problems_of
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer, problems_of
 from scribengin.cli.flow_argument import flow_path
 from scribengin.cli.settings import read_settings, run_settings, setting_flags
 from scribengin.core.errors import Exit, InputError, ScribenginError
@@ -33,7 +33,7 @@ _COLOURS = {"ok": "green", "wrong": "red", "unreached": "yellow", "unchecked": "
     help="Also connect to every source and sink: check places, their owners, logins, topics and tables. Changes nothing.",
 )
 @setting_flags("state")
-def command(files: tuple[str, ...], *, environment: bool, state: Path | None) -> Answer:
+def command(files: tuple[str, ...], *, environment: bool, state: Path | None) -> CommandAnswer:
     """Check flow files. Reads the files and the modules that they name; does not start Java or Spark.
 
     With --env the exit status is 2 if a place is wrong or belongs to another flow, and 3 if a place cannot be reached. Flows written in
@@ -78,7 +78,7 @@ def command(files: tuple[str, ...], *, environment: bool, state: Path | None) ->
 
     unreached = any(each.state == "unreached" for reached in looked for each in reached)
     wrong = any(not row["ok"] for row in rows)
-    return Answer({"files": rows}, problems, Exit.INPUT if wrong else Exit.ENVIRONMENT if unreached else Exit.DONE, show)
+    return CommandAnswer({"files": rows}, problems, Exit.INPUT if wrong else Exit.ENVIRONMENT if unreached else Exit.DONE, show)
 
 
 def _reached(path: Path, flow: Flow | None, found: list[Problem], state: Path | None) -> list[NodeReach]:

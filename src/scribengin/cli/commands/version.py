@@ -7,11 +7,11 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 
 
 @click.command(cls=AnsweringCommand)
-def command() -> Answer:
+def command() -> CommandAnswer:
     """Print the versions of Scribengin and of what it runs on.
 
     \b
@@ -23,4 +23,4 @@ def command() -> Answer:
     except PackageNotFoundError:
         pyspark = "not installed"
     result = {"scribengin": version("scribengin"), "pyspark": pyspark, "python": platform.python_version()}
-    return Answer(result, show=lambda: click.echo("\n".join(f"{name:<10} {number}" for name, number in result.items())))
+    return CommandAnswer(result, show=lambda: click.echo("\n".join(f"{name:<10} {number}" for name, number in result.items())))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.warm import end_warm, warm_processes
 
 
 @click.command(cls=AnsweringCommand)
 @click.option("--stop", is_flag=True, help="Stop them; a command that uses one finishes first.")
-def command(*, stop: bool) -> Answer:
+def command(*, stop: bool) -> CommandAnswer:
     """List the warm Spark sessions of this user, one for each folder of flows.
 
     \b
@@ -26,6 +26,6 @@ def command(*, stop: bool) -> Answer:
         for each in found:
             click.echo(f"{each.folder}  pid {each.pid}" + ("  stopped" if stop else ""))
         if not found:
-            click.echo("no Spark is kept warm")
+            click.echo("no Spark session is kept warm")
 
-    return Answer(result, show=show)
+    return CommandAnswer(result, show=show)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.commands.status import show_folders
 from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.plane_option import masters_option
@@ -33,7 +33,7 @@ def command() -> None:
 @command.command(cls=AnsweringCommand)
 @click.argument("worker", metavar="FLOW.TIER[-N]")
 @masters_option
-def show(*, worker: str, masters: Masters) -> Answer:
+def show(*, worker: str, masters: Masters) -> CommandAnswer:
     """Show a worker: its flow and version, lease and master, nodes, next hops, and backlog.
 
     The information comes from the worker's own status page, through a master and its node if it runs on another host. If the page does not
@@ -59,11 +59,11 @@ def show(*, worker: str, masters: Masters) -> Answer:
         if known is None:
             there = " and ".join(filter(None, [tier.worker, tier.standby.worker if tier.standby else None]))
             remedy = f"the newest: {there}" if there else f"see: scribengin status {found[1]}"
-            raise Refused(f'nothing is known of a worker "{worker}"', remedy=remedy, code="worker-unknown")
+            raise Refused(f'there is no record of a worker "{worker}"', remedy=remedy, code="worker-unknown")
         own = _own(known, found[1], plane)
     result = {"source": "worker", **own} if own is not None else {"source": "registry", **known}
     result["folders"] = msgspec.to_builtins([folder for folder in flow.folders if tier.tier in folder.tiers])
-    return Answer(result, show=lambda: _show(result))
+    return CommandAnswer(result, show=lambda: _show(result))
 
 
 def _known(tier: TierRow, worker: str) -> dict[str, Any] | None:
@@ -96,7 +96,7 @@ def _own(known: dict[str, Any], flow: str, plane: Client | RegistryView) -> dict
 def _show(found: dict[str, Any]) -> None:
     click.echo(f"worker {found['worker']} is {found['state']}" + (f", {found['http']}" if found["source"] == "worker" else ""))
     if found["source"] == "registry":
-        click.echo(f"it does not answer ({found.get('silent') or 'here'}); the registry says:")
+        click.echo(f"it does not answer ({found.get('silent') or 'here'}); the registry has:")
     for name in ("node", "cause", "remedy", "starts_again"):
         if found.get(name):
             click.echo(f"  {name.replace('_', ' ')}: {found[name]}")

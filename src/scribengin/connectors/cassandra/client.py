@@ -61,7 +61,7 @@ class NoTable(Exception):
     """There is no table of that name."""
 
 
-class Cluster:
+class CassandraCluster:
     """The nodes of one cluster. Pickled with its secrets and without connections; `str` shows no secret. Thread-safe.
 
     The answers of a source's queries are bytes: for each cell, its encoding in the protocol.
@@ -279,8 +279,9 @@ class Cluster:
             raise self.fault(error, "cannot be connected to") from error
         if self._kind is SourceError:
             session.client_protocol_handler = _bytes_handler()
-        # a source or a sink is never closed; this runs at the end of the driver
-        weakref.finalize(self, _shut_down_apart, cluster).atexit = False
+        weakref.finalize(
+            self, _shut_down_apart, cluster
+        ).atexit = False  # a source or a sink is never closed; this runs at the end of the driver
         return session
 
     def _trusting(self, ca: str) -> Any:

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scribengin.connectors.cassandra.table import LEAST_TOKEN, MOST_TOKEN, Digest
+from scribengin.connectors.cassandra.table import LEAST_TOKEN, MOST_TOKEN, CassandraDigest
 from scribengin.connectors.contract import Backlog, SourceStream
 from scribengin.core.remedies import start_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from scribengin.connectors.cassandra.client import Cluster
-    from scribengin.connectors.cassandra.table import Scan, Table
-    from scribengin.connectors.contract import Limits
+    from scribengin.connectors.cassandra.client import CassandraCluster
+    from scribengin.connectors.cassandra.table import CassandraScan, CassandraTable
+    from scribengin.connectors.contract import BatchLimits
 
 _INSTEAD = f"restore it; or, to continue with the current data at least once, set on_change: ignore; or {start_over()}"
 
 
-def changed(cluster: Cluster, what: str, how: str) -> Exception:
+def changed(cluster: CassandraCluster, what: str, how: str) -> Exception:
     """Rows that were assigned to a Batch cannot be read again unchanged."""
     return cluster.error(f"{what} changed after it was assigned to a Batch that is not yet committed: {how}", _INSTEAD, "cassandra-changed")
 
@@ -33,7 +33,7 @@ class CassandraReader:
     """One per source and Query; used by one thread. `scan` reads the columns that the tasks will read, or only the tokens if nothing is
     compared."""
 
-    def __init__(self, cluster: Cluster, table: Table, scan: Scan, options: Mapping[str, Any]) -> None:
+    def __init__(self, cluster: CassandraCluster, table: CassandraTable, scan: CassandraScan, options: Mapping[str, Any]) -> None:
         self._cluster = cluster
         self._table = table
         self._scan = scan
@@ -53,7 +53,7 @@ class CassandraReader:
                 self._after, self._read_id = stream.place["upto"], stream.place["table"]
                 self._rows += stream.rows or 0
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (nothing is waited for)
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (nothing is waited for)
         """The next ranges. Raises SourceError if the table was replaced by another one, Unreachable if the cluster is unavailable."""
         if self._done or self._after == MOST_TOKEN:
             return []
@@ -82,7 +82,7 @@ class CassandraReader:
     def _ranges(self, most: int) -> Iterator[SourceStream]:
         """Ranges with at most this many rows in total, except for the last partition."""
         rows, taken = 0, 0
-        digest = Digest()
+        digest = CassandraDigest()
         last = self._after
         for page in self._scan.pages(self._after, MOST_TOKEN):
             tokens = np.frombuffer(b"".join(row[0] or b"" for row in page), ">i8")
@@ -103,11 +103,11 @@ class CassandraReader:
                     taken += rows
                     if taken >= most:
                         return
-                    rows, digest = 0, Digest()
+                    rows, digest = 0, CassandraDigest()
         if rows or self._after != LEAST_TOKEN:
             yield self._range(MOST_TOKEN, rows, digest)
 
-    def _range(self, upto: int, rows: int, digest: Digest) -> SourceStream:
+    def _range(self, upto: int, rows: int, digest: CassandraDigest) -> SourceStream:
         place = {"table": self._table.id, "after": self._after, "upto": upto, "digest": digest.text if self._compares else None}
         label = f"{self._table}[{self._after} to {upto}]"
         self._after, self._rows, self._read_id = upto, self._rows + rows, self._table.id

@@ -30,7 +30,7 @@ _FIRST_DAY, _LAST_DAY = dt.date.min.toordinal() - dt.date(1970, 1, 1).toordinal(
 _DAY_MS = 86_400_000
 
 
-class RowParser:
+class CassandraRowParser:
     """Rows of one stream. `held`: column → type in the table; `kinds`: the client's types of the schema's columns."""
 
     def __init__(self, file: str, schema: Schema, held: Mapping[str, str], kinds: Sequence[Any]) -> None:

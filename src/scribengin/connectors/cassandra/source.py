@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.cassandra.client import Cluster
+from scribengin.connectors.cassandra.client import CassandraCluster
 from scribengin.connectors.cassandra.options import SOURCE
 from scribengin.connectors.cassandra.reader import CassandraReader, changed
-from scribengin.connectors.cassandra.table import Digest, Scan, columns_of, describe
+from scribengin.connectors.cassandra.table import CassandraDigest, CassandraScan, columns_of, describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scribengin.connectors.cassandra.table import Table
-    from scribengin.connectors.contract import Place, SourceStream
+    from scribengin.connectors.cassandra.table import CassandraTable
+    from scribengin.connectors.contract import ConnectorContext, SourceStream
     from scribengin.core.types import Schema
     from scribengin.formats.table_blocks import TableBlock, TableDecoder
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 class CassandraSource:
     """One table; picklable."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         self.schema: Schema | None = place.schema
         self._options = SOURCE.filled(place.options)
-        self._cluster = Cluster(place.node, self._options, "source")
+        self._cluster = CassandraCluster(place.node, self._options, "source")
         self._compares = self._options["on_change"] == "stop"
         self._known: Schema | None = None
 
@@ -49,13 +49,13 @@ class CassandraSource:
 
     def read(self, stream: SourceStream) -> Iterator[TableBlock]:
         """The rows of the range. Raises SourceError after the last row if they differ from the logged ones."""
-        from scribengin.connectors.cassandra.rows import RowParser
+        from scribengin.connectors.cassandra.rows import CassandraRowParser
 
-        place, rows, digest = stream.place, 0, Digest()
+        place, rows, digest = stream.place, 0, CassandraDigest()
         table = self._describe()
         schema = columns_of(self._cluster, table, self.schema)
         scan = self._scan(table, schema)
-        parser = RowParser(str(table), schema, table.columns, scan.types()[1:])
+        parser = CassandraRowParser(str(table), schema, table.columns, scan.types()[1:])
         for page in scan.pages(place["after"], place["upto"]):
             if self._compares:
                 digest.add(page)
@@ -69,8 +69,8 @@ class CassandraSource:
             )
             raise changed(self._cluster, stream.label, how)
 
-    def _describe(self) -> Table:
+    def _describe(self) -> CassandraTable:
         return describe(self._cluster, self._options["keyspace"], self._options["table"])
 
-    def _scan(self, table: Table, schema: Schema | None) -> Scan:
-        return Scan(self._cluster, table, schema.names if schema else (), self._options["page"])
+    def _scan(self, table: CassandraTable, schema: Schema | None) -> CassandraScan:
+        return CassandraScan(self._cluster, table, schema.names if schema else (), self._options["page"])

@@ -13,9 +13,9 @@ from uuid import uuid4
 
 import msgspec
 
-from scribengin.connectors.cassandra.client import Cluster, NoTable, quoted
+from scribengin.connectors.cassandra.client import CassandraCluster, NoTable, quoted
 from scribengin.connectors.cassandra.columns import cells_of, type_of, unlike
-from scribengin.connectors.keyed.contract import Answer, Held
+from scribengin.connectors.keyed.contract import WriteAnswer, WriterRecord
 from scribengin.core.errors import Unreachable
 from scribengin.core.remedies import start_over
 
@@ -38,14 +38,14 @@ _NAME = re.compile(r"\w+", re.ASCII)
 _PLACES = "(place text PRIMARY KEY, tag text, body text)"
 
 
-class TableStore:
+class CassandraStore:
     """See KeyedStore. `key`: the columns of the primary key; if empty, the record's id is the key."""
 
     form: Literal["json", "columns"] = "columns"
     most_id_bytes = 8 << 10
 
     def __init__(self, node: str, options: Mapping[str, Any], key: tuple[str, ...]) -> None:
-        self._cluster = Cluster(node, options)
+        self._cluster = CassandraCluster(node, options)
         self._key = key
         self._keyspace: str = options["keyspace"]
         self._name: str = options["table"]
@@ -68,7 +68,7 @@ class TableStore:
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_prepared": {}, "_prepared_in": None}
 
-    def read_record(self) -> Held | None:
+    def read_record(self) -> WriterRecord | None:
         """Read with serial consistency, so that the claim exchange is never stale."""
         self._cluster.keyspace(self._keyspace)
         asked = f"SELECT tag, body FROM {self._places} WHERE place = %s"
@@ -76,9 +76,9 @@ class TableStore:
             found = self._cluster.ask(asked, (self._name,), serial=True).one()
         except NoTable:
             return None
-        return None if found is None else Held(msgspec.json.decode(found[1]), found[0])
+        return None if found is None else WriterRecord(msgspec.json.decode(found[1]), found[0])
 
-    def write_record(self, body: Mapping[str, Any], held: Held | None) -> bool:
+    def write_record(self, body: Mapping[str, Any], held: WriterRecord | None) -> bool:
         """By a lightweight transaction of one row, conditional on the tag that was read. If its answer is lost, the row is searched for by
         its own tag."""
         tag, text = uuid4().hex, msgspec.json.encode(body).decode()
@@ -155,7 +155,7 @@ class TableStore:
         asked = f"SELECT {quoted(table.partition_key[0].name)} FROM {self._table} LIMIT 1"
         return self._cluster.ask(asked).one() is None
 
-    def send(self, rows: KeyedRows) -> Answer:
+    def send(self, rows: KeyedRows) -> WriteAnswer:
         """In unlogged batches for each replica, with the rows of a partition together; the rows of a rejected batch are sent one by one."""
         insert = self._insert(rows.columns)
         bound, wrong = insert.bound(rows, self._id if not self._key else None)
@@ -178,7 +178,7 @@ class TableStore:
                 else:
                     refused.append((part[0], reason, f"{self._keyspace}.{self._name} rejected the row: {message}"))
             parts = alone
-        return Answer(sorted(refused), sorted(again), why=why)
+        return WriteAnswer(sorted(refused), sorted(again), why=why)
 
     def versions(self) -> Iterator[Sequence[int]]:
         """From the version column if there is one; else from the write time of any cell; 0 for a row that has only its key. Read token

@@ -19,7 +19,7 @@ from scribengin.core.types import Field, Schema, Type
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from scribengin.connectors.cassandra.client import Cluster
+    from scribengin.connectors.cassandra.client import CassandraCluster
 
 Row = tuple[bytes | None, ...]
 """the token of its partition, then the columns that are read, encoded as in the protocol"""
@@ -61,7 +61,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CassandraTable:
     """An existing table. `id`: the cluster's id for it, in hex; a recreated table has another id."""
 
     id: str
@@ -74,7 +74,7 @@ class Table:
         return f"{self.keyspace}.{self.name}"
 
 
-def describe(cluster: Cluster, keyspace: str, name: str) -> Table:
+def describe(cluster: CassandraCluster, keyspace: str, name: str) -> CassandraTable:
     """The table. Raises SourceError if it does not exist or its tokens have no order, Unreachable if the cluster does not answer."""
     held = cluster.table(keyspace, name)
     found = cluster.ask("SELECT id FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s", (keyspace, name)).one()
@@ -86,7 +86,7 @@ def describe(cluster: Cluster, keyspace: str, name: str) -> Table:
         said = f"{cluster} partitions by {cluster.metadata.partitioner}, whose tokens are not 64-bit numbers"
         raise cluster.error(said, "read from a cluster with Murmur3Partitioner, the default", "cassandra-partitioner")
     columns = {column.name: str(column.cql_type) for column in held.columns.values()}
-    return Table(found[0].hex(), keyspace, name, columns, tuple(column.name for column in held.partition_key))
+    return CassandraTable(found[0].hex(), keyspace, name, columns, tuple(column.name for column in held.partition_key))
 
 
 def type_read(there: str) -> Type:
@@ -102,7 +102,7 @@ def type_read(there: str) -> Type:
     return Type(_TYPES.get(plain, "STRING"))
 
 
-def columns_of(cluster: Cluster, table: Table, declared: Schema | None) -> Schema:
+def columns_of(cluster: CassandraCluster, table: CassandraTable, declared: Schema | None) -> Schema:
     """The flow's columns: the declared ones, or the table's. Raises SourceError if the table does not match them."""
     if declared is None:
         keys = table.partition
@@ -124,10 +124,10 @@ def columns_of(cluster: Cluster, table: Table, declared: Schema | None) -> Schem
     return declared
 
 
-class Scan:
+class CassandraScan:
     """Reads some columns of a table in token order, and inside a partition in key order, so that the order is the same each time."""
 
-    def __init__(self, cluster: Cluster, table: Table, columns: Sequence[str], page: int) -> None:
+    def __init__(self, cluster: CassandraCluster, table: CassandraTable, columns: Sequence[str], page: int) -> None:
         self._cluster = cluster
         self._page = page
         token = f"token({', '.join(map(quoted, table.partition))})"
@@ -167,7 +167,7 @@ class Scan:
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
 
-class Digest:
+class CassandraDigest:
     """A digest of rows in their order; it does not depend on the pages they came in."""
 
     def __init__(self) -> None:

@@ -2,12 +2,12 @@
 
 from scribengin.connectors.channel.options import SINK, SOURCE
 from scribengin.connectors.channel.outbox import OutboxSink
-from scribengin.connectors.contract import Place, Source, StagingSink
+from scribengin.connectors.contract import ConnectorContext, SourceConnector, StagingSink
 
 __all__ = ["SINK", "SOURCE", "make_sink", "make_source"]
 
 
-def make_source(place: Place) -> Source:
+def make_source(place: ConnectorContext) -> SourceConnector:
     """The reading end of the channel."""
     if place.options["kind"] == "kafka":
         from scribengin.connectors.channel.kafka import KafkaChannelSource
@@ -18,7 +18,7 @@ def make_source(place: Place) -> Source:
     return FolderChannelSource(place)
 
 
-def make_sink(place: Place) -> StagingSink:
+def make_sink(place: ConnectorContext) -> StagingSink:
     """The writing end of the channel."""
     sink = _open_sink(place)
     match place.options["durability"]:
@@ -29,7 +29,7 @@ def make_sink(place: Place) -> StagingSink:
     return sink
 
 
-def _open_sink(place: Place) -> StagingSink:
+def _open_sink(place: ConnectorContext) -> StagingSink:
     if place.options["kind"] == "kafka":
         from scribengin.connectors.channel.kafka import KafkaChannelSink
 

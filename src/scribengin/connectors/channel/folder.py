@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from scribengin.connectors.contract import BatchId, Decided, Place, SourceStream
-    from scribengin.connectors.files.pieces import Piece
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, SourceStream
+    from scribengin.connectors.files.pieces import FilePiece
     from scribengin.connectors.files.reader import FilesReader
     from scribengin.connectors.files.sink_stream import StagedPlace
     from scribengin.core.types import Schema
@@ -52,7 +52,7 @@ class FolderChannelSink(PublishedFiles):
 
     format = "packs"
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         super().__init__(place)
         self._wire = Wire(place)
         self._work = None if place.options["durability"] == "end_to_end" else place.work
@@ -181,7 +181,7 @@ class FolderChannelSource(FilesSource):
     handed_over = True
     _readers = ChannelReader
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         self._wire = Wire(place)
         folder = Path(place.folder, place.options["path"])
         options = {"path": str(folder / f"part-*{SUFFIX}"), "format": "packs", "settle": 0.0, "split": _STREAM_BYTES}
@@ -198,7 +198,7 @@ class FolderChannelSource(FilesSource):
         make_folder(self._home)
         return super().reader()
 
-    def _divide(self, path: Path, piece: Piece) -> list[Piece]:  # noqa: ARG002 (packs are of any length)
+    def _divide(self, path: Path, piece: FilePiece) -> list[FilePiece]:  # noqa: ARG002 (packs are of any length)
         return [piece]
 
     def look(self, *, begun: bool) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scribengin.connectors.channel.wire import Wire, known_schema, rows_of
-from scribengin.connectors.kafka.client import Cluster
+from scribengin.connectors.kafka.client import KafkaBrokers
 from scribengin.connectors.kafka.markers import OPENING
 from scribengin.connectors.kafka.options import SINK, SOURCE
 from scribengin.connectors.kafka.outgoing import Outgoing
@@ -25,7 +25,7 @@ from scribengin.formats.pack_decoder import PackDecoder
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from scribengin.connectors.contract import BatchId, Place, SourceStream
+    from scribengin.connectors.contract import BatchId, ConnectorContext, SourceStream
     from scribengin.connectors.kafka.message_stream import OriginMaker
     from scribengin.connectors.kafka.reader import KafkaReader
     from scribengin.core.types import Schema
@@ -46,7 +46,7 @@ _HEAD_BYTES = 512
 class KafkaChannelSink(KafkaSink):
     """The writing end."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         options = _connection(place) | {"topic": place.options["topic"], "format": "binary", "missing_topic": "make", "record_id": "none"}
         super().__init__(replace(place, options=options))
         self._wire = Wire(place)
@@ -144,13 +144,13 @@ class KafkaChannelSource(KafkaSource):
         "remove it again: the lost rows are counted, and the present rows are read"
     )
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         given = {name: place.options[name] for name in ("max_rows", "split")}
         loss = "continue" if place.options["lossy"] else "stop"
         options = _connection(place) | given | {"topics": (place.options["topic"],), "format": "binary", "on_data_loss": loss}
         super().__init__(replace(place, options=SOURCE.filled(options)))
         self._wire = Wire(place)
-        self._near = Cluster(self._node, self._options | {"timeout": min(_LOOK_S, self._options["timeout"])})
+        self._near = KafkaBrokers(self._node, self._options | {"timeout": min(_LOOK_S, self._options["timeout"])})
         self._book = _topics(place, SINK.filled(_connection(place) | {"topic": place.options["topic"], "missing_topic": "make"}))
 
     def resolve_schema(self) -> Schema:
@@ -194,12 +194,12 @@ def _keys(rows: pa.RecordBatch, columns: Sequence[str]) -> pa.Array:
     return pc.binary_join_element_wise(*[pc.fill_null(text, b"") for text in texts], b"\x1f")
 
 
-def _connection(place: Place) -> dict[str, Any]:
+def _connection(place: ConnectorContext) -> dict[str, Any]:
     names = ("bootstrap", "config", "partitions", "replication")
     return {name: place.options[name] for name in names if place.options[name] is not None}
 
 
-def _topics(place: Place, options: Mapping[str, Any]) -> TopicBook:
+def _topics(place: ConnectorContext, options: Mapping[str, Any]) -> TopicBook:
     settings = {
         "max.message.bytes": str(_MOST_BYTES),
         "retention.ms": str(int(place.options["retention"] * 1000)),

@@ -13,7 +13,7 @@ from scribengin.core.errors import SourceError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from scribengin.connectors.contract import Limits, SourceStream
+    from scribengin.connectors.contract import BatchLimits, SourceStream
     from scribengin.connectors.files.sink_folders import LineageFolder
 
 _BATCH = re.compile(r"part-(\d{10})-")
@@ -33,7 +33,7 @@ class ChannelReader(FilesReader):
         """waiting paths that a commit record names"""
         self.quiet = True
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
         """As for any folder. Raises SourceError for a file that was published, not read, not released, and does not exist; and, before any
         file is read, for one that no commit record names: record batches under another name would be read twice."""
         self._learn()

@@ -45,7 +45,7 @@ SINK = NodeType(
     options=(
         Option("kind", "choice", "storage of the channel", REQUIRED, _KINDS, adds={"kafka": frozenset({"units"})}),
         *_WHERE,
-        Option("compression", "choice", "of packs", "none", ("none", "gzip", "lz4", "snappy", "zstd"), pace=True),
+        Option("compression", "choice", "compression of record batches", "none", ("none", "gzip", "lz4", "snappy", "zstd"), pace=True),
         Option("rows", "int", "maximum rows of a record batch", 16_384, pace=True),
         Option("bytes", "bytes", "maximum bytes of a record batch, before compression", 768 * 1024, pace=True),
         Option(

@@ -16,7 +16,7 @@ from scribengin.formats.packs import PackMaker, damaged_block, read_header, read
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from scribengin.connectors.contract import BatchId, Place
+    from scribengin.connectors.contract import BatchId, ConnectorContext
     from scribengin.core.types import Schema
     from scribengin.formats.contract import RecordPlace
     from scribengin.formats.packs import PackBlock
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Wire:
     """One end of a channel. Picklable."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         self.node = place.node
         self.options = place.options
         self.id: str = place.options["channel"]
@@ -101,7 +101,7 @@ def known_schema(schema: Schema | None, channel: str, node: str) -> Schema:
     return schema
 
 
-def keyring_of(place: Place) -> Keyring | None:
+def keyring_of(place: ConnectorContext) -> Keyring | None:
     """The keys of the edge; None if it is not encrypted."""
     options: Mapping[str, Any] = place.options
     if options["keyring"]:

@@ -1,18 +1,18 @@
 """The terminal as a sink."""
 
 from scribengin.connectors.console.options import SINK
-from scribengin.connectors.contract import Claimant, Place, Sink
+from scribengin.connectors.contract import Claimant, ConnectorContext, SinkConnector
 
 __all__ = ["SINK", "look_at_sink", "make_sink"]
 
 
-def make_sink(place: Place) -> Sink:
+def make_sink(place: ConnectorContext) -> SinkConnector:
     """The configured sink."""
     from scribengin.connectors.console.sink import ConsoleSink
 
     return ConsoleSink(place)
 
 
-def look_at_sink(place: Place, claimant: Claimant | None) -> bool:  # noqa: ARG001 (see the catalog)
+def look_at_sink(place: ConnectorContext, claimant: Claimant | None) -> bool:  # noqa: ARG001 (see the catalog)
     """There is no place to check."""
     return True

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from scribengin.connectors.contract import BatchId, Decided, Place, Unaccounted
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, Unaccounted
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad
 
@@ -27,7 +27,7 @@ class ConsoleSink:
 
     exactly_once = False
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         self.node = place.node
         self._rows: int = place.options["rows"]
         self._shown = -1

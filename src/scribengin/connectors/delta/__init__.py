@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from scribengin.connectors.contract import Claimant, Place, Sink
+    from scribengin.connectors.contract import Claimant, ConnectorContext, SinkConnector
     from scribengin.connectors.delta.places import TablePlace
 
 __all__ = ["SINK", "is_stored", "look_at_sink", "make_sink", "table_place"]
@@ -23,7 +23,7 @@ def is_stored(path: str) -> bool:
     return "://" in path
 
 
-def make_sink(place: Place) -> Sink:
+def make_sink(place: ConnectorContext) -> SinkConnector:
     """The configured sink."""
     if is_stored(place.options["path"]):
         from scribengin.connectors.delta.stored_sink import StoredDeltaSink
@@ -34,7 +34,7 @@ def make_sink(place: Place) -> Sink:
     return DeltaSink(place)
 
 
-def look_at_sink(place: Place, claimant: Claimant | None) -> bool:
+def look_at_sink(place: ConnectorContext, claimant: Claimant | None) -> bool:
     """As for files, if the table is in a folder; whether the table accepts the columns is checked when it is opened."""
     return not is_stored(place.options["path"]) and look_at_folder(place, claimant, looked=True)
 
@@ -44,9 +44,9 @@ def table_place(node: str, options: Mapping[str, Any], folder: Path) -> TablePla
     path: str = options["path"]
     if is_stored(path):
         from scribengin.connectors.delta.stored import StorePlace
-        from scribengin.connectors.objects.address import Address
+        from scribengin.connectors.objects.address import ObjectsAddress
 
-        return StorePlace(Address.of(node, {**options, "url": path}, folder))
+        return StorePlace(ObjectsAddress.of(node, {**options, "url": path}, folder))
     from scribengin.connectors.delta.folder import FolderPlace
 
     return FolderPlace(node, folder / path)

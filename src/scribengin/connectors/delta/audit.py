@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import Decided
     from scribengin.connectors.delta.commits import TableCommits
     from scribengin.connectors.delta.held import HeldFile
-    from scribengin.connectors.delta.places import Lineage, TablePlace
+    from scribengin.connectors.delta.places import TablePlace, TableWriter
 
 
 def audit_table(
     commits: TableCommits,
-    lineage: Lineage,
-    lineages: Sequence[Lineage],
+    lineage: TableWriter,
+    lineages: Sequence[TableWriter],
     mode: str,
     decided: Iterable[Decided],
     since: int | None = None,
@@ -63,25 +63,25 @@ def audit_table(
         yield Published(-1, 0, (wrong,))
 
 
-def rows_written(lineage: Lineage) -> int:
+def rows_written(lineage: TableWriter) -> int:
     """Rows of all Batches of a lineage, from its records."""
     high, summary = lineage.commits.summary()
     rows: int = (summary["rows"] if summary else 0) + sum(record["rows"] for _, record in records_of(lineage, high + 1))
     return rows
 
 
-def written_by_others(lineages: Iterable[Lineage], known: Collection[str]) -> list[Unaccounted]:
+def written_by_others(lineages: Iterable[TableWriter], known: Collection[str]) -> list[Unaccounted]:
     """Rows of lineages that are not `known`, from their records."""
     others = [(each, rows_written(each)) for each in lineages if each.path.name not in known]
     return [Unaccounted(f"lineage {each.path.name}", rows) for each, rows in others if rows]
 
 
-def records_of(lineage: Lineage, number: int = 0) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def records_of(lineage: TableWriter, number: int = 0) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """(number, record) of its Batches, from `number` on."""
     return ((each, record) for each, record in lineage.commits.since(number) if "files" in record)
 
 
-def first_of(commits: TableCommits, lineages: Sequence[Lineage]) -> Lineage | None:
+def first_of(commits: TableCommits, lineages: Sequence[TableWriter]) -> TableWriter | None:
     """The lineage that claimed the table first, of the known lineages."""
     return min((each for each in lineages if commits.generation(each)), key=commits.generation, default=None)
 
@@ -94,7 +94,7 @@ def _undecided(number: int, record: Mapping[str, Any]) -> Published:
 class _Look:
     commits: TableCommits
     table: deltalake.DeltaTable | None
-    lineage: Lineage
+    lineage: TableWriter
     mode: str
     held: dict[str, HeldFile] = field(init=False)
     waiting: int = 0
@@ -124,7 +124,7 @@ class _Look:
             wrong += [f"batch {number}: {each}" for each in why]
         return Published(number, rows, tuple(wrong))
 
-    def sum_up(self, lineages: Sequence[Lineage]) -> str:
+    def sum_up(self, lineages: Sequence[TableWriter]) -> str:
         """The error in the sum of all rows; empty if there is none, or it is reported for a Batch."""
         first = first_of(self.commits, lineages)
         ours = sum(rows_written(each) for each in lineages) - self.waiting + (self.commits.rows_before(first) if first else 0)

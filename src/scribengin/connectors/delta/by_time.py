@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import deltalake
 
-    from scribengin.connectors.delta.places import Lineage, TablePlace
+    from scribengin.connectors.delta.places import TablePlace, TableWriter
 
 CLOSED = "scribengin.closed"
 _KIND, _FORMAT = "closing", 1
@@ -49,7 +49,7 @@ def closed_of(table: deltalake.DeltaTable | None) -> int | None:
     return stands if stands is not None and stands > 0 else None
 
 
-def closed_before(lineage: Lineage, number: int, closed_us: int | None) -> int | None:
+def closed_before(lineage: TableWriter, number: int, closed_us: int | None) -> int | None:
     """The time up to which folders are closed for a Batch of that number: by the Batches before it, and by the table when it was
     claimed."""
     before = lineage.commits.newest_below(number)
@@ -57,7 +57,7 @@ def closed_before(lineage: Lineage, number: int, closed_us: int | None) -> int |
     return max((each for each in moments if each is not None), default=None)
 
 
-def pin(place: TablePlace, lineage: Lineage, parts: Sequence[str | TimePath], *, closes: bool) -> None:
+def pin(place: TablePlace, lineage: TableWriter, parts: Sequence[str | TimePath], *, closes: bool) -> None:
     """Record how a lineage that closes its folders names them. Raises Refused if it named them differently at its start."""
     by = next((part for part in parts if isinstance(part, TimePath)), None)
     name = f"{lineage.path.parent.name}/{lineage.path.name}/closing.json"

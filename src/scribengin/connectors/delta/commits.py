@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import deltalake
 
     from scribengin.connectors.delta.merge import Opened
-    from scribengin.connectors.delta.places import Lineage, TablePlace
+    from scribengin.connectors.delta.places import TablePlace, TableWriter
     from scribengin.core.types import Schema
 
 APPLICATION = "scribengin"
@@ -63,7 +63,7 @@ class TableCommits:
 
     # --- claims ---
 
-    def claim(self, lineage: Lineage, others: Sequence[Lineage]) -> None:
+    def claim(self, lineage: TableWriter, others: Sequence[TableWriter]) -> None:
         """Give the lineage a generation above all others, unless it has one, and commit it to the table."""
         name = _generation_file(lineage)
         held = self.place.read(name)
@@ -87,22 +87,22 @@ class TableCommits:
             table = self.place.open()
         raise self._busy("the claim")
 
-    def generation(self, lineage: Lineage) -> int:
+    def generation(self, lineage: TableWriter) -> int:
         """The generation of a lineage; 0 if it has none."""
         return int(self._claimed(lineage).get("generation", 0))
 
-    def rows_before(self, lineage: Lineage) -> int:
+    def rows_before(self, lineage: TableWriter) -> int:
         """The number of rows in the table when the lineage claimed it."""
         return int(self._claimed(lineage).get("rows_before", 0))
 
-    def holds(self, table: deltalake.DeltaTable, lineage: Lineage, number: int) -> bool:
+    def holds(self, table: deltalake.DeltaTable, lineage: TableWriter, number: int) -> bool:
         """Whether the Batch is in the table's log."""
         return self._stored(table) >= self._number(lineage, number)
 
     # --- a Batch ---
 
     def commit(
-        self, lineage: Lineage, number: int, record: Mapping[str, Any], opened: Opened, check: Callable[[], None] = lambda: None
+        self, lineage: TableWriter, number: int, record: Mapping[str, Any], opened: Opened, check: Callable[[], None] = lambda: None
     ) -> None:
         """Commit the files of the record to the table, unless they are in it. `opened` returns the files to merge; `check` raises if a file
         to be committed does not exist. Raises FencedError if a newer lineage has claimed the table, SinkError if the table does not accept
@@ -173,7 +173,7 @@ class TableCommits:
         except (library.exceptions.DeltaError, OSError) as error:
             raise self.place.fault(error, "cannot be emptied") from error
 
-    def _fresh(self, schema: Schema, lineage: Lineage, number: int) -> deltalake.DeltaTable:
+    def _fresh(self, schema: Schema, lineage: TableWriter, number: int) -> deltalake.DeltaTable:
         """The current table; created for the first rows of a lineage if it does not exist. Kept open, so that parts of its log already read
         are not read again."""
         table = self._table
@@ -264,7 +264,7 @@ class TableCommits:
                 raise self._gone() from error
             raise self.place.fault(error, "cannot be read") from error
 
-    def _number(self, lineage: Lineage, number: int) -> int:
+    def _number(self, lineage: TableWriter, number: int) -> int:
         generation = self.generation(lineage)
         if not generation:
             raise StateError(
@@ -273,7 +273,7 @@ class TableCommits:
             )
         return (generation << _HALF) + number + 1
 
-    def _claimed(self, lineage: Lineage) -> dict[str, Any]:
+    def _claimed(self, lineage: TableWriter) -> dict[str, Any]:
         name = _generation_file(lineage)
         data = self.place.read(name)
         return {} if data is None else unseal(data, _KIND, _FORMAT, Path(str(self.place), name))
@@ -298,11 +298,11 @@ class TableCommits:
         )
 
 
-def _generation_file(lineage: Lineage) -> str:
+def _generation_file(lineage: TableWriter) -> str:
     return f"{INTERNAL}/{lineage.path.name}/generation.json"
 
 
-def _has_written(lineage: Lineage, before: int) -> bool:
+def _has_written(lineage: TableWriter, before: int) -> bool:
     """Whether a Batch before this one had rows."""
     _, summary = lineage.commits.summary()
     return bool(summary and summary["rows"]) or any(number < before and record.get("files") for number, record in lineage.commits.since())

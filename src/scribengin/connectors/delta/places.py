@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scribengin.core.numbered_log import NumberedLog
 
 
-class Lineage(Protocol):
+class TableWriter(Protocol):
     """A lineage that writes, or wrote, to the table."""
 
     @property
@@ -68,7 +68,7 @@ class TablePlace(ABC):
         return fault_of_folder(self.node, str(self), error, what)
 
     @abstractmethod
-    def lineages(self) -> Sequence[Lineage]:
+    def lineages(self) -> Sequence[TableWriter]:
         """All lineages that wrote here."""
 
     @abstractmethod

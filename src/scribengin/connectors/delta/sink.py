@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     import pyarrow.parquet as pq
 
-    from scribengin.connectors.contract import BatchId, Decided, Place, Published, Unaccounted
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, Published, Unaccounted
     from scribengin.connectors.files.sink_folders import LineageFolder
     from scribengin.core.types import Schema
 
@@ -54,7 +54,7 @@ class DeltaSink(PublishedFiles):
     format = "parquet"
     restorable = False  # the table's log cannot be moved; its older versions hold the rows for a while
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         super().__init__(place)
         options = place.options
         self._mode: str = options["mode"]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import deltalake
 
-    from scribengin.connectors.objects.address import Address
+    from scribengin.connectors.objects.address import ObjectsAddress
     from scribengin.core.errors import ScribenginError
     from scribengin.core.numbered_log import NumberedLog
     from scribengin.core.store import Store
@@ -80,7 +80,7 @@ class StoredLineage:
 class StorePlace(TablePlace):
     """See TablePlace. Picklable; its address travels with the resolved login."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: ObjectsAddress) -> None:
         self.node = address.node
         self.address = address
         self._opened: Store | None = None
@@ -179,12 +179,13 @@ class StorePlace(TablePlace):
             self.store.delete(name)
             return there.size
         if OURS.match(name.rpartition("/")[2]):
-            # unfinished uploads may have left parts; parts of others cannot be distinguished from uploads in progress
-            self.store.abandon(name)
+            self.store.abandon(
+                name
+            )  # unfinished uploads may have left parts; parts of others cannot be distinguished from uploads in progress
         return None
 
 
-def client_options(address: Address) -> dict[str, str]:
+def client_options(address: ObjectsAddress) -> dict[str, str]:
     """The client's options for the store, equivalent to those of Scribengin's own. Raises what `authorities` raises."""
     given = {
         "aws_region": address.region,

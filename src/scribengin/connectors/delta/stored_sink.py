@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     import pyarrow.parquet as pq
 
-    from scribengin.connectors.contract import BatchId, Decided, Place, Published, Unaccounted
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, Published, Unaccounted
     from scribengin.core.store import Store
     from scribengin.core.types import Schema
 
@@ -44,7 +44,7 @@ _AT_ONCE = 8
 class StoredDeltaSink(ObjectsSink):
     """One table. Executors get a pickled copy, from which they take streams."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         options = place.options
         as_objects = {"url": options["path"], "format": "parquet", "visible": "manifest"}
         super().__init__(replace(place, options={**options, **as_objects}))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.delta.client import client
 from scribengin.connectors.delta.commits import APPLICATION, TableCommits
 from scribengin.connectors.delta.held import files_of
-from scribengin.connectors.files.upkeep import Upkept
+from scribengin.connectors.files.upkeep import MaintenanceRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,11 +28,11 @@ _MANY = 16
 """minimum number of small files in one partition for a compaction, so that each row is rewritten only a few times"""
 
 
-def keep_table(place: TablePlace, file_bytes: int, retain_s: float, *, flush: bool = False) -> Upkept:
+def keep_table(place: TablePlace, file_bytes: int, retain_s: float, *, flush: bool = False) -> MaintenanceRun:
     """Run once. `flush`: compact even two small files. A place without a table needs no maintenance. Raises ScribenginError."""
     table = place.open()
     if table is None:
-        return Upkept()
+        return MaintenanceRun()
     library = client()
     try:
         merged, files, size = _compact(table, file_bytes, 2 if flush else _MANY)
@@ -43,7 +43,7 @@ def keep_table(place: TablePlace, file_bytes: int, retain_s: float, *, flush: bo
                 deleted, deleted_bytes = deleted + 1, deleted_bytes + there_bytes
     except (library.exceptions.DeltaError, OSError) as error:
         raise place.fault(error, "is not kept") from error
-    return Upkept(files=deleted, bytes=deleted_bytes, merged=merged, merged_files=files, merged_bytes=size)
+    return MaintenanceRun(files=deleted, bytes=deleted_bytes, merged=merged, merged_files=files, merged_bytes=size)
 
 
 def _compact(table: deltalake.DeltaTable, file_bytes: int, many: int) -> tuple[int, int, int]:

@@ -1,6 +1,6 @@
 """Elasticsearch: indexes as a sink and as a source. Requests are the same as for OpenSearch, except for opening a point in time."""
 
-from scribengin.connectors.contract import Place, Source
+from scribengin.connectors.contract import ConnectorContext, SourceConnector
 from scribengin.connectors.opensearch import make_sink
 from scribengin.connectors.opensearch.options import sink_type, source_type
 
@@ -10,7 +10,7 @@ SINK = sink_type("elasticsearch", "Elasticsearch")
 __all__ = ["SINK", "SOURCE", "make_sink", "make_source"]
 
 
-def make_source(place: Place) -> Source:
+def make_source(place: ConnectorContext) -> SourceConnector:
     """The configured source."""
     from scribengin.connectors.opensearch.source import IndexSource
     from scribengin.connectors.opensearch.view import ELASTICSEARCH

@@ -2,34 +2,34 @@
 
 from pathlib import Path
 
-from scribengin.connectors.contract import Claimant, Place, Sink, Source
+from scribengin.connectors.contract import Claimant, ConnectorContext, SinkConnector, SourceConnector
 from scribengin.connectors.files.options import SINK, SOURCE
 
 __all__ = ["SINK", "SOURCE", "look_at_folder", "look_at_sink", "look_at_source", "make_sink", "make_source"]
 
 
-def make_source(place: Place) -> Source:
+def make_source(place: ConnectorContext) -> SourceConnector:
     """The configured source."""
     from scribengin.connectors.files.source import FilesSource
 
     return FilesSource(place)
 
 
-def make_sink(place: Place) -> Sink:
+def make_sink(place: ConnectorContext) -> SinkConnector:
     """The configured sink."""
     from scribengin.connectors.files.sink import FilesSink
 
     return FilesSink(place)
 
 
-def look_at_source(place: Place) -> None:
+def look_at_source(place: ConnectorContext) -> None:
     """Raises SourceError if the path does not exist or access is denied."""
     from scribengin.connectors.files.discovery import Discovery
 
     Discovery(place.folder / Path(place.options["path"]).expanduser(), awaited=bool(place.options["growing"]))
 
 
-def look_at_sink(place: Place, claimant: Claimant | None) -> bool:
+def look_at_sink(place: ConnectorContext, claimant: Claimant | None) -> bool:
     """Raises SinkError if the folder cannot be written to, Refused if another flow has claimed it or its files have another format,
     StateError if its newest decided Batch is missing."""
     from scribengin.connectors.files.sink_audit import check_decided
@@ -45,7 +45,7 @@ def look_at_sink(place: Place, claimant: Claimant | None) -> bool:
     return True
 
 
-def look_at_folder(place: Place, claimant: Claimant | None, *, looked: bool = False) -> bool:
+def look_at_folder(place: ConnectorContext, claimant: Claimant | None, *, looked: bool = False) -> bool:
     """The `look_at_sink` of every sink that claims its folder as this one does. `looked`: as in `sink_claim.claim`."""
     from scribengin.connectors.files.sink_claim import check_apart, check_folder, check_same_place, look_at_claim
     from scribengin.connectors.files.sink_folders import INTERNAL

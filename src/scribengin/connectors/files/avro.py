@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 from scribengin.core.errors import SourceError
 from scribengin.core.types import Schema
-from scribengin.formats.avro import Form
+from scribengin.formats.avro import AvroForm
 from scribengin.formats.avro_container import ContainerError, block_lengths, read_blocks, read_header
 from scribengin.formats.avro_schema import AvroSchemaError
 from scribengin.formats.blocks import DamageBlock
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-    from scribengin.connectors.files.pieces import Piece
+    from scribengin.connectors.files.pieces import FilePiece
     from scribengin.formats.avro_container import AvroBlock, Container
 
 
-def divide_blocks(path: Path, piece: Piece, split_bytes: int) -> list[Piece]:
+def divide_blocks(path: Path, piece: FilePiece, split_bytes: int) -> list[FilePiece]:
     """Groups of blocks of about `split_bytes`; the last piece ends with the file, damaged or not: damage is found when it is read."""
     if piece.size <= split_bytes:
         return [piece]
@@ -39,7 +39,7 @@ def divide_blocks(path: Path, piece: Piece, split_bytes: int) -> list[Piece]:
 
 
 def read_piece(
-    file: IO[bytes], path: Path, piece: Piece, schema: Schema, learned: Collection[str] = ()
+    file: IO[bytes], path: Path, piece: FilePiece, schema: Schema, learned: Collection[str] = ()
 ) -> Iterator[AvroBlock | DamageBlock]:
     """The records of the piece's blocks. A file whose schema no record of the columns fits is one bad record; a value that does not fit
     `learned` columns is reported by the decoder. Raises SourceError for a schema that cannot be used for reading."""
@@ -54,7 +54,7 @@ def read_piece(
     except AvroSchemaError as error:
         raise SourceError(f"{path} cannot be read by its own schema: {error}", remedy="move the file away") from None
     declared = Schema(tuple(field for field in schema.fields if field.name not in learned))
-    never = Form(container.writer, declared).never
+    never = AvroForm(container.writer, declared).never
     if never is not None:
         if piece.start == 0:  # the pieces of a file have the same columns
             message = f"the file cannot be read into these columns: {never}; none of its records is read: correct `schema:`"

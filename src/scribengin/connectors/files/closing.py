@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
-    from scribengin.connectors.files.keeping import Keeping
+    from scribengin.connectors.files.keeping import RetentionSettings
     from scribengin.connectors.files.sink_folders import LineageFolder
 
 
-def counts(keeping: Keeping) -> bool:
+def counts(keeping: RetentionSettings) -> bool:
     """Whether rows are counted for completion markers."""
     return keeping.time is not None and keeping.close_delay_s is not None
 
@@ -40,7 +40,7 @@ def has_files(top: Path, folder: str) -> bool:
 
 
 def closed_now(
-    top: Path, open_: Mapping[str, Open], busy: Collection[str], newest_us: int | None, keeping: Keeping
+    top: Path, open_: Mapping[str, Open], busy: Collection[str], newest_us: int | None, keeping: RetentionSettings
 ) -> list[dict[str, Any]]:
     """The contents of the completion markers of folders that are closed now: their time is over, and all their rows are visible. Without
     `busy` folders."""
@@ -108,7 +108,7 @@ def expired_now(
     lineage: LineageFolder,
     waiting: Mapping[str, Any],
     newest_us: int | None,
-    keeping: Keeping,
+    keeping: RetentionSettings,
     now_s: float,
 ) -> tuple[dict[str, int], list[str]]:
     """(folder → the last Batch with rows in its files) for the files to delete: of expired folders, and of expired folders with only the
@@ -127,7 +127,7 @@ def expired_now(
     return found, emptied
 
 
-def is_expired(folder: str, newest_us: int | None, keeping: Keeping, now_s: float) -> bool:
+def is_expired(folder: str, newest_us: int | None, keeping: RetentionSettings, now_s: float) -> bool:
     """Whether a folder's time ended long enough before the newest row's time, or before now if that is earlier."""
     if keeping.time is None or keeping.keep_s is None or newest_us is None:
         return False
@@ -163,7 +163,7 @@ def remove_emptied(top: Path, folder: str) -> None:
     remove_empty(top / folder, top)
 
 
-def _rows(path: Path, keeping: Keeping) -> int | None:
+def _rows(path: Path, keeping: RetentionSettings) -> int | None:
     """The number of rows in the file, 0 if it does not exist any more; None if it cannot be read."""
     try:
         return count_rows(path, header=keeping.header)

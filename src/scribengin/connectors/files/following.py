@@ -24,7 +24,18 @@ from itertools import chain
 from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
 from uuid import uuid4
 
-from scribengin.connectors.files.identity import WINDOW, Head, Mark, OpenFile, Status, Trace, is_turn_of, related, scan, unpacked_name
+from scribengin.connectors.files.identity import (
+    WINDOW,
+    ContentMark,
+    FileStatus,
+    Head,
+    OpenFile,
+    Trace,
+    is_turn_of,
+    related,
+    scan,
+    unpacked_name,
+)
 from scribengin.connectors.files.known_files import Contents, KnownFile, Names, by_end
 
 if TYPE_CHECKING:
@@ -68,7 +79,7 @@ class NewFile:
     """A path without a known file. `look`: the poll in which it was first seen; `since_s`: how long it is unchanged, monotonic."""
 
     path: str
-    seen: Status
+    seen: FileStatus
     look: int
     since_s: float
     id: str = field(default_factory=lambda: uuid4().hex[:12])
@@ -78,7 +89,7 @@ class NewFile:
     """the bytes that were read before it was truncated or rewritten"""
     outside: bool = False
     """it is not among the source's paths, but was between two polls"""
-    judged: Status | None = None
+    judged: FileStatus | None = None
     head: Head | None = None
     """size of the decompressed content, for a compressed file"""
     before: KnownFile | None = None
@@ -86,7 +97,7 @@ class NewFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class TruncatedFile:
     """A file that became shorter and begins as before: it is not known whether it was truncated or rewritten."""
 
     path: str
@@ -128,14 +139,14 @@ class Following:
         self.notices: list[str] = []
         self.rewritten: list[str] = []
         """paths of files that were rewritten, not appended to, and are read from their start; the caller empties it"""
-        self.cuts: list[Cut] = []
+        self.cuts: list[TruncatedFile] = []
         """of the last poll"""
         self.unclear: list[KnownFile] = []
         """of the last poll: another file is at the path of one that was recorded without a mark"""
 
     # --- what was read ---
 
-    def remember(self, path: str, seen: Status, end: int, trace: Trace | None, *, packed: bool, taken: bool) -> None:
+    def remember(self, path: str, seen: FileStatus, end: int, trace: Trace | None, *, packed: bool, taken: bool) -> None:
         """Apply log entries in order, or an entry that is being logged. Without a `trace` the file is identified by path and inode.
         `packed` for a compressed file; with `taken` False the log only records its place."""
         id_ = f"path:{path}" if trace is None else trace.file
@@ -150,7 +161,7 @@ class Following:
             known.mark, known.packed, known.copy = trace.mark, trace.packed, trace.copy
             known.end = end if trace.mark is None else trace.mark.end
         elif packed:
-            known.packed = Mark(seen.size, (), "")  # by inode, size and time alone
+            known.packed = ContentMark(seen.size, (), "")  # by inode, size and time alone
         known.rest = None
         self._unsaved.pop(known.id, None)
         if taken:
@@ -211,7 +222,7 @@ class Following:
         known.found, known.lost_s = False, time.monotonic()
         self._lost[known.id] = self._searching[known.id] = known
 
-    def _move(self, known: KnownFile, path: str, seen: Status, *, trusted: bool = True) -> None:
+    def _move(self, known: KnownFile, path: str, seen: FileStatus, *, trusted: bool = True) -> None:
         """The file was found at another path, or became another file."""
         before = known.path
         self._forget(known)
@@ -313,15 +324,15 @@ class Following:
         if new.seen.size and new.verdict is Verdict.NEW and not new.outside:
             self._vanished.append(replace(new))
 
-    def status(self, path: str) -> Status | None:
+    def status(self, path: str) -> FileStatus | None:
         """The current state of the file; None if there is none."""
         try:
-            return Status.of(os.stat(f"{self._root}/{path}"))  # noqa: PTH116 (a Path costs more than the call)
+            return FileStatus.of(os.stat(f"{self._root}/{path}"))  # noqa: PTH116 (a Path costs more than the call)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     @contextmanager
-    def opened(self, path: str) -> Iterator[tuple[Status, OpenFile] | None]:
+    def opened(self, path: str) -> Iterator[tuple[FileStatus, OpenFile] | None]:
         """The file there, and its state; None if there is none."""
         try:
             descriptor = os.open(f"{self._root}/{path}", os.O_RDONLY | os.O_CLOEXEC)
@@ -364,12 +375,12 @@ class Following:
         self._contents.add(known)
         self._unsaved[known.id] = known
 
-    def _see(self, known: KnownFile, status: Status) -> None:
+    def _see(self, known: KnownFile, status: FileStatus) -> None:
         known.seen = status
         self._compare_length(known)
         known.trusted = time.time_ns() - status.mtime_ns > _COARSE_NS
 
-    def _is(self, known: KnownFile, file: OpenFile, status: Status) -> bool:
+    def _is(self, known: KnownFile, file: OpenFile, status: FileStatus) -> bool:
         """Whether the file's content begins with the read part of `known`."""
         if known.packed is not None:
             if status.size != known.packed.end:
@@ -500,7 +511,7 @@ class Following:
                 if status is not None and status.mtime_ns >= known.seen.mtime_ns:
                     self._begin(path, outside=True)
 
-    def _take_over(self, known: Sequence[KnownFile], path: str, status: Status, file: OpenFile) -> bool:
+    def _take_over(self, known: Sequence[KnownFile], path: str, status: FileStatus, file: OpenFile) -> bool:
         """Continue in the compressed file at `path`, as the one of `known` with the longest content in it; False if it contains none."""
         marks = {each.mark: each for each in known if each.mark is not None}
         with file.reader() as stream:
@@ -554,7 +565,7 @@ class Following:
             else:
                 self._judge_packed(new, found[1], found[0], final=final)
 
-    def _judge_plain(self, new: NewFile, file: OpenFile, status: Status) -> None:
+    def _judge_plain(self, new: NewFile, file: OpenFile, status: FileStatus) -> None:
         if not status.size:
             return
         same = [known for known in self._candidates(new, file.head()) if known.mark and file.holds(known.mark)]
@@ -576,7 +587,7 @@ class Following:
                 self._check(known.path)
         return found
 
-    def _judge_part(self, new: NewFile, file: OpenFile, status: Status) -> None:
+    def _judge_part(self, new: NewFile, file: OpenFile, status: FileStatus) -> None:
         """The file is a copy of an existing one, as far as the copy has come: all of it is the beginning of a file with a similar name."""
         for known in self._names.like(new.path.rpartition("/")[2]):
             if known.packed is not None or status.size >= known.end or _follows(new.path, known) or not self._may_be(known, new):
@@ -588,14 +599,14 @@ class Following:
                 self._is_copy(new, known, status, file)
                 return
 
-    def _is_part_of(self, file: OpenFile, status: Status, known: KnownFile) -> bool:
+    def _is_part_of(self, file: OpenFile, status: FileStatus, known: KnownFile) -> bool:
         """Whether all of it is contained in the known file, which has the same beginning as far as it was read."""
         if known.packed is not None:
             return status.size <= known.end
         with self.opened(known.path) as other:
             return other is not None and file.same_until(other[1], status.size)
 
-    def _is_copy(self, new: NewFile, known: KnownFile, status: Status, file: OpenFile) -> None:
+    def _is_copy(self, new: NewFile, known: KnownFile, status: FileStatus, file: OpenFile) -> None:
         """For a copy of an existing file. Once all of it was read there, and it is complete, it is a known file itself."""
         new.verdict, new.of = Verdict.COPY, known
         still_s = time.time() - status.mtime_ns / 1e9
@@ -605,7 +616,7 @@ class Following:
             self._put(copy, new.path)
             self.notices.append(f"{new.path} is a copy of {known.path}: its records are not read twice")
 
-    def _copy_grows(self, copy: KnownFile, file: OpenFile, status: Status) -> None:
+    def _copy_grows(self, copy: KnownFile, file: OpenFile, status: FileStatus) -> None:
         """A copy that was incomplete: the rest is read from the original."""
         known = self._known.get(copy.copy)
         if known is None or not known.found or status.size <= copy.end or known.end < status.size:
@@ -617,7 +628,7 @@ class Following:
                 self._unsaved[copy.id] = copy
                 self._contents.add(copy)
 
-    def _judge_packed(self, new: NewFile, file: OpenFile, status: Status, *, final: bool) -> None:
+    def _judge_packed(self, new: NewFile, file: OpenFile, status: FileStatus, *, final: bool) -> None:
         for known in self._contents.packed(status.size, file.head()):
             if known.packed is not None and known.born < new.look and file.holds(known.packed):
                 if known.found:
@@ -662,7 +673,7 @@ class Following:
             new.verdict = Verdict.UNSURE
         elif new.seen.size >= WINDOW:
             new.verdict = Verdict.UNSURE
-            self.cuts.append(Cut(new.path, known.end, new.seen.size))
+            self.cuts.append(TruncatedFile(new.path, known.end, new.seen.size))
         else:
             new.cut, new.verdict = None, Verdict.NEW
             self.notices.append(_anew(new.path, known.end, new.seen.size))
@@ -710,7 +721,7 @@ def _follows(path: str, known: KnownFile) -> bool:
 # --- the place of a logged range ---
 
 
-class Place(NamedTuple):
+class FollowedFile(NamedTuple):
     """A file whose content includes the part that a log records as read, at its current place."""
 
     path: Path
@@ -724,7 +735,7 @@ class Place(NamedTuple):
 
 
 @contextmanager
-def located(root: Path, path: str, seen: Status, end: int, trace: Trace | None, packing: Packing) -> Iterator[Place | None]:
+def located(root: Path, path: str, seen: FileStatus, end: int, trace: Trace | None, packing: Packing) -> Iterator[FollowedFile | None]:
     """The current place of content that, by the log, was read from `path` up to `end`: there, or anywhere in the same folder, by inode and
     by content, plain or compressed; None if it does not exist."""
     for place in _places(root / path, seen, end, trace, packing):
@@ -733,7 +744,7 @@ def located(root: Path, path: str, seen: Status, end: int, trace: Trace | None, 
     yield None
 
 
-def _places(path: Path, seen: Status, end: int, trace: Trace | None, packing: Packing) -> Iterator[Place]:
+def _places(path: Path, seen: FileStatus, end: int, trace: Trace | None, packing: Packing) -> Iterator[FollowedFile]:
     for here in _nearby(path, seen.inode, others=trace is not None and trace.mark is not None and trace.mark.end >= _LONG):
         try:
             descriptor = os.open(here, os.O_RDONLY | os.O_CLOEXEC)
@@ -746,7 +757,7 @@ def _places(path: Path, seen: Status, end: int, trace: Trace | None, packing: Pa
         try:
             file, compression = OpenFile(descriptor), packing.of(here.name)
             if _is_piece(file, seen, end, trace, compression, packing, named=here == path):
-                yield Place(here, file, compression)
+                yield FollowedFile(here, file, compression)
         finally:
             os.close(descriptor)
 
@@ -763,7 +774,7 @@ def _nearby(path: Path, inode: int, *, others: bool) -> Iterator[Path]:
         yield from (path.parent / name for name in sorted(found) if name not in likely)
 
 
-def _is_piece(file: OpenFile, seen: Status, end: int, trace: Trace | None, compression: str, packing: Packing, *, named: bool) -> bool:
+def _is_piece(file: OpenFile, seen: FileStatus, end: int, trace: Trace | None, compression: str, packing: Packing, *, named: bool) -> bool:
     status = file.status()
     if trace is None:
         return status.size >= end and seen.is_file_of(status)

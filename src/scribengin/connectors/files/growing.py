@@ -12,16 +12,16 @@ from scribengin.connectors.files.bytestreams import UnpackedFile, compression_of
 from scribengin.connectors.files.cutting import Damage
 from scribengin.connectors.files.discovery import missing
 from scribengin.connectors.files.following import Following, NewFile, Verdict
-from scribengin.connectors.files.identity import ANY_DEVICE, Status, Trace, unpacked_name
-from scribengin.connectors.files.pieces import Piece
-from scribengin.connectors.files.reader import FilesReader, Waiting, some
+from scribengin.connectors.files.identity import ANY_DEVICE, FileStatus, Trace, unpacked_name
+from scribengin.connectors.files.pieces import FilePiece
+from scribengin.connectors.files.reader import FilesReader, WaitingFile, some
 from scribengin.core.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from scribengin.connectors.contract import Backlog, Limits
+    from scribengin.connectors.contract import Backlog, BatchLimits
     from scribengin.connectors.files.known_files import KnownFile
 
 _ENDED_S = 60.0
@@ -78,7 +78,7 @@ class MovedPath:
         return file if self._compression == "none" else UnpackedFile(file, self._compression)
 
 
-def rest_of(piece: Piece) -> Piece:
+def rest_of(piece: FilePiece) -> FilePiece:
     """A range of the content of a compressed file that was partly read before it was compressed."""
     trace = piece.trace
     if trace is None or trace.mark is None:
@@ -106,7 +106,7 @@ class GrowingReader(FilesReader):
                     else:
                         self._remember(path, piece)
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
         """The next bytes of the files, and known losses. Raises SourceError for a file whose state is not clear."""
         streams = super().split(limits, final=final)
         self._rewritten += self._following.rewritten
@@ -176,7 +176,7 @@ class GrowingReader(FilesReader):
         waiting = {}
         for path in order:
             seen, since_s = (found[path], 0.0) if path in found else (new[path].seen, new[path].since_s)
-            waiting[path] = Waiting(seen.size, seen.mtime_ns, seen.inode, since_s)
+            waiting[path] = WaitingFile(seen.size, seen.mtime_ns, seen.inode, since_s)
         self._waiting = waiting
 
     def check_taken(self) -> list[str]:
@@ -197,7 +197,7 @@ class GrowingReader(FilesReader):
                 f"{self._discovery.root / path} changed after it was assigned to a Batch ({how}); it is not read until it is longer"
             )
 
-    def _finished(self, path: str, now_s: float, *, final: bool) -> Piece | None:
+    def _finished(self, path: str, now_s: float, *, final: bool) -> FilePiece | None:
         """The bytes of the file that can be read now: whole lines, or all of a compressed one."""
         following = self._following
         known, new = following.at.get(path), following.new.get(path)
@@ -227,9 +227,9 @@ class GrowingReader(FilesReader):
                 return None
             return self._piece(path, status, start, end, Trace(_id_of(known, new), start, status.device, mark))
 
-    def _piece(self, path: str, status: Status, start: int, end: int, trace: Trace) -> Piece:
+    def _piece(self, path: str, status: FileStatus, start: int, end: int, trace: Trace) -> FilePiece:
         trace = replace(trace, turn=self._following.turn(path, trace.file))
-        return Piece(path, status.size, status.mtime_ns, status.inode, start, end, end - start, trace)
+        return FilePiece(path, status.size, status.mtime_ns, status.inode, start, end, end - start, trace)
 
     def _has_begun(self) -> bool:
         return not self._following.empty
@@ -238,9 +238,9 @@ class GrowingReader(FilesReader):
         known = self._following.at.get(path)
         return 0 if known is None or known.packed is not None else known.end
 
-    def _remember(self, path: str, piece: Piece) -> None:
+    def _remember(self, path: str, piece: FilePiece) -> None:
         trace, taken = piece.trace, piece.start < piece.end
-        seen = Status(ANY_DEVICE if trace is None else trace.device, piece.inode, piece.size, piece.mtime_ns)
+        seen = FileStatus(ANY_DEVICE if trace is None else trace.device, piece.inode, piece.size, piece.mtime_ns)
         self._following.remember(path, seen, piece.end, trace, packed=not self._grows(path), taken=taken)
 
 
@@ -251,7 +251,7 @@ def _id_of(known: KnownFile | None, new: NewFile | None) -> str:
     return new.id
 
 
-def _standing(known: KnownFile) -> Piece:
+def _standing(known: KnownFile) -> FilePiece:
     """The place of a file of which nothing is read."""
     seen = known.seen
-    return Piece(known.path, seen.size, seen.mtime_ns, seen.inode, known.end, known.end, 0, known.trace())
+    return FilePiece(known.path, seen.size, seen.mtime_ns, seen.inode, known.end, known.end, 0, known.trace())

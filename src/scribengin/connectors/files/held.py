@@ -49,7 +49,7 @@ def differences(folder: Path, options: Mapping[str, Any], schema: Schema) -> lis
     return []
 
 
-class Held(NamedTuple):
+class SinkFile(NamedTuple):
     """A file of a sink, and its name: one that is hidden until it is merged is stored elsewhere, without a suffix."""
 
     path: Path
@@ -61,11 +61,11 @@ class Held(NamedTuple):
         return compression_of(self.name, "auto")
 
 
-def newest_file(folder: Path, format: str) -> Held | None:
+def newest_file(folder: Path, format: str) -> SinkFile | None:
     """A file with rows of the newest Batch that has any there, from the records of commits and merges; otherwise the last by name of those
     that look like a sink's file."""
     suffix = _PARTS.get(format, "")
-    found: list[tuple[tuple[int, int], Held]] = []
+    found: list[tuple[tuple[int, int], SinkFile]] = []
     for lineage in lineages_in(folder):
         newest = lineage.commits.newest()
         if newest is None:
@@ -74,14 +74,14 @@ def newest_file(folder: Path, format: str) -> Held | None:
         for number, record in lineage.commits.since(max(0, newest - _LOOKED_AT)):
             for file in record["files"]:
                 path = lineage.hidden_file(number, file) if file.get("hidden") else folder / file["name"]
-                found.append(((at, number), Held(path, file["name"])))
+                found.append(((at, number), SinkFile(path, file["name"])))
         for _, turn in lineage.merges.since(max(0, (lineage.merges.newest() or 0) - _LOOKED_AT)):
-            found += [((at, each["inputs"][-1][0]), Held(folder / each["name"], each["name"])) for each in turn["outputs"]]
+            found += [((at, each["inputs"][-1][0]), SinkFile(folder / each["name"], each["name"])) for each in turn["outputs"]]
     for _, held in sorted(found, key=itemgetter(0), reverse=True):
         if suffix in held.name.rpartition("/")[2] and held.path.is_file():
             return held
     parts = sorted(name for name in names_in(folder) if name.startswith("part-") and suffix and suffix in name)
-    return Held(folder / parts[-1], parts[-1]) if parts else None
+    return SinkFile(folder / parts[-1], parts[-1]) if parts else None
 
 
 def _parquet(file: Path, coming: Mapping[str, Type], rule: str) -> list[str]:

@@ -1,7 +1,7 @@
 """The identity of a growing file, independent of its name.
 
-The read part of a file is identified by a `Mark`: hashes of its first bytes and of the bytes before the read position. A mark has a few
-dozen bytes and costs two short reads. It distinguishes a file that has grown from one that was truncated and rewritten, and a copy or a
+The read part of a file is identified by a `ContentMark`: hashes of its first bytes and of the bytes before the read position. A mark has a
+few dozen bytes and costs two short reads. It distinguishes a file that has grown from one that was truncated and rewritten, and a copy or a
 renamed file from a new one. This module needs only the standard library.
 """
 
@@ -28,7 +28,7 @@ ANY_DEVICE = -1
 """the device of a file that was recorded before devices were stored"""
 
 
-class Status(NamedTuple):
+class FileStatus(NamedTuple):
     """The result of `stat` for a file, as far as it distinguishes it from other files and from its own earlier state."""
 
     device: int
@@ -37,11 +37,11 @@ class Status(NamedTuple):
     mtime_ns: int
 
     @staticmethod
-    def of(found: os.stat_result) -> Status:
+    def of(found: os.stat_result) -> FileStatus:
         """The same, from a result of `stat` or `fstat`."""
-        return Status(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        return FileStatus(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
-    def is_file_of(self, other: Status) -> bool:
+    def is_file_of(self, other: FileStatus) -> bool:
         """True if both have the same device and inode: the same file, unless the inode was reused."""
         return self.inode == other.inode and (self.device == other.device or ANY_DEVICE in (self.device, other.device))
 
@@ -73,12 +73,12 @@ class Head:
         return found
 
     def hashes(self, end: int) -> tuple[str, ...]:
-        """The hashes for `Mark.head` of a content of which `end` bytes were read."""
+        """The hashes for `ContentMark.head` of a content of which `end` bytes were read."""
         return tuple(self.hash(step) for step in steps_of(end))
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ContentMark:
     """Identifies the first `end` bytes of a content. `head`: hashes of its prefixes of `steps_of(end)` bytes; `tail`: hash of at most
     `WINDOW` bytes before `end`. Two contents with equal marks are considered equal up to there."""
 
@@ -91,10 +91,10 @@ class Mark:
         return [self.end, list(self.head), self.tail]
 
     @staticmethod
-    def from_json(data: Sequence[Any]) -> Mark:
+    def from_json(data: Sequence[Any]) -> ContentMark:
         """The mark from the form that `as_json` wrote."""
         end, head, tail = data
-        return Mark(end, tuple(head), tail)
+        return ContentMark(end, tuple(head), tail)
 
     def begins_as(self, head: Head) -> bool:
         """False if a content with this beginning certainly differs from the marked one within their common length; True if it may be the
@@ -114,9 +114,9 @@ class OpenFile:
         self.descriptor = descriptor
         self._head: Head | None = None
 
-    def status(self) -> Status:
+    def status(self) -> FileStatus:
         """Its current status."""
-        return Status.of(os.fstat(self.descriptor))
+        return FileStatus.of(os.fstat(self.descriptor))
 
     def read(self, start: int, end: int) -> bytes:
         """The bytes from `start` to `end`, fewer if the file ends before."""
@@ -143,12 +143,12 @@ class OpenFile:
         data = self.read(start, end)
         return _hash(data) if len(data) == end - start else None
 
-    def mark(self, end: int) -> Mark | None:
+    def mark(self, end: int) -> ContentMark | None:
         """The mark of the first `end` bytes; None if there are fewer."""
         tail = self.tail(end)
-        return None if tail is None else Mark(end, self.head().hashes(end), tail)
+        return None if tail is None else ContentMark(end, self.head().hashes(end), tail)
 
-    def holds(self, mark: Mark) -> bool:
+    def holds(self, mark: ContentMark) -> bool:
         """True if the file begins with the marked content."""
         head = self.head()
         if len(head) < min(mark.end, WINDOW) or head.hash(min(mark.end, WINDOW)) != mark.head[-1]:
@@ -166,15 +166,15 @@ class Scanned:
     it, and those of the given marks that it begins with."""
 
     length: int
-    mark: Mark
-    holds: tuple[Mark, ...]
+    mark: ContentMark
+    holds: tuple[ContentMark, ...]
 
 
-def scan(chunks: Iterable[bytes], marks: Sequence[Mark]) -> Scanned:
+def scan(chunks: Iterable[bytes], marks: Sequence[ContentMark]) -> Scanned:
     """Read a content to its end, in bounded memory, and compare it with `marks`."""
     head, window, length = b"", b"", 0
     waiting = sorted(marks, key=lambda mark: mark.end)
-    holds: list[Mark] = []
+    holds: list[ContentMark] = []
     for chunk in chunks:
         if len(head) < WINDOW:
             head += chunk[: WINDOW - len(head)]
@@ -187,7 +187,7 @@ def scan(chunks: Iterable[bytes], marks: Sequence[Mark]) -> Scanned:
             if _hash(tail) == mark.tail and _hash(head[: min(mark.end, WINDOW)]) == mark.head[-1]:
                 holds.append(mark)
         window = reach[-WINDOW:]
-    return Scanned(length, Mark(length, Head(head).hashes(length), _hash(window)), tuple(holds))
+    return Scanned(length, ContentMark(length, Head(head).hashes(length), _hash(window)), tuple(holds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +203,8 @@ class Trace:
     file: str
     since: int
     device: int
-    mark: Mark | None
-    packed: Mark | None = None
+    mark: ContentMark | None
+    packed: ContentMark | None = None
     copy: str = ""
     turn: int = 0
 
@@ -217,7 +217,7 @@ class Trace:
     def from_json(data: Sequence[Any]) -> Trace:
         """The trace from the form that `as_json` wrote."""
         file, since, device, mark, packed, copy, turn = data
-        return Trace(file, since, device, mark and Mark.from_json(mark), packed and Mark.from_json(packed), copy, turn)
+        return Trace(file, since, device, mark and ContentMark.from_json(mark), packed and ContentMark.from_json(packed), copy, turn)
 
 
 # --- names ---

@@ -14,7 +14,7 @@ import msgspec
 from scribengin.connectors.files.json_cutting import options_for
 from scribengin.connectors.files.options import CSV_READ
 from scribengin.connectors.files.parquet import schema_of_columns
-from scribengin.connectors.files.sampling import MOST_FILES, Sample, format_of, head_of, read_sample
+from scribengin.connectors.files.sampling import MOST_FILES, FileSample, format_of, head_of, read_sample
 from scribengin.core.errors import SourceError
 from scribengin.core.types import Field, Schema, Type
 from scribengin.formats.added_columns import NULL_FOLDER, folders_in
@@ -24,7 +24,7 @@ from scribengin.formats.csv_records import CsvBlock, split_cells
 from scribengin.formats.dialect import guess_encoding, in_utf_8, marked_encoding
 from scribengin.formats.guess_csv import guess_column, guess_header, guess_null, guess_shape
 from scribengin.formats.own_columns import arrow_columns, avro_columns, joined_columns
-from scribengin.formats.seen import Seen, can_name, schema_of
+from scribengin.formats.seen import ObservedValues, can_name, schema_of
 from scribengin.formats.text import TEXT_SCHEMA
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Proposal:
     format: str
     schema: Schema
     options: dict[str, Any]
-    columns: dict[str, Seen]
+    columns: dict[str, ObservedValues]
     files: int
     records: int
     """number of sampled records, including bad ones, without empty lines"""
@@ -125,7 +125,7 @@ def _of_json(paths: Sequence[Path], records: int) -> Proposal:
     keys, note = options_for(head_of(first))
     options: dict[str, Any] = {"json": keys} if keys else {}
     sample = read_sample(paths, "json", options, _LOWEST, records=records)
-    columns: dict[str, Seen] = {}
+    columns: dict[str, ObservedValues] = {}
     decoder = msgspec.json.Decoder()
     for block in sample.blocks:
         for line in block.lines() if isinstance(block, LineBlock) else ():
@@ -135,7 +135,7 @@ def _of_json(paths: Sequence[Path], records: int) -> Proposal:
                 continue  # the reference decoder returns the reason
             for name, value in record.items() if isinstance(record, dict) else ():
                 if name not in columns:
-                    columns[name] = Seen()
+                    columns[name] = ObservedValues()
                 columns[name].add(value)
     notes: list[str] = [note] if note else []
     schema = schema_of(columns, notes)
@@ -144,7 +144,7 @@ def _of_json(paths: Sequence[Path], records: int) -> Proposal:
     return _checked("json", schema, options, sample, notes, columns)
 
 
-def _no_json(sample: Sample) -> SourceError:
+def _no_json(sample: FileSample) -> SourceError:
     """The error for files without any record."""
     if not sample.records:
         return SourceError("the files are empty", remedy="name files that hold records")
@@ -237,7 +237,7 @@ def _of_csv(paths: Sequence[Path], options: dict[str, Any], records: int) -> Pro
     return _checked("csv", Schema(tuple(fields)), given, sample, notes)
 
 
-def _tables(sample: Sample, dialect: Dialect) -> dict[tuple[str, ...], list[list[str | None]]]:
+def _tables(sample: FileSample, dialect: Dialect) -> dict[tuple[str, ...], list[list[str | None]]]:
     """Names → the number of records with that many cells, and of those with empty cells at the end. Files without a header have the names
     c1, c2, … of the most common width."""
     tables: dict[tuple[str, ...], list[list[str | None]]] = {}
@@ -316,11 +316,16 @@ def _writer(path: Path) -> Any:
 
 
 def _checked(
-    format: str, schema: Schema, options: dict[str, Any], sample: Sample, notes: list[str], columns: dict[str, Seen] | None = None
+    format: str,
+    schema: Schema,
+    options: dict[str, Any],
+    sample: FileSample,
+    notes: list[str],
+    columns: dict[str, ObservedValues] | None = None,
 ) -> Proposal:
     """The inferred schema, with the decoder's result for the sample."""
     shown = {name: value for name, value in options.items() if _CSV_DEFAULTS.get(name) != value}
-    seen = columns if columns is not None else {each.name: Seen() for each in schema.fields}
+    seen = columns if columns is not None else {each.name: ObservedValues() for each in schema.fields}
     proposal = Proposal(format, schema, shown, seen, sample.files, sample.records, sample.whole, notes=list(dict.fromkeys(notes)))
     decoder = decoder_for(format, schema, options)
     for block in sample.blocks:

@@ -22,7 +22,7 @@ _KIND, _FORMAT = "keeping", 1
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class RetentionSettings:
     """The settings of one lineage of a sink, as given to the newest run that wrote there."""
 
     sink: str = ""
@@ -45,12 +45,12 @@ class Keeping:
     """whether compactors that may have read an older version are outdated; otherwise a compaction run must still be recorded"""
 
     @staticmethod
-    def of(sink: str, options: Mapping[str, Any]) -> Keeping:
+    def of(sink: str, options: Mapping[str, Any]) -> RetentionSettings:
         """The settings from the sink's options."""
         roll, close = (_filled(name, options) for name in ("roll", "close"))
         by = [part for part in options.get("partition_by") or () if not isinstance(part, str)]
         time = TimePath.of(by[0]) if by else None
-        return Keeping(
+        return RetentionSettings(
             sink,
             None if roll is None else roll["size"],
             0.0 if roll is None else roll["every"],
@@ -62,20 +62,20 @@ class Keeping:
         )
 
     @staticmethod
-    def read(place: LineageFolder) -> Keeping | None:
+    def read(place: LineageFolder) -> RetentionSettings | None:
         """The stored settings; None if none were ever stored. Raises StateError."""
         data = read_or_none(place.keeping)
         if data is None:
             return None
         body = unseal(data, _KIND, _FORMAT, place.keeping)
         time = None if body["time"] is None else TimePath.of(body["time"])
-        return Keeping(**{**body, "time": time, "earlier": tuple(TimePath.of(each) for each in body.get("earlier", ()))})
+        return RetentionSettings(**{**body, "time": time, "earlier": tuple(TimePath.of(each) for each in body.get("earlier", ()))})
 
     def write(self, place: LineageFolder, *, always: bool = False) -> bool:
         """Store the settings durably, if they changed, with earlier paths or time zones. `always`: even if the folder needs no maintenance.
         Returns whether other settings were stored before, now or when a run was killed after this: compactors may still use those until
         they are fenced."""
-        stands = Keeping.read(place)
+        stands = RetentionSettings.read(place)
         if stands is None and not (self.says_anything or always):
             return False
         before = () if stands is None else (*stands.earlier, stands.time)
@@ -93,14 +93,14 @@ class Keeping:
     @staticmethod
     def note_fenced(place: LineageFolder) -> None:
         """A compaction run was recorded after the stored settings."""
-        stands = Keeping.read(place)
+        stands = RetentionSettings.read(place)
         if stands is not None and not stands.fenced:
             changed(stands, fenced=True)._put(place)
 
     def write_to_earlier(self, place: LineageFolder) -> None:
         """Allow an earlier lineage of the folder to delete by the newest settings; never earlier than those for data that another sink
         wrote."""
-        stands = Keeping.read(place)
+        stands = RetentionSettings.read(place)
         if stands is None:
             return
         keep_s = self.keep_s

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.files.identity import FIXED, WINDOW, Trace, openings, stem, steps_of
 
 if TYPE_CHECKING:
-    from scribengin.connectors.files.identity import Head, Mark, Status
+    from scribengin.connectors.files.identity import ContentMark, FileStatus, Head
 
 
 @dataclass(slots=True, eq=False)
@@ -18,14 +18,14 @@ class KnownFile:
 
     id: str
     path: str
-    seen: Status
+    seen: FileStatus
     end: int
     """position in its decompressed content up to which it was read"""
-    mark: Mark | None
+    mark: ContentMark | None
     """mark of the content up to `end`; None for a file that was only ever read compressed, or was recorded before marks existed"""
-    packed: Mark | None = None
+    packed: ContentMark | None = None
     """mark of the whole compressed file that it is now; None for a plain one"""
-    rest: Mark | None = None
+    rest: ContentMark | None = None
     """mark of the whole content of a compressed file, if that is longer than the read part"""
     copy: str = ""
     """the file that it is a copy of"""
@@ -99,7 +99,7 @@ class Contents:
         return list(self._packed.get((size, head.hash(min(size, WINDOW))), ()))
 
 
-def _first(mark: Mark) -> tuple[int, str]:
+def _first(mark: ContentMark) -> tuple[int, str]:
     """The longest prefix of a fixed length in the mark; length 0 if the content is shorter than each."""
     at = max((index for index, step in enumerate(steps_of(mark.end)) if step in FIXED), default=-1)
     return (steps_of(mark.end)[at], mark.head[at]) if at >= 0 else (0, "")
@@ -154,6 +154,6 @@ class Names:
         return list(found.values())
 
 
-def by_end(marked: KnownFile | Mark) -> int:
+def by_end(marked: KnownFile | ContentMark) -> int:
     """A sort key."""
     return marked.end

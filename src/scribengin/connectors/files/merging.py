@@ -60,7 +60,7 @@ class FileInput:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedFile:
     """A finished draft, durable except for its name. `taken`: as in `merge_into`."""
 
     taken: int
@@ -69,7 +69,7 @@ class Merged:
     crc: int
 
 
-def merge(inputs: Sequence[Input], draft: Path) -> Merged:
+def merge(inputs: Sequence[Input], draft: Path) -> MergedFile:
     """Write the rows of `inputs`, in order, to `draft`. Stops before the first input whose columns differ from those of the first.
 
     Raises StateError for a segment that differs from the committed one, EnvironmentFault if there is no disk space (then there is no
@@ -90,7 +90,7 @@ def merge(inputs: Sequence[Input], draft: Path) -> Merged:
                 out.close()
         draft.unlink(missing_ok=True)
         raise
-    return Merged(taken, sum(each.said["rows"] for each in inputs[:taken]), out.size, out.crc)
+    return MergedFile(taken, sum(each.said["rows"] for each in inputs[:taken]), out.size, out.crc)
 
 
 def merge_into(out: Any, inputs: Sequence[Input]) -> int:

@@ -24,7 +24,7 @@ _OWN = ("owner.json",)
 
 
 @dataclass(frozen=True, slots=True)
-class Orphan:
+class OrphanFile:
     """A file that is not needed, or not known."""
 
     path: Path
@@ -42,7 +42,7 @@ class Orphan:
         return self.kind == "foreign"
 
 
-def find_orphans(top: Path, *, now_s: Callable[[], float] = time.time) -> Iterator[Orphan]:
+def find_orphans(top: Path, *, now_s: Callable[[], float] = time.time) -> Iterator[OrphanFile]:
     """The orphans in a sink's folder, by name; none if no sink has written there. Staged files of the current Batch are not orphans. Raises
     StateError."""
     # before the records: any file that has its name at that time is in a record that exists already
@@ -72,7 +72,7 @@ def find_orphans(top: Path, *, now_s: Callable[[], float] = time.time) -> Iterat
             continue
         age_s = max(0.0, now_s() - status.st_mtime)
         used = age_s < OLD_S if path in beside else found[path] in ("attempt", "merge", "draft") and path not in settled
-        yield Orphan(path, found[path], status.st_size, age_s, used)
+        yield OrphanFile(path, found[path], status.st_size, age_s, used)
 
 
 def _kind(path: Path) -> str:

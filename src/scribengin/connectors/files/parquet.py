@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-    from scribengin.connectors.files.pieces import Piece
+    from scribengin.connectors.files.pieces import FilePiece
     from scribengin.core.types import Schema
     from scribengin.formats.blocks import ArrowBlock
 
@@ -46,7 +46,7 @@ def schema_of_columns(path: Path) -> pa.Schema:
         raise SourceError(f"{path} is not a complete Parquet file: {error}", remedy="write it again, or leave it out") from error
 
 
-def divide_groups(path: Path, piece: Piece, split_bytes: int) -> list[Piece]:
+def divide_groups(path: Path, piece: FilePiece, split_bytes: int) -> list[FilePiece]:
     """Groups of row groups of about `split_bytes`; the whole file if it is smaller, or has no valid footer (which is found when it is
     read)."""
     whole = replace(piece, start=0, end=_ALL)
@@ -56,7 +56,7 @@ def divide_groups(path: Path, piece: Piece, split_bytes: int) -> list[Piece]:
         footer = pq.read_metadata(path)
     except (pa.ArrowException, OSError):
         return [whole]
-    pieces: list[Piece] = []
+    pieces: list[FilePiece] = []
     start = total = 0
     for group in range(footer.num_row_groups):
         row_group = footer.row_group(group)
@@ -68,7 +68,7 @@ def divide_groups(path: Path, piece: Piece, split_bytes: int) -> list[Piece]:
 
 
 def read_groups(
-    file: IO[bytes], path: Path, piece: Piece, schema: Schema, learned: Collection[str] = (), *, truncate: bool = False
+    file: IO[bytes], path: Path, piece: FilePiece, schema: Schema, learned: Collection[str] = (), *, truncate: bool = False
 ) -> Iterator[ArrowBlock | DamageBlock]:
     """The rows of the piece's row groups, with the declared columns. A file whose columns can never be converted to these is one bad
     record; `learned` columns are then null. `truncate`: times finer than microseconds are truncated."""

@@ -16,7 +16,7 @@ _FILES_PER_STREAM = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FilePiece:
     """`path` is relative to the stream's root, with `/`. `size`, `mtime_ns` and `inode` are those of the file when it was assigned.
 
     `start` and `end` are byte offsets in a text file (a compressed file is always whole), row groups of a Parquet file, byte offsets at
@@ -52,13 +52,15 @@ class Piece:
         return self.start == (0 if self.trace is None else self.trace.since)
 
 
-def pieces_of(stream: SourceStream) -> list[Piece]:
+def pieces_of(stream: SourceStream) -> list[FilePiece]:
     """The pieces that `streams_of` stored."""
     return [_piece(*item) for item in stream.place["pieces"]]
 
 
-def _piece(path: str, size: int, mtime_ns: int, inode: int, start: int, end: int, bytes: int, trace: Sequence[Any] | None = None) -> Piece:
-    return Piece(path, size, mtime_ns, inode, start, end, bytes, None if trace is None else Trace.from_json(trace))
+def _piece(
+    path: str, size: int, mtime_ns: int, inode: int, start: int, end: int, bytes: int, trace: Sequence[Any] | None = None
+) -> FilePiece:
+    return FilePiece(path, size, mtime_ns, inode, start, end, bytes, None if trace is None else Trace.from_json(trace))
 
 
 def root_of(stream: SourceStream) -> str:
@@ -67,10 +69,10 @@ def root_of(stream: SourceStream) -> str:
     return root
 
 
-def streams_of(pieces: Iterable[Piece], *, root: str, stream_bytes: int) -> list[SourceStream]:
+def streams_of(pieces: Iterable[FilePiece], *, root: str, stream_bytes: int) -> list[SourceStream]:
     """Pack pieces in order: into each stream as many small ones as fit into `stream_bytes`, and at most 1,000."""
     streams: list[SourceStream] = []
-    packed: list[Piece] = []
+    packed: list[FilePiece] = []
     total = 0
     for piece in pieces:
         if packed and (total + piece.bytes > stream_bytes or len(packed) == _FILES_PER_STREAM):
@@ -89,7 +91,7 @@ def without_file(stream: SourceStream, path: str) -> SourceStream | None:
     return _stream(left, root_of(stream)) if left else None
 
 
-def _stream(pieces: Sequence[Piece], root: str) -> SourceStream:
+def _stream(pieces: Sequence[FilePiece], root: str) -> SourceStream:
     first, last = pieces[0], pieces[-1]
     label = first.label if len(pieces) == 1 else f"{first.label} … {last.label} ({len(pieces)} files)"
     return SourceStream(
@@ -100,7 +102,7 @@ def _stream(pieces: Sequence[Piece], root: str) -> SourceStream:
     )
 
 
-def cut(piece: Piece, split_bytes: int) -> list[Piece]:
+def cut(piece: FilePiece, split_bytes: int) -> list[FilePiece]:
     """Byte ranges of about `split_bytes`. A range includes the lines that begin in it."""
     count = max(1, round((piece.end - piece.start) / split_bytes))
     bounds = [piece.start + (piece.end - piece.start) * index // count for index in range(count + 1)]

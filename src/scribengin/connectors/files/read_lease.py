@@ -19,8 +19,8 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from scribengin.connectors.files.keeping import Keeping
-from scribengin.connectors.files.roll_state import Frontier, folder_of, last_batch, newest_turn
+from scribengin.connectors.files.keeping import RetentionSettings
+from scribengin.connectors.files.roll_state import FileFrontier, folder_of, last_batch, newest_turn
 from scribengin.connectors.files.sink_folders import INTERNAL, READERS, lineages_in
 from scribengin.core.errors import ScribenginError
 from scribengin.core.records import seal, unseal
@@ -177,8 +177,8 @@ def _is_doomed(top: Path, name: str) -> bool:
     if not (top / name).exists():
         return True
     for lineage in lineages_in(top):
-        through = Frontier.of(newest_turn(lineage)[1]).removing.get(folder_of(name))
-        keeping = Keeping.read(lineage)
+        through = FileFrontier.of(newest_turn(lineage)[1]).removing.get(folder_of(name))
+        keeping = RetentionSettings.read(lineage)
         last = None if keeping is None or through is None else last_batch(lineage, keeping.sink, name)
         if last is not None and through is not None and last <= through:
             return True

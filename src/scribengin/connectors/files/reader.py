@@ -10,8 +10,8 @@ from itertools import islice
 from os.path import relpath
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.contract import Backlog, Limits, SourceStream
-from scribengin.connectors.files.pieces import Piece, pieces_of, root_of, streams_of
+from scribengin.connectors.contract import Backlog, BatchLimits, SourceStream
+from scribengin.connectors.files.pieces import FilePiece, pieces_of, root_of, streams_of
 from scribengin.connectors.files.read_lease import ReadLease, kept_top
 from scribengin.core.errors import ScribenginError, SourceError
 from scribengin.core.moments import moment_text
@@ -29,7 +29,7 @@ _LONG_S = 60.0
 
 
 @dataclass(slots=True)
-class Waiting:
+class WaitingFile:
     """A file that was seen and not assigned. `since_s` is when its current state was first seen, on the monotonic clock."""
 
     size: int
@@ -49,7 +49,7 @@ class _Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
+class ReadOptions:
     """How files are read: the options of the source. `whole_files` forbids byte ranges."""
 
     split_bytes: int
@@ -71,10 +71,10 @@ class FilesReader:
     def __init__(
         self,
         discovery: Discovery,
-        taking: Taking,
+        taking: ReadOptions,
         *,
         folder: Path,
-        divide: Callable[[Path, Piece], list[Piece]],
+        divide: Callable[[Path, FilePiece], list[FilePiece]],
         grows: Callable[[str], bool],
         whole_lines: Callable[[Path, int, int, bool], int],
         check_first: Callable[[Path, int], None] = lambda _path, _size: None,
@@ -90,7 +90,7 @@ class FilesReader:
         self._grows = grows
         self._whole_lines = whole_lines
         self._check_first = check_first
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, WaitingFile] = {}
         self._taken: dict[str, _Taken] = {}
         self._by_inode: dict[int, str] = {}
         """for assigned files: inode → its last path"""
@@ -118,13 +118,13 @@ class FilesReader:
                         copies.append(_renamed(piece.path, path))
         self._say_not_again(copies)
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
         """The next files, as streams of about `split` bytes each. Raises SourceError if an assigned file changed."""
         now_s = time.monotonic()
         self._look(now_s)
         self._recheck(everything=final)
-        pieces: list[Piece] = []
-        found: dict[str, Piece] = {}
+        pieces: list[FilePiece] = []
+        found: dict[str, FilePiece] = {}
         files = total = 0
         max_files = min(limits.max_files or _NONE, self._taking.max_files or _NONE)
         max_bytes = min(limits.max_bytes or _NONE, self._taking.max_bytes or _NONE)
@@ -176,7 +176,7 @@ class FilesReader:
     def _paths(self, stream: SourceStream) -> list[str]:
         return [path for path, _ in self._pieces(stream)]
 
-    def _pieces(self, stream: SourceStream) -> Iterator[tuple[str, Piece]]:
+    def _pieces(self, stream: SourceStream) -> Iterator[tuple[str, FilePiece]]:
         """With their paths relative to the discovery's root: a root that was written differently then gives the same files."""
         root = root_of(stream)
         for piece in pieces_of(stream):
@@ -241,7 +241,7 @@ class FilesReader:
         paths = self._discovery.changed()
         if paths is None:
             return
-        new: dict[str, Waiting] = {}
+        new: dict[str, WaitingFile] = {}
         renamed: list[str] = []
         for path in paths:
             waiting = self._waiting.get(path)
@@ -252,7 +252,7 @@ class FilesReader:
                     self._taken[path] = self._taken[before]
                     renamed.append(_renamed(path, before))
                 elif status is not None:
-                    waiting = Waiting(status.st_size, status.st_mtime_ns, status.st_ino, now_s)
+                    waiting = WaitingFile(status.st_size, status.st_mtime_ns, status.st_ino, now_s)
             if waiting is not None:
                 new[path] = waiting
         self._waiting = new
@@ -271,7 +271,7 @@ class FilesReader:
         if renamed and not self.quiet:
             self._notices.append(f"{some(renamed)} in {self._discovery.root} not read again: read under the earlier name, and unchanged")
 
-    def _is_copy(self, piece: Piece) -> bool:
+    def _is_copy(self, piece: FilePiece) -> bool:
         """Whether a file that was assigned below another folder also exists here, with its time: the folder was copied or restored."""
         status = None if piece.path in self._taken else self._stat(piece.path)
         return status is not None and (status.st_size, status.st_mtime_ns) == (piece.size, piece.mtime_ns)
@@ -291,7 +291,7 @@ class FilesReader:
                 "include subfolders"
             )
 
-    def _finished(self, path: str, now_s: float, *, final: bool) -> Piece | None:
+    def _finished(self, path: str, now_s: float, *, final: bool) -> FilePiece | None:
         """The file as one piece if it may be read now."""
         status = self._stat(path)
         waiting = self._waiting[path]
@@ -302,14 +302,14 @@ class FilesReader:
             self._say_if_long(path, now_s)
             return None
         size = status.st_size
-        return Piece(path, size, status.st_mtime_ns, status.st_ino, 0, size, size) if size else None
+        return FilePiece(path, size, status.st_mtime_ns, status.st_ino, 0, size, size) if size else None
 
     def _say_if_long(self, path: str, now_s: float) -> None:
         if now_s - self._waiting[path].since_s > _LONG_S and path not in self._said:
             self._said.add(path)
             self._notices.append(f"{path} waits: it was changed within the last {self._taking.settle_s:g} s")
 
-    def _settled(self, status: os.stat_result, waiting: Waiting, now_s: float) -> bool:
+    def _settled(self, status: os.stat_result, waiting: WaitingFile, now_s: float) -> bool:
         if (status.st_size, status.st_mtime_ns, status.st_ino) != (waiting.size, waiting.mtime_ns, waiting.inode):
             waiting.size, waiting.mtime_ns, waiting.inode = status.st_size, status.st_mtime_ns, status.st_ino
             waiting.since_s = now_s
@@ -368,7 +368,7 @@ class FilesReader:
         taken = self._taken.get(path)
         return 0 if taken is None else taken.end
 
-    def _remember(self, path: str, piece: Piece) -> None:
+    def _remember(self, path: str, piece: FilePiece) -> None:
         self._taken[path] = _Taken(piece.size, piece.mtime_ns, piece.inode, max(piece.end, self._end_of(path)))
         self._by_inode[piece.inode] = path
 

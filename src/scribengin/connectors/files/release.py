@@ -15,10 +15,10 @@ from scribengin.core.storage import make_folder, sync_folder
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scribengin.connectors.files.pieces import Piece
+    from scribengin.connectors.files.pieces import FilePiece
 
 
-def release_file(root: Path, piece: Piece, archive: Path | None) -> str:
+def release_file(root: Path, piece: FilePiece, archive: Path | None) -> str:
     """Delete the file below `root`, or move it to the same relative path below `archive`. A file that does not exist is already released.
     Returns why the file is kept, in a sentence, if its path, size or time differ from the recorded ones. Raises OSError."""
     path = root / piece.path

@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.files.closing import counts
-from scribengin.connectors.files.keeping import Keeping
+from scribengin.connectors.files.keeping import RetentionSettings
 from scribengin.connectors.files.roll_seen import look
-from scribengin.connectors.files.roll_state import Frontier, newest_turn
-from scribengin.connectors.files.roller import Roller, hidden_in
+from scribengin.connectors.files.roll_state import FileFrontier, newest_turn
+from scribengin.connectors.files.roller import FileCompactor, hidden_in
 from scribengin.connectors.files.sink_folders import lineages_in
 from scribengin.core import faults
 from scribengin.core.errors import EnvironmentFault, StateError
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
     from scribengin.connectors.files.sink_folders import LineageFolder
 
 
-def begin(top: Path, lineage: LineageFolder, keeping: Keeping, before: LineageFolder | None) -> None:
+def begin(top: Path, lineage: LineageFolder, keeping: RetentionSettings, before: LineageFolder | None) -> None:
     """Called before a lineage stages anything: `keeping` is in force from now on, and `before`, the lineage that wrote there last, is
     ended. Every completion marker that was about to be written exists afterwards. May be interrupted at any point and repeated."""
-    inherits = before is not None and (Keeping.read(before) is not None or counts(keeping))
+    inherits = before is not None and (RetentionSettings.read(before) is not None or counts(keeping))
     if before is not None and inherits:
         open_ = _end(top, before, keeping).open
         if newest_turn(lineage)[1] is None:
-            lineage.merges.put(0, Frontier(open=open_).as_turn())
+            lineage.merges.put(0, FileFrontier(open=open_).as_turn())
     if keeping.write(lineage, always=inherits):
         faults.reached("keeping.written")
         _fence(top, lineage, keeping)
         keeping.note_fenced(lineage)
 
 
-def _end(top: Path, lineage: LineageFolder, heirs: Keeping) -> Frontier:
+def _end(top: Path, lineage: LineageFolder, heirs: RetentionSettings) -> FileFrontier:
     """Record the compaction run that ends a lineage, unless it exists; returns its result."""
-    roller = Roller(top, lineage)
-    if not Frontier.of(newest_turn(lineage)[1]).ended:
+    roller = FileCompactor(top, lineage)
+    if not FileFrontier.of(newest_turn(lineage)[1]).ended:
         roller.busy = hidden_in(top, (each for each in lineages_in(top) if each != lineage))
         with suppress(EnvironmentFault, StateError):  # segments that cannot be merged now wait; the maintenance owner reports the reason
             roller.run(flush=True)
     while True:
         number, turn = newest_turn(lineage)
-        frontier = Frontier.of(turn)
+        frontier = FileFrontier.of(turn)
         if turn is not None:
             roller.settle(number, turn, heirs)
         if frontier.ended:
@@ -59,13 +59,13 @@ def _end(top: Path, lineage: LineageFolder, heirs: Keeping) -> Frontier:
         roller.put_turn(number + 1, replace(frontier, open=seen.open, scanned=scanned, ended=True).as_turn())
 
 
-def _fence(top: Path, lineage: LineageFolder, keeping: Keeping) -> None:
+def _fence(top: Path, lineage: LineageFolder, keeping: RetentionSettings) -> None:
     """Make compactors that have read another `keeping` outdated."""
-    roller = Roller(top, lineage)
+    roller = FileCompactor(top, lineage)
     while True:
         number, turn = newest_turn(lineage)
         if turn is not None:
             roller.settle(number, turn, keeping)
-        record = Frontier.of(turn).as_turn()
+        record = FileFrontier.of(turn).as_turn()
         if roller.put_turn(number + 1, record) is record:
             return

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from scribengin.connectors.files.keeping import Keeping
-    from scribengin.connectors.files.roll_state import Frontier
+    from scribengin.connectors.files.keeping import RetentionSettings
+    from scribengin.connectors.files.roll_state import FileFrontier
     from scribengin.connectors.files.sink_folders import LineageFolder
 
 
@@ -31,7 +31,7 @@ class Segment(NamedTuple):
 
 
 @dataclass(slots=True)
-class Seen:
+class UnmergedSegments:
     """The contents of commit records that are not merged or counted yet."""
 
     runs: dict[str, list[list[Segment]]] = field(default_factory=dict)
@@ -54,10 +54,10 @@ class Seen:
         self.open[folder] = Open(before.rows + rows, before.files + files, max(before.version, version), before.bytes + bytes)
 
 
-def look(top: Path, lineage: LineageFolder, frontier: Frontier, keeping: Keeping) -> Seen:
+def look(top: Path, lineage: LineageFolder, frontier: FileFrontier, keeping: RetentionSettings) -> UnmergedSegments:
     """Read the next commit records."""
     counting = counts(keeping) and not frontier.ended
-    seen = Seen(open=dict(frontier.open))
+    seen = UnmergedSegments(open=dict(frontier.open))
     mark, commits = lineage.read_mark(), lineage.commits
     start = min(frontier.low, frontier.scanned + 1) if counting else frontier.low
     seen.start, seen.newest = start, start - 1
@@ -84,7 +84,7 @@ def look(top: Path, lineage: LineageFolder, frontier: Frontier, keeping: Keeping
     return seen
 
 
-def _is_published(top: Path, lineage: LineageFolder, number: int, record: Mapping[str, Any], frontier: Frontier) -> bool:
+def _is_published(top: Path, lineage: LineageFolder, number: int, record: Mapping[str, Any], frontier: FileFrontier) -> bool:
     """Whether all files of a Batch have their final names, although no record confirms it."""
     for nth, (staged, final) in enumerate(lineage.files_of(number, record, top)):
         file = record["files"][nth]

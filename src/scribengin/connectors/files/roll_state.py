@@ -41,7 +41,7 @@ class Open(NamedTuple):
 
 
 @dataclass(slots=True)
-class Frontier:
+class FileFrontier:
     """What is merged and counted after a compaction run. A segment's position is (Batch, index in its commit record); in a folder segments
     are merged in the order of their positions, without a gap."""
 
@@ -59,14 +59,14 @@ class Frontier:
     """another lineage writes there now, and has taken over `open`: this one closes no folder any more"""
 
     @staticmethod
-    def of(turn: Mapping[str, Any] | None) -> Frontier:
+    def of(turn: Mapping[str, Any] | None) -> FileFrontier:
         """The state after that compaction run; None: before the first."""
         if turn is None:
-            return Frontier()
+            return FileFrontier()
         body = turn["frontier"]
         done = {folder: (batch, nth) for folder, (batch, nth) in body["done"].items()}
         open_ = {folder: Open(*each) for folder, each in body["open"].items()}
-        return Frontier(body["low"], done, body["scanned"], open_, dict(body["removing"]), body["ended"])
+        return FileFrontier(body["low"], done, body["scanned"], open_, dict(body["removing"]), body["ended"])
 
     def as_turn(self) -> dict[str, Any]:
         """A compaction run that only leads to this state."""
@@ -90,7 +90,7 @@ def newest_turn(lineage: LineageFolder) -> tuple[int, Mapping[str, Any] | None]:
         return -1, None
     turn = lineage.merges.read(number)
     try:
-        wrong = [] if turn is None else [name for name in Frontier.of(turn).as_turn() if name not in turn]
+        wrong = [] if turn is None else [name for name in FileFrontier.of(turn).as_turn() if name not in turn]
         lacks = f"it lacks {', '.join(wrong)}" if wrong else ""
     except KeyError as error:
         lacks = f"it lacks {error.args[0]}"
@@ -111,7 +111,7 @@ def folder_of(name: str) -> str:
 
 def is_rolled(lineage: LineageFolder, record: Mapping[str, Any], number: int, nth: int) -> bool:
     """Whether the nth file of a Batch, a hidden one, is merged."""
-    frontier = Frontier.of(newest_turn(lineage)[1])
+    frontier = FileFrontier.of(newest_turn(lineage)[1])
     return frontier.has_merged(folder_of(record["files"][nth]["name"]), (number, nth))
 
 

@@ -26,10 +26,10 @@ from scribengin.connectors.files.closing import (
     take_marker,
     write_draft,
 )
-from scribengin.connectors.files.keeping import Keeping
+from scribengin.connectors.files.keeping import RetentionSettings
 from scribengin.connectors.files.merging import FileInput, merge
 from scribengin.connectors.files.roll_seen import cut, look
-from scribengin.connectors.files.roll_state import Frontier, folder_of, newest_turn
+from scribengin.connectors.files.roll_state import FileFrontier, folder_of, newest_turn
 from scribengin.connectors.files.sink_folders import read_mark, write_mark
 from scribengin.core import faults
 from scribengin.core.errors import EnvironmentFault, FencedError, StateError
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from scribengin.connectors.files.roll_seen import Seen, Segment
+    from scribengin.connectors.files.roll_seen import Segment, UnmergedSegments
     from scribengin.connectors.files.roll_state import Open
     from scribengin.connectors.files.sink_folders import LineageFolder
 
@@ -66,7 +66,7 @@ class RollDone:
 
 
 @dataclass(slots=True)
-class Roller:
+class FileCompactor:
     """For one lineage of the sink's folder `top`. `check` raises if this process may not write (any more)."""
 
     top: Path
@@ -91,13 +91,14 @@ class Roller:
         lost = 0
         while lost < _TRIES:
             number, turn = newest_turn(self.lineage)
-            # after the record: a change of it requires a new record, and then this compactor is outdated
-            keeping = Keeping.read(self.lineage)
+            keeping = RetentionSettings.read(
+                self.lineage
+            )  # after the record: a change of it requires a new record, and then this compactor is outdated
             if keeping is None:
                 return self.done
             if turn is not None:
                 self.settle(number, turn, keeping)
-            frontier = Frontier.of(turn)
+            frontier = FileFrontier.of(turn)
             seen = look(self.top, self.lineage, frontier, keeping)
             self.waiting = seen.waiting
             self.open = frontier.open if frontier.ended else {}
@@ -110,7 +111,7 @@ class Roller:
 
     # --- the current contents ---
 
-    def _ready(self, seen: Seen, keeping: Keeping, *, flush: bool) -> tuple[list[list[Segment]], float | None]:
+    def _ready(self, seen: UnmergedSegments, keeping: RetentionSettings, *, flush: bool) -> tuple[list[list[Segment]], float | None]:
         """(groups that become one file each, seconds until the next is due)."""
         groups: list[list[Segment]] = []
         due_s: float | None = None
@@ -147,7 +148,9 @@ class Roller:
 
     # --- the next record ---
 
-    def _next(self, number: int, frontier: Frontier, seen: Seen, keeping: Keeping, groups: list[list[Segment]]) -> dict[str, Any] | None:
+    def _next(
+        self, number: int, frontier: FileFrontier, seen: UnmergedSegments, keeping: RetentionSettings, groups: list[list[Segment]]
+    ) -> dict[str, Any] | None:
         """The record of the compaction run; None if there is nothing to do. Merges of a record come before closed folders."""
         outputs = self._merge_all(number, groups) if groups else []
         if outputs is None:
@@ -192,7 +195,7 @@ class Roller:
         if not (outputs or closed or expired or withdrawn) and min(low, scanned + 1 if counting else low) < seen.start + _MOVES:
             return None
         done = {folder: place for folder, place in last.items() if place[0] >= low}
-        after = Frontier(low, done, scanned, seen.open, removing | expired, frontier.ended)
+        after = FileFrontier(low, done, scanned, seen.open, removing | expired, frontier.ended)
         removed = [{"folder": folder, "through": through} for folder, through in expired.items()]
         return {**after.as_turn(), "outputs": outputs, "closed": closed, "reopened": reopened, "removed": removed}
 
@@ -272,7 +275,7 @@ class Roller:
             return None
         return stored
 
-    def _put(self, number: int, record: dict[str, Any], keeping: Keeping) -> bool:
+    def _put(self, number: int, record: dict[str, Any], keeping: RetentionSettings) -> bool:
         """Whether this compactor's record is the one in force; it is then finished, too."""
         if not record:
             return False
@@ -300,9 +303,9 @@ class Roller:
 
     # --- the steps of a record ---
 
-    def settle(self, number: int, turn: Mapping[str, Any], keeping: Keeping) -> None:
+    def settle(self, number: int, turn: Mapping[str, Any], keeping: RetentionSettings) -> None:
         """Do the rest of the steps of a compaction run. Only the newest run can be partly done."""
-        frontier = Frontier.of(turn)
+        frontier = FileFrontier.of(turn)
         if read_mark(self._settled_path) < number:
             folders = {self.top / folder_of(output["name"]) for output in turn["outputs"]}
             for each in turn["reopened"]:
@@ -355,10 +358,10 @@ def hidden_in(top: Path, lineages: Iterable[LineageFolder]) -> set[str] | None:
     for lineage in lineages:
         try:
             number, turn = newest_turn(lineage)
-            keeping = Keeping.read(lineage)
+            keeping = RetentionSettings.read(lineage)
             if turn is not None and turn["outputs"] and number > read_mark(lineage.path / "settled"):
                 return None
-            found |= set() if keeping is None else look(top, lineage, Frontier.of(turn), keeping).waiting
+            found |= set() if keeping is None else look(top, lineage, FileFrontier.of(turn), keeping).waiting
         except (EnvironmentFault, StateError):
             return None
     return found
@@ -371,7 +374,7 @@ def leftovers(lineage: LineageFolder) -> Iterator[Path]:
     for name in names_in(lineage.drafts):
         if name[:10].isdigit() and int(name[:10]) <= number and name not in named:
             yield lineage.drafts / name
-    low = Frontier.of(turn).low
+    low = FileFrontier.of(turn).low
     for name in names_in(lineage.hidden):
         if name[:10].isdigit() and int(name[:10]) < low and name not in named:
             yield lineage.hidden / name

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from scribengin.connectors.contract import Place
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.files.bytestreams import compression_of
 from scribengin.connectors.files.discovery import Discovery
 from scribengin.connectors.files.globs import WILDCARD
-from scribengin.connectors.files.pieces import Piece, streams_of
+from scribengin.connectors.files.pieces import FilePiece, streams_of
 from scribengin.connectors.files.source import FilesSource
 from scribengin.core.errors import SourceError
 from scribengin.formats.avro_container import AvroBlock
@@ -35,7 +35,7 @@ _STDIN_BYTES = 2**26
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class FileSample:
     """`blocks` hold at most the requested number of records; `whole` is True if there are no others."""
 
     blocks: list[Block]
@@ -128,7 +128,7 @@ def format_of(path: Path) -> str:
     return "csv" if any(cut and all(mark in line for line in cut) for mark in (b",", b";", b"\t", b"|")) else "text"
 
 
-def read_sample(paths: Sequence[Path], format: str, options: Mapping[str, Any], schema: Schema | None, *, records: int) -> Sample:
+def read_sample(paths: Sequence[Path], format: str, options: Mapping[str, Any], schema: Schema | None, *, records: int) -> FileSample:
     """The first records of each file, distributed as evenly as possible. Raises SourceError for a file that cannot be read."""
     looked = paths if len(paths) <= MOST_FILES else [paths[len(paths) * index // MOST_FILES] for index in range(MOST_FILES)]
     blocks: list[Block] = []
@@ -143,16 +143,16 @@ def read_sample(paths: Sequence[Path], format: str, options: Mapping[str, Any], 
             if part is not block:
                 whole = False
                 break
-    return Sample(blocks, len(looked), whole)
+    return FileSample(blocks, len(looked), whole)
 
 
 def blocks_of(path: Path, format: str, options: Mapping[str, Any], schema: Schema | None) -> Iterator[Block]:
     """All records of a file, as a task would read them."""
     at = path.stat()
-    piece = Piece(path.name, at.st_size, at.st_mtime_ns, at.st_ino, 0, -1 if format == "parquet" else at.st_size, at.st_size)
+    piece = FilePiece(path.name, at.st_size, at.st_mtime_ns, at.st_ino, 0, -1 if format == "parquet" else at.st_size, at.st_size)
     stream = streams_of([piece], root=".", stream_bytes=1)[0]
     given = {"path": path.name, "format": format, **options}
-    return FilesSource(Place("infer", path.parent, given, schema)).read(stream)
+    return FilesSource(ConnectorContext("infer", path.parent, given, schema)).read(stream)
 
 
 def _first(block: Block, count: int) -> Block | None:

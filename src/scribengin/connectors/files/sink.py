@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import removed_name
-from scribengin.connectors.files.keeping import COMPLETE, Keeping
+from scribengin.connectors.files.keeping import COMPLETE, RetentionSettings
 from scribengin.connectors.files.late_rows import closed_after
 from scribengin.connectors.files.roll_audit import Rolled
 from scribengin.connectors.files.roll_heir import begin
@@ -39,7 +39,7 @@ from scribengin.formats.catalog import encoder_for
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from scribengin.connectors.contract import BatchId, Decided, OriginStream, Place, Published, SinkStream, Unaccounted
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, OriginStream, Published, SinkStream, Unaccounted
     from scribengin.core.numbered_log import NumberedLog
     from scribengin.core.types import Schema
 
@@ -52,7 +52,7 @@ class PublishedFiles(ABC):
     format: str
     """the format by which `audit` counts the rows of a file"""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         self.node = place.node
         self._flow = place.flow
         self.path = Path(place.folder, place.options["path"])
@@ -267,14 +267,14 @@ class PublishedFiles(ABC):
 class FilesSink(PublishedFiles):
     """One `type: files` sink. Executors get a pickled copy, from which they take streams."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         super().__init__(place)
         options = place.options
         self._options = {name: options.get(name) for name in ("format", "partition_by", "evolve")}
         self.format = options["format"]
         by = options.get("partition_by") or ()
         self._partition_by = tuple(part if isinstance(part, str) else TimePath.of(part) for part in by)
-        self._keeping = Keeping.of(place.node, options)
+        self._keeping = RetentionSettings.of(place.node, options)
         self._most_bytes: int | None = options.get("segment")
         self._header = self.format == "csv" and options.get("header", True)
         self._csv = (options.get("delimiter", ","), options.get("null", "")) if self.format == "csv" else None

@@ -21,7 +21,7 @@ _ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 _PLAIN = ("STRING", "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "TIMESTAMP", "DECIMAL")
 
 
-class Part(NamedTuple):
+class FolderRows(NamedTuple):
     """Rows of one folder (with its `/`), their indexes in the batch, and the newest of their times in microseconds, for folders by time."""
 
     folder: str
@@ -53,7 +53,7 @@ class Partitions:
         self._by = tuple(by)
         self._time = next((part for part in by if isinstance(part, TimePath)), None)
 
-    def split(self, batch: pa.RecordBatch) -> Iterator[Part]:
+    def split(self, batch: pa.RecordBatch) -> Iterator[FolderRows]:
         """The folders of the rows, and the rows in order, without the partition columns."""
         import numpy as np
         import pyarrow as pa
@@ -70,7 +70,7 @@ class Partitions:
         times = None if self._time is None else batch.column(self._time.column)
         folders: list[str] = encoded.dictionary.to_pylist()
         if len(folders) == 1:
-            yield Part(folders[0], rest, range(batch.num_rows), _newest_us(times))
+            yield FolderRows(folders[0], rest, range(batch.num_rows), _newest_us(times))
             return
         codes = encoded.indices.to_numpy()
         order = np.argsort(codes, kind="stable")
@@ -79,7 +79,7 @@ class Partitions:
         start = 0
         for folder, size in zip(folders, np.bincount(codes).tolist(), strict=True):
             newest_us = None if times is None else _newest_us(times.slice(start, size))
-            yield Part(folder, grouped.slice(start, size), order[start : start + size].tolist(), newest_us)
+            yield FolderRows(folder, grouped.slice(start, size), order[start : start + size].tolist(), newest_us)
             start += size
 
     @staticmethod

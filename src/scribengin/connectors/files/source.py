@@ -27,13 +27,13 @@ from scribengin.connectors.files.first_look import (
 )
 from scribengin.connectors.files.following import located
 from scribengin.connectors.files.growing import FilesPacking, GrowingReader, MovedPath, rest_of
-from scribengin.connectors.files.identity import ANY_DEVICE, Status
+from scribengin.connectors.files.identity import ANY_DEVICE, FileStatus
 from scribengin.connectors.files.json_cutting import JsonCutter, misshapen, shape_of
 from scribengin.connectors.files.multiline import MultilineCutter
 from scribengin.connectors.files.multiline import whole_records_end as whole_events_end
 from scribengin.connectors.files.options import SOURCE, list_keys
-from scribengin.connectors.files.pieces import Piece, cut, pieces_of, root_of
-from scribengin.connectors.files.reader import FilesReader, Taking, difference, give_old_time
+from scribengin.connectors.files.pieces import FilePiece, cut, pieces_of, root_of
+from scribengin.connectors.files.reader import FilesReader, ReadOptions, difference, give_old_time
 from scribengin.core.added_columns import with_added, without_added
 from scribengin.core.errors import SourceError
 from scribengin.core.remedies import flow_command
@@ -49,7 +49,7 @@ from scribengin.formats.json_types import MisfitError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from scribengin.connectors.contract import Place, SourceStream
+    from scribengin.connectors.contract import ConnectorContext, SourceStream
     from scribengin.core.types import Field
     from scribengin.formats.contract import Block, Decoder
     from scribengin.formats.dialect import LineEnd
@@ -69,7 +69,7 @@ class FilesSource:
 
     _readers: type[FilesReader] = FilesReader
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         self.schema: Schema | None = place.schema
         self._options = SOURCE.filled(place.options)
         self._folder = place.folder
@@ -131,7 +131,7 @@ class FilesSource:
         """A fresh reader. Raises SourceError if the path does not exist or access is denied."""
         options = self._options
         discovery = Discovery(self._path, awaited=self._growing)
-        taking = Taking(
+        taking = ReadOptions(
             split_bytes=options["split"],
             settle_s=options["settle"],
             growing=self._growing,
@@ -262,7 +262,7 @@ class FilesSource:
 
     def _first_block(self, path: Path, size: int) -> CsvBlock | None:
         with path.open("rb", buffering=0) as file:
-            block = next(self._text(file, path, Piece(path.name, size, 0, 0, 0, size, size)), None)
+            block = next(self._text(file, path, FilePiece(path.name, size, 0, 0, 0, size, size)), None)
         return block if isinstance(block, CsvBlock) else None
 
     def _in_folders(self, path: Path, names: Collection[str]) -> Unlike | None:
@@ -315,7 +315,7 @@ class FilesSource:
         schema = self.resolve_schema()
         return tuple(schema[name] for name in self._options["partition_columns"])
 
-    def _content(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
+    def _content(self, file: IO[bytes], path: Path, piece: FilePiece) -> Iterator[Block]:
         """The blocks of a piece of an open file."""
         if self._options["partition_columns"]:
             try:
@@ -353,7 +353,7 @@ class FilesSource:
         return ""
 
     @contextmanager
-    def _located(self, root: Path, piece: Piece) -> Iterator[tuple[IO[bytes], Path, Piece]]:
+    def _located(self, root: Path, piece: FilePiece) -> Iterator[tuple[IO[bytes], Path, FilePiece]]:
         """The file of the piece at its current place: open, as a path with its original name, and the piece of its content. It is compared
         with the record before and after reading."""
         path, trace = root / piece.path, piece.trace
@@ -373,7 +373,7 @@ class FilesSource:
         except PermissionError:
             raise SourceError(f"this user is not allowed to read {path}", remedy=f"make it readable: chmod a+r {path}") from None
 
-    def _changed(self, path: Path, piece: Piece) -> SourceError:
+    def _changed(self, path: Path, piece: FilePiece) -> SourceError:
         give_up = f"skip it: {flow_command('source skip', piece.path)}"
         if not path.exists():
             return SourceError(
@@ -392,7 +392,7 @@ class FilesSource:
         )
 
     @contextmanager
-    def _opened(self, path: Path, piece: Piece) -> Iterator[IO[bytes]]:
+    def _opened(self, path: Path, piece: FilePiece) -> Iterator[IO[bytes]]:
         """The file, compared with its record before and after reading."""
         try:
             with path.open("rb", buffering=0) as file:
@@ -404,12 +404,12 @@ class FilesSource:
         except PermissionError:
             raise SourceError(f"this user is not allowed to read {path}", remedy=f"make it readable: chmod a+r {path}") from None
 
-    def _compare(self, path: Path, piece: Piece) -> None:
+    def _compare(self, path: Path, piece: FilePiece) -> None:
         now = path.stat()
         if (now.st_size, now.st_mtime_ns) != (piece.size, piece.mtime_ns) and self._stop_on_change:
             raise self._changed(path, piece)
 
-    def _text(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
+    def _text(self, file: IO[bytes], path: Path, piece: FilePiece) -> Iterator[Block]:
         compression = compression_of(piece.path, self._options["compression"])
         unlike = self._unlike(file, piece, compression)
         if unlike:
@@ -462,7 +462,7 @@ class FilesSource:
         else:
             yield from Cutter(str(path), max_record, finder, first_line, end).cut(marking_holes(chunks), offset)
 
-    def _unlike(self, file: IO[bytes], piece: Piece, compression: str) -> str:
+    def _unlike(self, file: IO[bytes], piece: FilePiece, compression: str) -> str:
         """See `why_unlike`; checked at the start of a file, and in each part of a growing one."""
         if piece.start and not self._growing:
             return ""
@@ -569,17 +569,17 @@ class FilesSource:
         by_rule = {} if rule == "exact" else {folded(name, rule): name for name in self.resolve_schema().names if name not in self._columns}
         return tuple(by_name.get(name) or by_rule.get(folded(name, rule)) or name for name in names)
 
-    def _parquet(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
+    def _parquet(self, file: IO[bytes], path: Path, piece: FilePiece) -> Iterator[Block]:
         from scribengin.connectors.files.parquet import read_groups
 
         yield from read_groups(file, path, piece, self._own_schema(), self._learned, truncate=self._options["time"] == "truncate")
 
-    def _avro(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
+    def _avro(self, file: IO[bytes], path: Path, piece: FilePiece) -> Iterator[Block]:
         from scribengin.connectors.files.avro import read_piece
 
         yield from read_piece(file, path, piece, self._own_schema(), self._learned)
 
-    def _divide(self, path: Path, piece: Piece) -> list[Piece]:
+    def _divide(self, path: Path, piece: FilePiece) -> list[FilePiece]:
         """A finished file as pieces for tasks: byte ranges of plain lines, row groups of Parquet, blocks of Avro, else the whole file."""
         split = self._options["split"]
         if self._format == "parquet":
@@ -665,8 +665,8 @@ class FilesSource:
         return schema_of_file(discovery.root / paths[0])
 
 
-def _seen(piece: Piece) -> Status:
-    return Status(ANY_DEVICE if piece.trace is None else piece.trace.device, piece.inode, piece.size, piece.mtime_ns)
+def _seen(piece: FilePiece) -> FileStatus:
+    return FileStatus(ANY_DEVICE if piece.trace is None else piece.trace.device, piece.inode, piece.size, piece.mtime_ns)
 
 
 def _peeked(chunks: Iterator[bytes | Damage]) -> tuple[bytes, Iterator[bytes | Damage]]:

@@ -12,10 +12,10 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.files.keeping import Keeping
+from scribengin.connectors.files.keeping import RetentionSettings
 from scribengin.connectors.files.read_lease import over
 from scribengin.connectors.files.roll_state import summarize_turns
-from scribengin.connectors.files.roller import RollDone, Roller, leftovers
+from scribengin.connectors.files.roller import FileCompactor, RollDone, leftovers
 from scribengin.connectors.files.sink_claim import last_lineage
 from scribengin.connectors.files.sink_folders import INTERNAL, lineages_in, remove_empty
 from scribengin.connectors.files.sink_records import summarize_commits
@@ -36,7 +36,7 @@ OLD_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Upkept:
+class MaintenanceRun:
     """The result of one maintenance run."""
 
     folded: int = 0
@@ -63,7 +63,7 @@ class Upkept:
         return any((self.folded, self.files, self.merged, self.closed, self.expired))
 
 
-def roll_folder(path: Path, check: Callable[[], None], *, flush: bool = False, now_s: Callable[[], float] = time.time) -> Upkept:
+def roll_folder(path: Path, check: Callable[[], None], *, flush: bool = False, now_s: Callable[[], float] = time.time) -> MaintenanceRun:
     """Only the compaction part of `keep_folder`; with `flush` everything that is committed is visible afterwards. Raises as that does."""
     lineages = lineages_in(path)
     newest_us = max((each for each in map(_newest_us, lineages) if each is not None), default=None)
@@ -72,9 +72,10 @@ def roll_folder(path: Path, check: Callable[[], None], *, flush: bool = False, n
     failed: ScribenginError | None = None
     busy: set[str] | None = set()
     left: dict[str, Open] = {}
-    # the newest comes last: it closes folders in which no other has work
-    for lineage in sorted(lineages, key=lambda each: each.path.name == newest):
-        roller = Roller(path, lineage, check, now_s, newest_us, busy, left)
+    for lineage in sorted(
+        lineages, key=lambda each: each.path.name == newest
+    ):  # the newest comes last: it closes folders in which no other has work
+        roller = FileCompactor(path, lineage, check, now_s, newest_us, busy, left)
         try:
             done.append(roller.run(flush=flush))
         except (StateError, EnvironmentFault) as error:  # the others are compacted all the same
@@ -86,7 +87,7 @@ def roll_folder(path: Path, check: Callable[[], None], *, flush: bool = False, n
             left[folder] = max(known, left.get(folder, known), key=lambda each: each.version)
     if failed is not None:
         raise failed
-    return Upkept(
+    return MaintenanceRun(
         merged=sum(each.segments for each in done),
         merged_files=sum(each.files for each in done),
         merged_bytes=sum(each.bytes for each in done),
@@ -96,7 +97,7 @@ def roll_folder(path: Path, check: Callable[[], None], *, flush: bool = False, n
     )
 
 
-def keep_folder(path: Path, check: Callable[[], None], *, flush: bool = False, now_s: Callable[[], float] = time.time) -> Upkept:
+def keep_folder(path: Path, check: Callable[[], None], *, flush: bool = False, now_s: Callable[[], float] = time.time) -> MaintenanceRun:
     """One maintenance run. `check` raises if this process may not write (any more); it is called before each step that writes or deletes. A
     folder that does not exist, or has no writer, needs no maintenance. Raises what `check` raises, StateError for damaged records,
     OSError."""
@@ -122,7 +123,7 @@ def keep_folder(path: Path, check: Callable[[], None], *, flush: bool = False, n
 
 def _newest_us(lineage: LineageFolder) -> int | None:
     """The newest event time that a lineage has written, if its sink uses folders by time."""
-    if Keeping.read(lineage) is None:
+    if RetentionSettings.read(lineage) is None:
         return None
     newest = lineage.commits.newest()
     record = None if newest is None else lineage.commits.read(newest)

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scribengin.connectors.contract import Place, Sink, Source
+    from scribengin.connectors.contract import ConnectorContext, SinkConnector, SourceConnector
 
 __all__ = ["make_sink", "make_source"]
 
 
-def make_source(type_: str, place: Place, open_: Callable[[str, Place], Any]) -> Source:
+def make_source(type_: str, place: ConnectorContext, open_: Callable[[str, ConnectorContext], Any]) -> SourceConnector:
     """The source that reads from all members; `open_` opens that of one member."""
     from scribengin.connectors.group.source import GroupSource
 
     return GroupSource(place, {name: open_(type_, each) for name, each in _members(place)})
 
 
-def make_sink(type_: str, place: Place, open_: Callable[[str, Place], Any]) -> Sink:
+def make_sink(type_: str, place: ConnectorContext, open_: Callable[[str, ConnectorContext], Any]) -> SinkConnector:
     """The sink that gives each Batch to one member; `open_` opens that of one member."""
     from scribengin.connectors.abilities import offers
     from scribengin.connectors.group.sink import GroupSink, OfferingGroupSink
@@ -29,7 +29,7 @@ def make_sink(type_: str, place: Place, open_: Callable[[str, Place], Any]) -> S
     return (OfferingGroupSink if any(map(offers, sinks.values())) else GroupSink)(place, sinks)
 
 
-def _members(place: Place) -> list[tuple[str, Place]]:
+def _members(place: ConnectorContext) -> list[tuple[str, ConnectorContext]]:
     """A staged sink for each member, for any delivery: a member of Spark's own sink cannot report which Batches it has."""
     common = replace(place, members=(), delivery="exactly_once")
     return [

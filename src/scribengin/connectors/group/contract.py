@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
-from scribengin.connectors.contract import ChainedSink, Sink, Source, SourceReader, StagingSink
+from scribengin.connectors.contract import ChainedSink, SinkConnector, SourceConnector, SourceReader, StagingSink
 from scribengin.core.errors import EnvironmentFault, ScribenginError, SinkError, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from scribengin.connectors.contract import Decided, Published
-    from scribengin.connectors.group.health import MemberSeen, Turns
+    from scribengin.connectors.group.health import MemberOverrides, MemberSeen
 
 DOWN = (Unreachable, EnvironmentFault, SinkError, OSError)
 """errors of a place that cannot accept writes now; any other error means data at risk, or a mistake"""
@@ -32,10 +32,11 @@ class MemberSink(StagingSink, Protocol):
         flow's claim must exist there; otherwise the place is not the same as before (a disk that is not mounted)."""
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
-        """Like `Sink.audit`. `since`: the Batch from which on `decided` names all Batches of this member; None as in `Sink`."""
+        """Like `SinkConnector.audit`. `since`: the Batch from which on `decided` names all Batches of this member; None as in
+        `SinkConnector`."""
 
 
-class MemberSource(Source, Protocol):
+class MemberSource(SourceConnector, Protocol):
     """A channel's source that can be a member."""
 
     def look(self, *, begun: bool) -> None:
@@ -52,7 +53,7 @@ class FinishingReader(SourceReader, Protocol):
 class ChoosingSink(ChainedSink, Protocol):
     """The sink of a group. `behind` names the member of a Batch: `{"member", "cost", "why", "behind": the member's own value}`."""
 
-    turns: Callable[[], Turns]
+    turns: Callable[[], MemberOverrides]
     """settings of the group that operators change while it runs, read before each Batch"""
 
     def members(self) -> tuple[MemberSeen, ...]:
@@ -70,7 +71,7 @@ def finishes(reader: SourceReader) -> TypeGuard[FinishingReader]:
     return hasattr(reader, "finish")
 
 
-def chooses(sink: Sink) -> TypeGuard[ChoosingSink]:
+def chooses(sink: SinkConnector) -> TypeGuard[ChoosingSink]:
     """True for a ChoosingSink."""
     return hasattr(sink, "chosen")
 

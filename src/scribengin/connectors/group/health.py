@@ -16,7 +16,7 @@ MOST_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class MemberOverrides:
     """Settings of a group by operators while it runs: member → its new cost; member → the reason for which it is disabled."""
 
     costs: Mapping[str, float] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class _State:
     """the reason for which it is disabled; empty while it is enabled"""
 
 
-class Health:
+class GroupHealth:
     """The members of one group, in the file's order. `costs`: member → cost."""
 
     def __init__(self, costs: Mapping[str, float]) -> None:
@@ -80,7 +80,7 @@ class Health:
         self._costs = dict(costs)
         self._last = ""
 
-    def heed(self, turns: Turns) -> None:
+    def heed(self, turns: MemberOverrides) -> None:
         """Apply the settings. Invalid costs and unknown members are ignored; if all members are disabled, none is."""
         for member, state in self._states.items():
             cost = turns.costs.get(member, 0.0)

@@ -24,7 +24,7 @@ from scribengin.connectors.abilities import (
 from scribengin.connectors.contract import Unaccounted
 from scribengin.connectors.group.audit import audit_members
 from scribengin.connectors.group.contract import DOWN, said
-from scribengin.connectors.group.health import Health, Turns
+from scribengin.connectors.group.health import GroupHealth, MemberOverrides
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError, Unreachable
 from scribengin.core.storage import make_folder, put_if_absent, read_or_none
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from scribengin.connectors.contract import Decided, Place, Published, Refusal
+    from scribengin.connectors.contract import ConnectorContext, Decided, Published, RefusedRow
     from scribengin.connectors.group.contract import MemberSink
     from scribengin.connectors.group.health import MemberSeen
     from scribengin.core.types import Schema
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 class GroupSink:
     """See `contract.ChoosingSink`. Stays in the driver: executors get the chosen member's sink. `sinks`: member → its sink."""
 
-    def __init__(self, place: Place, sinks: Mapping[str, MemberSink], *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, place: ConnectorContext, sinks: Mapping[str, MemberSink], *, now: Callable[[], float] = time.monotonic) -> None:
         self.node = place.node
         self.exactly_once = all(sink.exactly_once for sink in sinks.values())
-        self.turns: Callable[[], Turns] = Turns
+        self.turns: Callable[[], MemberOverrides] = MemberOverrides
         """settings of the group by operators, read before each Batch"""
         self._sinks = dict(sinks)
         self._work = place.work
-        self._health = Health({name: cost for name, cost, _ in place.members})
+        self._health = GroupHealth({name: cost for name, cost, _ in place.members})
         self._batches: dict[str, int] = dict.fromkeys(self._sinks, 0)
         self._now = now
         self._claim: tuple[str, str] | None = None
@@ -342,14 +342,14 @@ class GroupSink:
 class OfferingGroupSink(GroupSink):
     """For members that accept or refuse rows one by one, after the decision. See OfferingSink."""
 
-    def __init__(self, place: Place, sinks: Mapping[str, MemberSink], *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, place: ConnectorContext, sinks: Mapping[str, MemberSink], *, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__(place, sinks, now=now)
         self.on_error = place.on_error
 
-    def offer(self, decided: Decided, refuse: Callable[[Refusal], None]) -> None:
+    def offer(self, decided: Decided, refuse: Callable[[RefusedRow], None]) -> None:
         """Offer at the member that the decision names. Raises Unreachable if it is unavailable."""
 
-        def refused(refusal: Refusal) -> None:
+        def refused(refusal: RefusedRow) -> None:
             try:
                 refuse(refusal)
             except DOWN as error:

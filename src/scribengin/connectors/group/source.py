@@ -11,15 +11,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.abilities import can_measure, holds, rechecks, tells
-from scribengin.connectors.contract import Backlog, Limits, SourceStream
+from scribengin.connectors.contract import Backlog, BatchLimits, SourceStream
 from scribengin.connectors.group.contract import DOWN, said
-from scribengin.connectors.group.health import Health
+from scribengin.connectors.group.health import GroupHealth
 from scribengin.core.errors import SourceError, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from scribengin.connectors.contract import Place, SourceReader
+    from scribengin.connectors.contract import ConnectorContext, SourceReader
     from scribengin.connectors.group.contract import MemberSource
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Block, Decoder
@@ -34,7 +34,7 @@ class GroupSource:
 
     handed_over = True
 
-    def __init__(self, place: Place, sources: Mapping[str, MemberSource]) -> None:
+    def __init__(self, place: ConnectorContext, sources: Mapping[str, MemberSource]) -> None:
         self.node = place.node
         self._sources = dict(sources)
         self._any = next(iter(self._sources.values()))
@@ -86,7 +86,7 @@ class GroupReader:
         self._node = node
         self._sources = sources
         self._now = now
-        self._health = Health(dict.fromkeys(sources, 1.0))
+        self._health = GroupHealth(dict.fromkeys(sources, 1.0))
         self._readers: dict[str, SourceReader] = {}
         self._logged: dict[str, list[list[SourceStream]]] = {name: [] for name in sources}
         """entries that wait for a reader"""
@@ -112,7 +112,7 @@ class GroupReader:
                     self._gone.add(name)
                     self._told.append(f"{self._node}: member {name} is not in the group any more: its unread rows are not read")
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
         """The next streams of every member that answers; the limits are shared among them."""
         share = _share(limits, len(self._sources))
         found: list[SourceStream] = []
@@ -213,7 +213,7 @@ class GroupReader:
 
     # --- pieces ---
 
-    def _split(self, name: str, limits: Limits, *, final: bool) -> list[SourceStream]:
+    def _split(self, name: str, limits: BatchLimits, *, final: bool) -> list[SourceStream]:
         was_healthy, source = self._health.is_healthy(name), self._sources[name]
         try:
             reader = self._opened(name)
@@ -277,7 +277,7 @@ def _of(member: str, stream: SourceStream) -> SourceStream:
     return replace(stream, label=f"{member}:{stream.label}", place={"member": member, "of": dict(stream.place)})
 
 
-def _share(limits: Limits, members: int) -> Limits:
+def _share(limits: BatchLimits, members: int) -> BatchLimits:
     given = {name: amount for name in _DIVIDED if (amount := getattr(limits, name)) is not None}
     return replace(limits, **{name: max(1, amount // members) for name, amount in given.items()})
 

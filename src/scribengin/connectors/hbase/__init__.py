@@ -1,23 +1,23 @@
 """HBase: a table as a source, or as a sink, by a REST server or a Thrift server."""
 
-from scribengin.connectors.contract import Place, Sink, Source
+from scribengin.connectors.contract import ConnectorContext, SinkConnector, SourceConnector
 from scribengin.connectors.hbase.options import SINK, SOURCE
 
 __all__ = ["SINK", "SOURCE", "make_sink", "make_source"]
 
 
-def make_source(place: Place) -> Source:
+def make_source(place: ConnectorContext) -> SourceConnector:
     """The configured source."""
     from scribengin.connectors.hbase.source import TableSource
 
     return TableSource(place)
 
 
-def make_sink(place: Place) -> Sink:
+def make_sink(place: ConnectorContext) -> SinkConnector:
     """The configured sink."""
-    from scribengin.connectors.hbase.store import TableStore
+    from scribengin.connectors.hbase.store import HBaseStore
     from scribengin.connectors.keyed.sink import KeyedSink
 
     options = place.options
     key = tuple(options["key"]) if options["mode"] == "upsert" else ()
-    return KeyedSink(place, TableStore(place.node, options, key), key=key, connections=options["connections"])
+    return KeyedSink(place, HBaseStore(place.node, options, key), key=key, connections=options["connections"])

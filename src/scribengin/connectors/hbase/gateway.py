@@ -33,7 +33,7 @@ NEVER = ("DoNotRetryIOException", "FailedSanityCheck", "KeyValue size too large"
 """text of a region server, inside an error that looks like unavailability, for a cell that it never accepts"""
 
 
-class Cell(msgspec.Struct, frozen=True):
+class HBaseCell(msgspec.Struct, frozen=True):
     """`column` is `family:qualifier`, `timestamp` its version."""
 
     column: bytes
@@ -41,11 +41,11 @@ class Cell(msgspec.Struct, frozen=True):
     value: bytes = msgspec.field(name="$", default=b"")
 
 
-class Row(msgspec.Struct, frozen=True):
+class HBaseRow(msgspec.Struct, frozen=True):
     """Some cells of a row."""
 
     key: bytes
-    cells: list[Cell] = msgspec.field(name="Cell")
+    cells: list[HBaseCell] = msgspec.field(name="Cell")
 
 
 class Value(msgspec.Struct, frozen=True):
@@ -62,12 +62,12 @@ class ValueRow(msgspec.Struct, frozen=True):
     cells: list[Value] = msgspec.field(name="Cell")
 
 
-AnyRow = TypeVar("AnyRow", Row, ValueRow)
+AnyRow = TypeVar("AnyRow", HBaseRow, ValueRow)
 Part = Literal["all", "names", "first"]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ScanRequest:
     """A scan: rows whose key is greater than `after`; only cells of these columns or families (none: all). `part`: `names` returns all
     cells without values, `first` the first cell of a row without its value. `ahead`: rows that the gateway fetches from a region at
     once."""
@@ -79,7 +79,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class TableForm:
     """The settings of a table: family → TTL in seconds, and its durability."""
 
     families: Mapping[str, int]
@@ -87,7 +87,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WriteOutcome:
     """The result of sent rows: `taken`; `busy` for now; `large` for one request; `gone`: the table does not exist; `refused`: some of them
     are."""
 
@@ -110,20 +110,20 @@ class Gateway(Protocol):
     def called(self) -> str:
         """`source "in"`."""
 
-    def schema(self, table: str) -> Form | None:
+    def schema(self, table: str) -> TableForm | None:
         """The settings of the table; None if it does not exist."""
 
     def make(self, table: str, families: Sequence[str]) -> None:
         """Create it, with only the newest version of each cell; one that is created meanwhile is kept."""
 
-    def row(self, table: str, key: str) -> Row | None:
+    def row(self, table: str, key: str) -> HBaseRow | None:
         """All cells of a row; None if the row or the table does not exist."""
 
-    def put_if(self, table: str, row: Row, expected: Cell) -> bool:
+    def put_if(self, table: str, row: HBaseRow, expected: HBaseCell) -> bool:
         """Write the cells if the row holds `expected` (no value: if there is no such cell), which is one of their columns; else return
         False."""
 
-    def put(self, table: str, cells: Cells) -> Outcome:
+    def put(self, table: str, cells: Cells) -> WriteOutcome:
         """Write all of them, in one request."""
 
     def delete(self, table: str, key: bytes, families: Sequence[bytes], until: int) -> None:
@@ -135,7 +135,7 @@ class Gateway(Protocol):
     def last_key(self, table: str, columns: Sequence[bytes] = ()) -> bytes | None:
         """The last row with a cell in these columns or families (any, if none are given); None if there is no such row."""
 
-    def open_scanner(self, table: str, asked: Asked) -> Any:
+    def open_scanner(self, table: str, asked: ScanRequest) -> Any:
         """An argument for `next_of`: the scanner exists in one of the servers."""
 
     def next_of(self, scanner: Any, most: int, kind: type[AnyRow]) -> tuple[list[AnyRow], int] | None:

@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Backlog, SourceStream
 from scribengin.connectors.hbase.gateway import ValueRow
-from scribengin.connectors.hbase.scan import Scan, shown
+from scribengin.connectors.hbase.scan import HBaseScan, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from scribengin.connectors.contract import Limits
+    from scribengin.connectors.contract import BatchLimits
     from scribengin.connectors.hbase.gateway import Gateway
-    from scribengin.connectors.hbase.table import Digest, Wanted
+    from scribengin.connectors.hbase.table import ExpectedTable, HBaseDigest
 
 
 class TableReader:
     """One per source and Query; used by one thread."""
 
-    def __init__(self, cluster: Gateway, wanted: Wanted, options: Mapping[str, Any]) -> None:
+    def __init__(self, cluster: Gateway, wanted: ExpectedTable, options: Mapping[str, Any]) -> None:
         self._wanted = wanted
         self._compares = options["on_change"] == "stop"
         self._max_rows: int = options["max_rows"]
         self._split: int = options["split"]
-        self._scan = Scan(
+        self._scan = HBaseScan(
             cluster,
             wanted.table,
             ValueRow,
@@ -46,7 +46,7 @@ class TableReader:
             for stream in streams:
                 self._after, self._done = b64decode(stream.place["upto"]), stream.place["last"]
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (nothing is waited for)
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (nothing is waited for)
         """The next ranges. Raises SourceError if the table does not exist any more, Unreachable if the cluster is unavailable."""
         if self._done:
             return []
@@ -84,7 +84,7 @@ class TableReader:
         if rows:
             yield self._range(last, rows, digest, is_last=True)
 
-    def _range(self, upto: bytes, rows: int, digest: Digest, *, is_last: bool) -> SourceStream:
+    def _range(self, upto: bytes, rows: int, digest: HBaseDigest, *, is_last: bool) -> SourceStream:
         place = {
             "after": b64encode(self._after).decode(),
             "upto": b64encode(upto).decode(),

@@ -9,7 +9,19 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from scribengin.connectors.hbase.gateway import BUSY, CODES, FOREVER, NEVER, Asked, Cell, Form, Outcome, Row, ValueRow, reason_of
+from scribengin.connectors.hbase.gateway import (
+    BUSY,
+    CODES,
+    FOREVER,
+    NEVER,
+    HBaseCell,
+    HBaseRow,
+    ScanRequest,
+    TableForm,
+    ValueRow,
+    WriteOutcome,
+    reason_of,
+)
 from scribengin.connectors.keyed.http import AWAY, HttpCluster
 from scribengin.core.errors import ScribenginError
 from scribengin.core.problems import did_you_mean
@@ -24,7 +36,10 @@ if TYPE_CHECKING:
     from scribengin.core.errors import SinkError, SourceError
 
 _OK, _BAD, _NOT_MODIFIED, _NOT_FOUND, _GONE, _TOO_LARGE, _FAILED = 200, 400, 304, 404, 410, 413, 500
-_DECODERS: Mapping[type[Any], msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(dict[str, list[kind]]) for kind in (Row, ValueRow)}  # type: ignore[valid-type]
+_DECODERS: Mapping[type[Any], msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(dict[str, list[kind]])  # type: ignore[valid-type]
+    for kind in (HBaseRow, ValueRow)
+}
 _FILTERS = {
     "names": '{"type": "KeyOnlyFilter"}',
     "first": '{"type": "FilterList", "op": "MUST_PASS_ALL", "filters": [{"type": "FirstKeyOnlyFilter"}, {"type": "KeyOnlyFilter"}]}',
@@ -34,7 +49,7 @@ _FILTERS = {
 class _Rows(msgspec.Struct, frozen=True):
     """The answer of a server."""
 
-    rows: list[Row] = msgspec.field(name="Row", default_factory=list)
+    rows: list[HBaseRow] = msgspec.field(name="Row", default_factory=list)
 
 
 class RestGateway(HttpCluster):
@@ -54,51 +69,51 @@ class RestGateway(HttpCluster):
         """The exception line of a message, without the code locations."""
         return reason_of(answer.text) or answer.reason_phrase
 
-    def schema(self, table: str) -> Form | None:
+    def schema(self, table: str) -> TableForm | None:
         """See Gateway."""
         answer = self.ask("GET", f"{path_of(table)}/schema", also=[_NOT_FOUND])
         if answer.status_code == _NOT_FOUND:
             return None
         found = answer.json()
         families = {str(each["name"]): int(each.get("TTL", FOREVER)) for each in found["ColumnSchema"]}
-        return Form(families, str(found.get("DURABILITY", "")))
+        return TableForm(families, str(found.get("DURABILITY", "")))
 
     def make(self, table: str, families: Sequence[str]) -> None:
         """See Gateway; a table that is created meanwhile gets the families."""
         schema = {"name": table, "ColumnSchema": [{"name": name, "VERSIONS": "1"} for name in families]}
         self.ask("POST", f"{path_of(table)}/schema", json=schema, also=[_NOT_MODIFIED])
 
-    def row(self, table: str, key: str) -> Row | None:
+    def row(self, table: str, key: str) -> HBaseRow | None:
         """See Gateway."""
         answer = self.ask("GET", f"{path_of(table)}/{quote(key, safe='')}", also=[_NOT_FOUND])
         return None if answer.status_code == _NOT_FOUND else msgspec.json.decode(answer.content, type=_Rows).rows[0]
 
-    def put_if(self, table: str, row: Row, expected: Cell) -> bool:
+    def put_if(self, table: str, row: HBaseRow, expected: HBaseCell) -> bool:
         """See Gateway."""
         return self._checked_change(table, row, expected, "put")
 
-    def put(self, table: str, cells: Cells) -> Outcome:
+    def put(self, table: str, cells: Cells) -> WriteOutcome:
         """See Gateway. The server only reports that something in it was refused."""
         path = f"{path_of(table)}/rows"
         answer = self.ask("PUT", path, content=cells.message(), also=[_BAD, _NOT_FOUND, _TOO_LARGE, *AWAY])
         if answer.status_code == _OK:
-            return Outcome("taken")
+            return WriteOutcome("taken")
         said = self.reason_in(answer)
         if answer.status_code == _TOO_LARGE:
-            return Outcome("large")
+            return WriteOutcome("large")
         if answer.status_code == _NOT_FOUND:
-            return Outcome("gone", said)
+            return WriteOutcome("gone", said)
         if any(word in answer.text for word in BUSY):
-            return Outcome("busy")
+            return WriteOutcome("busy")
         if answer.status_code != _BAD and not any(word in answer.text for word in NEVER):
             raise self.refused(answer, f"PUT {path}")
-        return Outcome("refused", said)
+        return WriteOutcome("refused", said)
 
     def delete(self, table: str, key: bytes, families: Sequence[bytes], until: int) -> None:
         """See Gateway."""
         # a path cannot contain every key; a body can, which requires a condition: here that a column does not exist
-        cells = [Cell(family, until) for family in families]
-        self._checked_change(table, Row(key, cells), Cell(families[0] + b":\0"), "delete")
+        cells = [HBaseCell(family, until) for family in families]
+        self._checked_change(table, HBaseRow(key, cells), HBaseCell(families[0] + b":\0"), "delete")
 
     def tables(self) -> list[str]:
         """Their names; none if the server does not return them."""
@@ -122,7 +137,7 @@ class RestGateway(HttpCluster):
         rows = msgspec.json.decode(answer.content, type=_Rows).rows
         return rows[0].key if rows else None
 
-    def open_scanner(self, table: str, asked: Asked) -> str:
+    def open_scanner(self, table: str, asked: ScanRequest) -> str:
         """See Gateway."""
         start = asked.after + b"\0" if asked.after else b""
         said: dict[str, Any] = {"caching": asked.ahead, "maxVersions": 1, "cacheBlocks": False, "startRow": b64encode(start).decode()}
@@ -153,8 +168,8 @@ class RestGateway(HttpCluster):
         said = f"{self.called}: there is no table {table} at {self}"
         return self._error(said, did_you_mean(table, self.tables()) or "correct `table`", "hbase-table")
 
-    def _checked_change(self, table: str, row: Row, expected: Cell, what: str) -> bool:
-        body = _Rows([Row(row.key, [*row.cells, expected])])
+    def _checked_change(self, table: str, row: HBaseRow, expected: HBaseCell, what: str) -> bool:
+        body = _Rows([HBaseRow(row.key, [*row.cells, expected])])
         answer = self.ask("PUT", f"{path_of(table)}/row?check={what}", json=msgspec.to_builtins(body), also=[_NOT_MODIFIED])
         return answer.status_code == _OK
 

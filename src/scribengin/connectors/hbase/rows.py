@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 
-class RowParser:
+class HBaseRowParser:
     """Rows of one stream. `template`: the columns in row keys; all others are cells."""
 
     def __init__(self, file: str, schema: Schema, names: CellNames, template: Template, values: Values) -> None:

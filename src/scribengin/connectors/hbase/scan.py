@@ -12,7 +12,7 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Generic
 
-from scribengin.connectors.hbase.gateway import CODES, AnyRow, Asked
+from scribengin.connectors.hbase.gateway import CODES, AnyRow, ScanRequest
 from scribengin.core.errors import Unreachable
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _ANSWER_BYTES = 4 << 20
 """rows of an answer, which a gateway and this process hold in memory"""
 
 
-class Scan(Generic[AnyRow]):
+class HBaseScan(Generic[AnyRow]):
     """For one table, used by one thread. `columns`: FAMILY:QUALIFIER or FAMILY, of which a row must have at least one; none: all. `page`:
     maximum rows of an answer; fewer if they are large. `part`: see Asked."""
 
@@ -109,7 +109,7 @@ class Scan(Generic[AnyRow]):
         """Whether to request whole families: a server that is asked for columns seeks each of them in each row, which costs two to four
         times as much if they are all there is."""
         columns = sorted({column.partition(b":")[0] for column in self._columns}) if by_family else self._columns
-        return self._cluster.open_scanner(self._table, Asked(after, columns, part, ahead))
+        return self._cluster.open_scanner(self._table, ScanRequest(after, columns, part, ahead))
 
     def _has_no_others(self, after: bytes) -> bool:
         """Checked with the names of some cells, because other cells may be large."""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.hbase.gateway import ValueRow, open_gateway
 from scribengin.connectors.hbase.options import SOURCE
 from scribengin.connectors.hbase.reader import TableReader
-from scribengin.connectors.hbase.scan import Scan
-from scribengin.connectors.hbase.table import Wanted, changed
+from scribengin.connectors.hbase.scan import HBaseScan
+from scribengin.connectors.hbase.table import ExpectedTable, changed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scribengin.connectors.contract import Place, SourceStream
+    from scribengin.connectors.contract import ConnectorContext, SourceStream
     from scribengin.core.types import Schema
     from scribengin.formats.table_blocks import TableBlock, TableDecoder
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class TableSource:
     """One table; picklable."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         self.schema: Schema | None = place.schema
         self._options = SOURCE.filled(place.options)
         self._cluster = open_gateway(place.node, self._options["server"], self._options["config"], "source")
@@ -49,10 +49,10 @@ class TableSource:
 
     def read(self, stream: SourceStream) -> Iterator[TableBlock]:
         """The rows of the range. Raises SourceError after the last row if they differ from the logged ones."""
-        from scribengin.connectors.hbase.rows import RowParser
+        from scribengin.connectors.hbase.rows import HBaseRowParser
 
         wanted, place = self._wanted(), stream.place
-        scan = Scan(
+        scan = HBaseScan(
             self._cluster,
             wanted.table,
             ValueRow,
@@ -60,7 +60,7 @@ class TableSource:
             columns=wanted.columns,
             part="all" if wanted.cells else "first",
         )
-        parser = RowParser(wanted.table, wanted.schema, wanted.names, wanted.template, self._options["values"])
+        parser = HBaseRowParser(wanted.table, wanted.schema, wanted.names, wanted.template, self._options["values"])
         rows, digest = 0, wanted.digest()
         for page in scan.pages(b64decode(place["after"]), b64decode(place["upto"]), stream.rows):
             if self._compares:
@@ -75,5 +75,5 @@ class TableSource:
             )
             raise changed(self._cluster, stream.label, how)
 
-    def _wanted(self) -> Wanted:
-        return Wanted(self._cluster, self._options, self.schema)
+    def _wanted(self) -> ExpectedTable:
+        return ExpectedTable(self._cluster, self._options, self.schema)

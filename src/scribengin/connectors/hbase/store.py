@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 
 from scribengin.connectors.hbase.cell_names import CellNames
 from scribengin.connectors.hbase.cells import Cells, values_of
-from scribengin.connectors.hbase.gateway import CODES, FOREVER, Cell, Row, open_gateway
+from scribengin.connectors.hbase.gateway import CODES, FOREVER, HBaseCell, HBaseRow, open_gateway
 from scribengin.connectors.hbase.row_keys import Template
-from scribengin.connectors.hbase.scan import Scan
-from scribengin.connectors.keyed.contract import Answer, Held
+from scribengin.connectors.hbase.scan import HBaseScan
+from scribengin.connectors.keyed.contract import WriteAnswer, WriterRecord
 from scribengin.core.errors import SinkError, Unreachable
 from scribengin.core.remedies import start_over
 
@@ -41,7 +41,7 @@ _NAME = re.compile(r"(\w+:)?\w[\w.-]*")
 _LOSES = ("SKIP_WAL", "ASYNC_WAL")
 
 
-class TableStore:
+class HBaseStore:
     """See KeyedStore. `key`: columns that identify a row; if empty, the record's id is the row key."""
 
     form: Literal["json", "columns"] = "columns"
@@ -60,23 +60,23 @@ class TableStore:
     def __str__(self) -> str:
         return f"table {self._table} at {self._cluster}"
 
-    def read_record(self) -> Held | None:
+    def read_record(self) -> WriterRecord | None:
         """Read from its row: never an older version."""
         row = self._cluster.row(self._records, self._table)
         if row is None:
             return None
         cells = {cell.column: cell.value for cell in row.cells}
-        return Held(msgspec.json.decode(cells[_BODY]), cells[_TAG])
+        return WriterRecord(msgspec.json.decode(cells[_BODY]), cells[_TAG])
 
-    def write_record(self, body: Mapping[str, Any], held: Held | None) -> bool:
+    def write_record(self, body: Mapping[str, Any], held: WriterRecord | None) -> bool:
         """By a check-and-put of one row, conditional on the tag that was read. If its answer is lost, the row is searched for by its own
         tag."""
         if held is None and self._cluster.schema(self._records) is None:
             self._make(self._records, ["r"])
         tag = uuid4().hex.encode()
-        row = Row(self._table.encode(), [Cell(_TAG, value=tag), Cell(_BODY, value=msgspec.json.encode(body))])
+        row = HBaseRow(self._table.encode(), [HBaseCell(_TAG, value=tag), HBaseCell(_BODY, value=msgspec.json.encode(body))])
         try:
-            return self._cluster.put_if(self._records, row, Cell(_TAG, value=held.tag if held else b""))
+            return self._cluster.put_if(self._records, row, HBaseCell(_TAG, value=held.tag if held else b""))
         except Unreachable:
             found = self.read_record()
             if found is None or found.tag == (held.tag if held else None):
@@ -116,7 +116,7 @@ class TableStore:
         """Whether the table has a row; reads one row."""
         return self._cluster.is_empty(self._table)
 
-    def send(self, rows: KeyedRows) -> Answer:
+    def send(self, rows: KeyedRows) -> WriteAnswer:
         """In one request. If part of it is refused, its halves are sent separately, down to single rows."""
         cells = self.cells(rows)
         sizes = np.asarray(pc.binary_length(cells.keys))
@@ -145,7 +145,7 @@ class TableStore:
     def clear(self) -> int:
         """Delete row by row, up to the row's version; the table is kept."""
 
-        def delete(row: Row) -> None:
+        def delete(row: HBaseRow) -> None:
             families = sorted({cell.column.partition(b":")[0] for cell in row.cells})
             self._cluster.delete(self._table, row.key, families, max(cell.timestamp for cell in row.cells))
 
@@ -170,34 +170,34 @@ class TableStore:
                 found.append(f"`row` has {error}")
         return found
 
-    def _keys(self) -> Iterator[list[Row]]:
+    def _keys(self) -> Iterator[list[HBaseRow]]:
         if self._cluster.schema(self._table) is not None:
-            yield from Scan(self._cluster, self._table, Row, page=_SOME, part="names").pages(b"")
+            yield from HBaseScan(self._cluster, self._table, HBaseRow, page=_SOME, part="names").pages(b"")
 
     def _row_keys(self, rows: KeyedRows) -> pa.Array:
         if self._row:
             return Template.of(self._row).keys(rows.columns)
         return pa.array(rows.ids, pa.string()).cast(pa.binary())
 
-    def _sent(self, cells: Cells, indexes: Sequence[int]) -> Answer:
+    def _sent(self, cells: Cells, indexes: Sequence[int]) -> WriteAnswer:
         """`indexes`: the caller's indexes of the rows."""
         if not indexes:
-            return Answer()
+            return WriteAnswer()
         outcome = self._cluster.put(self._table, cells)
         if outcome.what == "taken":
-            return Answer()
+            return WriteAnswer()
         if outcome.what == "large":
-            return Answer(too_large=True)
+            return WriteAnswer(too_large=True)
         if outcome.what == "gone":
             remedy = f"restore it, or {start_over()}"
             raise self._error(f"does not accept rows any more: {outcome.said}", remedy, "hbase-table")
         if outcome.what == "busy":
-            return Answer(again=indexes)
+            return WriteAnswer(again=indexes)
         if len(indexes) == 1:
-            return Answer([(indexes[0], *_told(self._table, outcome.said))])
+            return WriteAnswer([(indexes[0], *_told(self._table, outcome.said))])
         half = len(indexes) // 2
         first, second = (self._sent(cells.some(part), [indexes[at] for at in part]) for part in np.split(np.arange(len(indexes)), [half]))
-        return Answer([*first.refused, *second.refused], [*first.again, *second.again], too_large=first.too_large or second.too_large)
+        return WriteAnswer([*first.refused, *second.refused], [*first.again, *second.again], too_large=first.too_large or second.too_large)
 
     def _checked(self, option: str, name: str) -> str:
         if not _NAME.fullmatch(name):

@@ -24,7 +24,7 @@ _INSTEAD = f"restore it; or, to continue with the current data at least once, se
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Wanted:
+class ExpectedTable:
     """The flow's requirements for its table. Raises SourceError if they contradict each other."""
 
     def __init__(self, cluster: Gateway, options: Mapping[str, Any], schema: Schema | None) -> None:
@@ -63,9 +63,9 @@ class Wanted:
             )
             raise unlike(cluster, said)
 
-    def digest(self) -> Digest:
+    def digest(self) -> HBaseDigest:
         """An empty digest of rows."""
-        return Digest(keys_only=not self.cells)
+        return HBaseDigest(keys_only=not self.cells)
 
     @property
     def columns(self) -> Sequence[bytes]:
@@ -87,7 +87,7 @@ def changed(cluster: Gateway, what: str, how: str) -> SourceError:
     return SourceError(said, remedy=_INSTEAD, code="hbase-changed", node=cluster.node)
 
 
-class Digest:
+class HBaseDigest:
     """A digest of rows in their order; it does not depend on the pages they came in."""
 
     def __init__(self, *, keys_only: bool = False) -> None:

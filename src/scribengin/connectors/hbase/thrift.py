@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow.compute as pc
 
 from scribengin.connectors.addresses import split_url
-from scribengin.connectors.hbase.gateway import BUSY, CODES, FOREVER, NEVER, Cell, Form, Outcome, Row, Value, reason_of
+from scribengin.connectors.hbase.gateway import BUSY, CODES, FOREVER, NEVER, HBaseCell, HBaseRow, TableForm, Value, WriteOutcome, reason_of
 from scribengin.connectors.hbase.thrift_client import Connection, Pool, api
 from scribengin.connectors.hbase.thrift_message import METHOD, put_message
 from scribengin.core.errors import SinkError, SourceError, Unreachable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from scribengin.connectors.hbase.cells import Cells
-    from scribengin.connectors.hbase.gateway import AnyRow, Asked
+    from scribengin.connectors.hbase.gateway import AnyRow, ScanRequest
     from scribengin.core.errors import ScribenginError
 
 _PLAIN, _TLS = "thrift", "thrift+tls"
@@ -66,13 +66,13 @@ class ThriftGateway:
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_pool": None, "_trusted": None}
 
-    def schema(self, table: str) -> Form | None:
+    def schema(self, table: str) -> TableForm | None:
         """See Gateway."""
         if not self._exists(table):
             return None
         found = self._asked("getTableDescriptor", _named(table))
         families = {each.name.decode(): FOREVER if each.timeToLive is None else each.timeToLive for each in found.columns or ()}
-        return Form(families, _DURABILITIES[found.durability or 0])
+        return TableForm(families, _DURABILITIES[found.durability or 0])
 
     def make(self, table: str, families: Sequence[str]) -> None:
         """See Gateway."""
@@ -83,14 +83,14 @@ class ThriftGateway:
             if not self._exists(table):
                 raise
 
-    def row(self, table: str, key: str) -> Row | None:
+    def row(self, table: str, key: str) -> HBaseRow | None:
         """See Gateway."""
         if not self._exists(table):
             return None
         found = self._asked("get", table.encode(), api().TGet(row=key.encode()))
-        return _row(found, Row) if found.columnValues else None
+        return _row(found, HBaseRow) if found.columnValues else None
 
-    def put_if(self, table: str, row: Row, expected: Cell) -> bool:
+    def put_if(self, table: str, row: HBaseRow, expected: HBaseCell) -> bool:
         """See Gateway."""
         cells = [
             api().TColumnValue(family=family, qualifier=qualifier, value=cell.value)
@@ -103,11 +103,11 @@ class ThriftGateway:
         taken = self._asked("checkAndPut", table.encode(), row.key, family, qualifier, expected.value or None, put, again=False)
         return bool(taken)
 
-    def put(self, table: str, cells: Cells, *, again: bool = False) -> Outcome:
+    def put(self, table: str, cells: Cells, *, again: bool = False) -> WriteOutcome:
         """See Gateway. `again`: these rows are sent a second time."""
         message = put_message(table, cells)
         if len(message) > _MOST_MESSAGE_BYTES:
-            return Outcome("large")
+            return WriteOutcome("large")
         try:
             self._call(METHOD, lambda connection: connection.put(message))
         except _Unnamed as error:
@@ -115,17 +115,17 @@ class ThriftGateway:
             if len(cells.keys) == 1 and not again:
                 self._exists(table)
                 return self.put(table, cells, again=True)
-            return Outcome("refused", f"{error}{_if_large(cells)}")
+            return WriteOutcome("refused", f"{error}{_if_large(cells)}")
         except api().TIOError as error:
             said = _reason(error)
             if any(word in said for word in BUSY):
-                return Outcome("busy")
+                return WriteOutcome("busy")
             if any(word in said for word in _GONE) or not self._exists(table):
-                return Outcome("gone", said)
+                return WriteOutcome("gone", said)
             if any(word in said for word in NEVER):
-                return Outcome("refused", said)
+                return WriteOutcome("refused", said)
             raise self._told(error, METHOD) from error
-        return Outcome("taken")
+        return WriteOutcome("taken")
 
     def delete(self, table: str, key: bytes, families: Sequence[bytes], until: int) -> None:
         """See Gateway."""
@@ -150,7 +150,7 @@ class ThriftGateway:
         rows = self._of_table(table, "getScannerResults", table.encode(), scan, 1)
         return rows[0].row if rows else None
 
-    def open_scanner(self, table: str, asked: Asked) -> tuple[str, int, str]:
+    def open_scanner(self, table: str, asked: ScanRequest) -> tuple[str, int, str]:
         """See Gateway."""
         scan = api().TScan(
             startRow=asked.after + b"\0" if asked.after else None,
@@ -329,12 +329,12 @@ def _columns(names: Sequence[bytes]) -> list[Any] | None:
 
 
 def _row(found: Any, kind: type[AnyRow]) -> AnyRow:
-    make = _cell if kind is Row else _value
+    make = _cell if kind is HBaseRow else _value
     return kind(found.row, [make(each) for each in found.columnValues])
 
 
 def _cell(found: Any) -> Any:
-    return Cell(b"%b:%b" % (found.family, found.qualifier), found.timestamp, found.value)
+    return HBaseCell(b"%b:%b" % (found.family, found.qualifier), found.timestamp, found.value)
 
 
 def _value(found: Any) -> Any:

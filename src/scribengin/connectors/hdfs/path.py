@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from scribengin.connectors.hdfs import store as client
-from scribengin.connectors.objects.address import Address, url_fault
+from scribengin.connectors.objects.address import ObjectsAddress, url_fault
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, StateError
 from scribengin.core.limited import limited
-from scribengin.core.remote import RemotePath, Seen
+from scribengin.core.remote import RemotePath, RemoteStat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,13 +51,13 @@ class HdfsPath(RemotePath):
         """See RemotePath."""
         return self._store.get(self.inside.lstrip("/"))
 
-    def look(self) -> Seen | None:
+    def look(self) -> RemoteStat | None:
         """See RemotePath."""
         with self._store._explained(f"failed to read {self.inside}"):
             status = self._store._status(self.inside)
             return None if status is None else _seen(status)
 
-    def entries(self) -> dict[str, Seen]:
+    def entries(self) -> dict[str, RemoteStat]:
         """See RemotePath."""
         with self._store._explained(f"failed to list {self.inside}"):
             found = self._store._folder(self.inside.lstrip("/"))
@@ -104,7 +104,7 @@ class HdfsPath(RemotePath):
             return _stores[host]
         except KeyError:
             pass
-        address = Address("", f"hdfs://{host}", None, "", path_style=True, ca_file=None, config={}, profile=None)
+        address = ObjectsAddress("", f"hdfs://{host}", None, "", path_style=True, ca_file=None, config={}, profile=None)
         return _stores.setdefault(host, client.HdfsStore(address, f"hdfs://{host}", "", {}))
 
     def _asked(self, call: Callable[[Any], Any], what: str, *, data: bool = False) -> Any:
@@ -214,8 +214,8 @@ def _finished(writer: Any, data: bytes) -> None:
     writer.close()
 
 
-def _seen(status: Any) -> Seen:
-    return Seen(bool(status.isdir), int(status.length), status.modification_time / 1000)
+def _seen(status: Any) -> RemoteStat:
+    return RemoteStat(bool(status.isdir), int(status.length), status.modification_time / 1000)
 
 
 _Guard = tuple[HdfsPath, str]

@@ -15,12 +15,12 @@ from uuid import uuid4
 from scribengin.connectors.objects.counted import CountedWriter
 from scribengin.core.errors import EnvironmentFault, ScribenginError, SinkError, Unreachable
 from scribengin.core.limited import limited
-from scribengin.core.store import Entry
+from scribengin.core.store import StoreEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from scribengin.connectors.objects.address import Address
+    from scribengin.connectors.objects.address import ObjectsAddress
 
 CALL_S = 30.0
 """seconds to wait for the NameNode"""
@@ -74,7 +74,7 @@ class HdfsStore:
 
     copy_bytes = sys.maxsize
 
-    def __init__(self, address: Address, root: str, folder: str, settings: Mapping[str, Any]) -> None:
+    def __init__(self, address: ObjectsAddress, root: str, folder: str, settings: Mapping[str, Any]) -> None:
         """`root` is `hdfs://HOST[:PORT]`."""
         self.address = address
         self._module = client()
@@ -119,13 +119,13 @@ class HdfsStore:
         with self._explained(f"failed to read {key}"):
             return self._read(key, start, end)
 
-    def head(self, key: str) -> Entry | None:
+    def head(self, key: str) -> StoreEntry | None:
         """See Store."""
         with self._explained(f"failed to read {key}"):
             status = self._status(self._top + key)
             return None if status is None or status.isdir else _entry(key, status)
 
-    def list(self, folder: str = "", after: str = "") -> Iterator[Entry]:
+    def list(self, folder: str = "", after: str = "") -> Iterator[StoreEntry]:
         """See Store. Folders that are completely before `after` are not listed."""
         with self._explained(f"failed to list {folder or 'its files'}"):
             yield from self._listed(f"{folder}/" if folder else "", after)
@@ -160,7 +160,7 @@ class HdfsStore:
                     self._deleted(status.path)
         self.delete(key)
 
-    def unfinished(self, folder: str = "") -> Iterator[tuple[str, Entry]]:
+    def unfinished(self, folder: str = "") -> Iterator[tuple[str, StoreEntry]]:
         """(key, current state) of unfinished files, of running or killed writers, in no order."""
         with self._explained("failed to list its files"):
             for status in self._folder(folder):
@@ -235,7 +235,7 @@ class HdfsStore:
         except FileNotFoundError:
             return []
 
-    def _listed(self, under: str, after: str) -> Iterator[Entry]:
+    def _listed(self, under: str, after: str) -> Iterator[StoreEntry]:
         found = [(f"{under}{_name(status)}{'/' if status.isdir else ''}", status) for status in self._folder(under.rstrip("/"))]
         for key, status in sorted(found, key=lambda each: each[0].encode()):
             if status.isdir:
@@ -391,6 +391,6 @@ def _name(status: Any) -> str:
     return str(status.path).rpartition("/")[2]
 
 
-def _entry(key: str, status: Any) -> Entry:
+def _entry(key: str, status: Any) -> StoreEntry:
     # milliseconds
-    return Entry(key, status.length, f"{status.length:x}-{status.modification_time:x}", status.modification_time / 1000)
+    return StoreEntry(key, status.length, f"{status.length:x}-{status.modification_time:x}", status.modification_time / 1000)

@@ -1,12 +1,12 @@
 """HTTP requests as a sink."""
 
-from scribengin.connectors.contract import Place, Sink
+from scribengin.connectors.contract import ConnectorContext, SinkConnector
 from scribengin.connectors.http.options import SINK
 
 __all__ = ["SINK", "make_sink"]
 
 
-def make_sink(place: Place) -> Sink:
+def make_sink(place: ConnectorContext) -> SinkConnector:
     """The configured sink."""
     from scribengin.connectors.http.sink import HttpSink
 

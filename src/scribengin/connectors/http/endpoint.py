@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import httpx2
 
-    from scribengin.connectors.http.staged import Request
+    from scribengin.connectors.http.staged import RowsRequest
 
 _CONNECT_S = 10.0
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 507, 509, 529})
@@ -49,7 +49,7 @@ _MOST = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RequestOutcome:
     """The result of a request. `busy`: perhaps another request with this key is in progress."""
 
     kind: Literal["taken", "again", "busy", "refused"]
@@ -128,7 +128,7 @@ class Endpoint:
             yield
         self._http = None
 
-    def send(self, request: Request, key: str) -> Outcome:
+    def send(self, request: RowsRequest, key: str) -> RequestOutcome:
         """Send the request once; thread-safe. Raises SinkError if the server would give this answer to all requests, or cannot be
         trusted."""
         import httpx2
@@ -151,31 +151,31 @@ class Endpoint:
                 raise self._error(f"{self} cannot be trusted: {said}", remedy, "http-trust") from None
             if isinstance(error, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError):
                 raise self._error(f"cannot send to {self}: {said}", "correct `url` and `headers`", "http-options") from None
-            return Outcome("again", message=f"{self} does not answer: {said}")
+            return RequestOutcome("again", message=f"{self} does not answer: {said}")
         except httpx2.InvalidURL as error:
-            return Outcome("refused", "url-value", f"{self}: the address built from the row is not valid: {error}")
+            return RequestOutcome("refused", "url-value", f"{self}: the address built from the row is not valid: {error}")
         return self._outcome(answer)
 
-    def _outcome(self, answer: httpx2.Response) -> Outcome:
+    def _outcome(self, answer: httpx2.Response) -> RequestOutcome:
         status = answer.status_code
         if answer.is_success:
-            return Outcome("taken")
+            return RequestOutcome("taken")
         said = self._without_secrets(f"{self} answered {status} {answer.reason_phrase}".rstrip() + _said(answer))
         if answer.is_redirect or 300 <= status < 400:
             target = self._without_secrets(answer.headers.get("location", "elsewhere"))
             remedy = "write the target address as `url`: redirects are not followed"
             raise self._error(f"{said}; it redirects to {target}", remedy, "http-redirect")
         if status in _AGAIN:
-            return Outcome("again", message=said, after_s=_asked_s(answer.headers.get("retry-after", "")))
+            return RequestOutcome("again", message=said, after_s=_asked_s(answer.headers.get("retry-after", "")))
         if status == _BUSY:
-            return Outcome("busy", "refused", said, _asked_s(answer.headers.get("retry-after", "")))
+            return RequestOutcome("busy", "refused", said, _asked_s(answer.headers.get("retry-after", "")))
         if status in _FOR_ALL:
             raise self._error(said, _FOR_ALL[status], "http-login" if status in (401, 403, 407) else "http-refused")
         if status in _GONE and not self._by_row:
             raise self._error(said, "correct `url`", "http-refused")
-        return Outcome("refused", "too-large" if status == _TOO_LARGE else "refused", said)
+        return RequestOutcome("refused", "too-large" if status == _TOO_LARGE else "refused", said)
 
-    def _body(self, request: Request) -> bytes:
+    def _body(self, request: RowsRequest) -> bytes:
         docs: list[bytes] = request.docs.to_pylist()
         body = docs[0] if self._is("object") else b"[" + b",".join(docs) + b"]" if self._is("array") else b"\n".join(docs) + b"\n"
         match self._options["compression"]:

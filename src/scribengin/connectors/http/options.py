@@ -29,7 +29,7 @@ SINK = NodeType(
             example="https://api.example.com/orders",
             by_member=True,
         ),
-        Option("method", "choice", "the method", "POST", ("POST", "PUT", "PATCH")),
+        Option("method", "choice", "the HTTP method", "POST", ("POST", "PUT", "PATCH")),
         Option(
             "headers",
             "map",

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from scribengin.connectors.http.staged import Request
+    from scribengin.connectors.http.staged import RowsRequest
 
 NAME = "answered"
 
 
-class Answered(msgspec.Struct, frozen=True, array_like=True):
+class AnsweredRows(msgspec.Struct, frozen=True, array_like=True):
     """Rows `first` to `first + rows` of a task output. With a `reason` the server never accepts them."""
 
     unit: int
@@ -31,42 +31,42 @@ class Answered(msgspec.Struct, frozen=True, array_like=True):
     message: str = ""
 
 
-class Progress:
+class RequestProgress:
     """For one Batch. A context manager: closes its file."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
         self._file: int | None = None
         found = (read_or_none(self._path) or b"").splitlines()
-        self._answers: dict[tuple[int, int, int], Answered] = {}
+        self._answers: dict[tuple[int, int, int], AnsweredRows] = {}
         self._split: set[tuple[int, int]] = set()
         """(task output, row) after which a request was split into halves"""
         for line in found:
             try:
-                self._remember(msgspec.json.decode(line, type=Answered))
+                self._remember(msgspec.json.decode(line, type=AnsweredRows))
             except msgspec.DecodeError:
                 continue  # its end was truncated: the request is sent again
         self.resumed = len(self._answers)
         """requests that were answered before"""
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> RequestProgress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._file is not None:
             os.close(self._file)
 
-    def of(self, request: Request) -> Answered | None:
+    def of(self, request: RowsRequest) -> AnsweredRows | None:
         """The recorded answer of exactly this request."""
         return self._answers.get((request.unit, request.first, len(request)))
 
-    def was_halved(self, request: Request) -> bool:
+    def was_halved(self, request: RowsRequest) -> bool:
         """True if a part of it was answered, and so it was split."""
         return any((request.unit, row) in self._split for row in range(request.first, request.first + len(request)))
 
-    def note(self, request: Request, reason: str = "", message: str = "") -> None:
+    def note(self, request: RowsRequest, reason: str = "", message: str = "") -> None:
         """Record an answer."""
-        answer = Answered(request.unit, request.first, len(request), reason, message)
+        answer = AnsweredRows(request.unit, request.first, len(request), reason, message)
         self._remember(answer)
         with explained(f"{self._path} cannot be written"):
             if self._file is None:
@@ -74,6 +74,6 @@ class Progress:
                 self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             os.write(self._file, msgspec.json.encode(answer) + b"\n")
 
-    def _remember(self, answer: Answered) -> None:
+    def _remember(self, answer: AnsweredRows) -> None:
         self._answers[answer.unit, answer.first, answer.rows] = answer
         self._split.add((answer.unit, answer.first))

@@ -15,9 +15,9 @@ from scribengin.core.errors import Unreachable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from scribengin.connectors.http.endpoint import Endpoint, Outcome
-    from scribengin.connectors.http.progress import Progress
-    from scribengin.connectors.http.staged import Request
+    from scribengin.connectors.http.endpoint import Endpoint, RequestOutcome
+    from scribengin.connectors.http.progress import RequestProgress
+    from scribengin.connectors.http.staged import RowsRequest
 
 _WAIT_S, _MOST_WAIT_S = 0.2, 15.0
 _BUSY_TRIES = 5
@@ -35,29 +35,29 @@ class Rest:
 class _Waiting:
     """A request to be sent, not before `at`."""
 
-    request: Request
+    request: RowsRequest
     at: float = 0.0
     tries: int = 0
 
 
 @dataclass(slots=True)
-class Sending:
+class HttpSender:
     """For one Batch. `refuse(request, reason, message)` is called for each row that the server never accepts, in the caller's thread."""
 
     endpoint: Endpoint
-    progress: Progress
+    progress: RequestProgress
     rest: Rest
     connections: int
     patience_s: float
-    key: Callable[[Request], str]
-    refuse: Callable[[Request, str, str], None]
+    key: Callable[[RowsRequest], str]
+    refuse: Callable[[RowsRequest, str, str], None]
     between: Callable[[], None]
     """called now and then; raises if this process may not send any more"""
     _ready: deque[_Waiting] = field(default_factory=deque)
-    _flying: dict[Future[Outcome], _Waiting] = field(default_factory=dict)
+    _flying: dict[Future[RequestOutcome], _Waiting] = field(default_factory=dict)
     _moved: float = 0.0
 
-    def send(self, requests: Iterable[Request]) -> None:
+    def send(self, requests: Iterable[RowsRequest]) -> None:
         """Send all requests that are not answered yet; returns when each is accepted or refused. Raises Unreachable if none succeeded for
         `patience_s`."""
         self._moved = time.monotonic()
@@ -74,7 +74,7 @@ class Sending:
                 self._end()
                 raise
 
-    def _add(self, request: Request) -> None:
+    def _add(self, request: RowsRequest) -> None:
         """The parts of a request that were not answered before."""
         answer = self.progress.of(request)
         if answer is not None:
@@ -111,7 +111,7 @@ class Sending:
                 self._flying[pool.submit(self.endpoint.send, waiting.request, self.key(waiting.request))] = waiting
         self._ready.extendleft(reversed(waits))
 
-    def _take(self, sent: _Waiting, outcome: Outcome) -> None:
+    def _take(self, sent: _Waiting, outcome: RequestOutcome) -> None:
         request = sent.request
         if outcome.kind == "taken":
             self._moved = time.monotonic()
@@ -127,7 +127,7 @@ class Sending:
             self.progress.note(request, outcome.reason, outcome.message)
             self.refuse(request, outcome.reason, outcome.message)
 
-    def _wait(self, sent: _Waiting, outcome: Outcome) -> None:
+    def _wait(self, sent: _Waiting, outcome: RequestOutcome) -> None:
         now = time.monotonic()
         if outcome.after_s:
             self.rest.until = max(self.rest.until, now + outcome.after_s)

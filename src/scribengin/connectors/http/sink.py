@@ -6,18 +6,18 @@ import time
 from typing import TYPE_CHECKING
 from urllib.parse import urldefrag
 
-from scribengin.connectors.contract import Refusal
+from scribengin.connectors.contract import RefusedRow
 from scribengin.connectors.http.endpoint import Endpoint, key_of
-from scribengin.connectors.http.progress import Progress
-from scribengin.connectors.http.sending import Rest, Sending
-from scribengin.connectors.http.staged import Cut, StagedRequests, read_requests
+from scribengin.connectors.http.progress import RequestProgress
+from scribengin.connectors.http.sending import HttpSender, Rest
+from scribengin.connectors.http.staged import RequestCut, StagedRequests, read_requests
 from scribengin.connectors.plain.sink import PlainSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from scribengin.connectors.contract import BatchId, Decided, Place
-    from scribengin.connectors.http.staged import Request
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
+    from scribengin.connectors.http.staged import RowsRequest
     from scribengin.connectors.plain.marks import Marks
     from scribengin.core.types import Schema
 
@@ -27,13 +27,13 @@ _CHECK_S = 1.0
 class HttpSink(PlainSink):
     """One `type: http` sink; an OfferingSink."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         super().__init__(place)
         options = place.options
         self.on_error = place.on_error
         self._endpoint = Endpoint(place.node, place.folder, options)
         one = options["body"] == "object"
-        self._cut = Cut(urldefrag(options["url"]).url, 1 if one else options["rows"], options["bytes"])
+        self._cut = RequestCut(urldefrag(options["url"]).url, 1 if one else options["rows"], options["bytes"])
         self._connections: int = options["connections"]
         self._patience_s: float = options["patience"]
         self._rest = Rest()
@@ -58,7 +58,7 @@ class HttpSink(PlainSink):
         """A stream for one task output."""
         return StagedRequests(self.node, self._marks(batch.lineage).folder(batch.number), unit, attempt, self._cut)
 
-    def offer(self, decided: Decided, refuse: Callable[[Refusal], None]) -> None:
+    def offer(self, decided: Decided, refuse: Callable[[RefusedRow], None]) -> None:
         """Send the decided requests that were not answered yet. Checks now and then whether it may continue."""
         batch, marks = decided.batch, self._marks(decided.batch.lineage)
         if self._is_done(decided, marks):
@@ -71,26 +71,26 @@ class HttpSink(PlainSink):
                 self._is_done(decided, marks)
                 looked = time.monotonic()
 
-        def refused(request: Request, reason: str, message: str) -> None:
-            refuse(Refusal(request.made_of[0].as_py(), reason, message, request.docs[0].as_py()))
+        def refused(request: RowsRequest, reason: str, message: str) -> None:
+            refuse(RefusedRow(request.made_of[0].as_py(), reason, message, request.docs[0].as_py()))
 
-        def key(request: Request) -> str:
+        def key(request: RowsRequest) -> str:
             return key_of(self._owner, batch.flow, self.node, batch.lineage, batch.number, request.unit, request.first, len(request))
 
-        with self._endpoint.opened(), Progress(marks.folder(batch.number)) as progress:
+        with self._endpoint.opened(), RequestProgress(marks.folder(batch.number)) as progress:
             if progress.resumed:
                 self._notes.append(
                     f'sink "{self.node}": batch {batch.number} resumes after {progress.resumed:,} answered requests; up to '
                     f"{self._connections} requests that were in progress are sent again with the same keys"
                 )
-            sending = Sending(self._endpoint, progress, self._rest, self._connections, self._patience_s, key, refused, look)
+            sending = HttpSender(self._endpoint, progress, self._rest, self._connections, self._patience_s, key, refused, look)
             sending.send(self._requests(decided, marks))
 
     def give(self, decided: Decided, marks: Marks) -> int:  # noqa: ARG002 (see PlainSink)
         """Nothing to do: all rows were offered."""
         return 1
 
-    def _requests(self, decided: Decided, marks: Marks) -> Iterator[Request]:
+    def _requests(self, decided: Decided, marks: Marks) -> Iterator[RowsRequest]:
         folder = marks.folder(decided.batch.number)
         for receipt in decided.receipts:
             for segment in receipt.segments:

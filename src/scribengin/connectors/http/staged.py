@@ -29,7 +29,7 @@ _FORM = pa.schema([("of", pa.string()), ("url", pa.string()), ("doc", pa.binary(
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class RequestCut:
     """How rows are split into requests."""
 
     url: str
@@ -43,7 +43,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RowsRequest:
     """Consecutive rows of a task output in one request. `first` is the position of the first one in the task output."""
 
     unit: int
@@ -55,11 +55,11 @@ class Request:
     def __len__(self) -> int:
         return len(self.docs)
 
-    def halves(self) -> tuple[Request, Request]:
+    def halves(self) -> tuple[RowsRequest, RowsRequest]:
         """The two halves of a request, always the same: their keys are those of the first time."""
         half = len(self) // 2
-        first = Request(self.unit, self.first, self.made_of[:half], self.url, self.docs[:half])
-        return first, Request(self.unit, self.first + half, self.made_of[half:], self.url, self.docs[half:])
+        first = RowsRequest(self.unit, self.first, self.made_of[:half], self.url, self.docs[:half])
+        return first, RowsRequest(self.unit, self.first + half, self.made_of[half:], self.url, self.docs[half:])
 
 
 class StagedRequests:
@@ -67,7 +67,7 @@ class StagedRequests:
 
     wants_ids = True
 
-    def __init__(self, sink: str, folder: Path, unit: int, attempt: str, cut: Cut) -> None:
+    def __init__(self, sink: str, folder: Path, unit: int, attempt: str, cut: RequestCut) -> None:
         self.json_needs: tuple[str, ...] | None = cut.columns
         self._sink = sink
         self._folder = folder
@@ -135,7 +135,7 @@ class StagedRequests:
         self._held_rows, self._held_bytes = rest.num_rows, int(ends[-1]) - before if rest.num_rows else 0
 
 
-def addresses(cut: Cut, columns: Mapping[str, pa.Array], refused: list[Bad]) -> Iterator[str | None]:
+def addresses(cut: RequestCut, columns: Mapping[str, pa.Array], refused: list[Bad]) -> Iterator[str | None]:
     """The escaped value of each row; None, and a Bad, if a value cannot be a part of a path that stays in its place."""
     texts = [pc.cast(columns[name], pa.string()).to_pylist() for name in cut.columns]
     for ordinal, values in enumerate(zip(*texts, strict=True)):
@@ -149,11 +149,11 @@ def addresses(cut: Cut, columns: Mapping[str, pa.Array], refused: list[Bad]) -> 
         yield TEMPLATE.sub(lambda found, given=given: given[found.group(1)], cut.url)  # type: ignore[misc]
 
 
-def read_requests(folder: Path, segment: Mapping[str, Any], unit: int, sink: str) -> Iterator[Request]:
+def read_requests(folder: Path, segment: Mapping[str, Any], unit: int, sink: str) -> Iterator[RowsRequest]:
     """The requests of a segment, in order. Raises StateError if the file is missing, truncated or changed."""
     first = 0
     with open_staged(folder, segment, sink) as reader:
         for batch in reader:
             of, urls, docs = batch.columns
-            yield Request(unit, first, of, urls[0].as_py(), docs)
+            yield RowsRequest(unit, first, of, urls[0].as_py(), docs)
             first += batch.num_rows

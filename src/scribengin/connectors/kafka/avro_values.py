@@ -60,9 +60,9 @@ class AvroValues:
         """The schema's id, None if values are plain Avro."""
         if not self._options["registry"]:
             return None
-        from scribengin.connectors.kafka.registry import Registry
+        from scribengin.connectors.kafka.registry import SchemaRegistry
 
-        return Registry(self._node, self._options, "sink").register(self._subject, text)
+        return SchemaRegistry(self._node, self._options, "sink").register(self._subject, text)
 
     def _wrong(self, what: str, remedy: str) -> SinkError:
         return SinkError(f'sink "{self._node}" {what}', remedy=remedy, code="kafka-avro", node=self._node)

@@ -95,7 +95,7 @@ _INVALID = -1001
 _ELECTED_AFTER_S = 0.1
 
 
-class Cluster:
+class KafkaBrokers:
     """Requests to the brokers. `role` and `node` are for messages; each call takes at most the node's `timeout`.
 
     Raises Unreachable, or SourceError or SinkError if a retry cannot succeed.
@@ -117,9 +117,9 @@ class Cluster:
         # the client reports unavailable brokers and rejected logins separately from the call that then times out
         return module.AdminClient(settings(self._options) | {"error_cb": self._hear}, logger=SILENT)
 
-    def __reduce__(self) -> tuple[type[Cluster], tuple[str, Mapping[str, Any], Role]]:
+    def __reduce__(self) -> tuple[type[KafkaBrokers], tuple[str, Mapping[str, Any], Role]]:
         # Spark pickles readers; a connection is not copied, the copy opens its own
-        return Cluster, (self._node, self._options, self._role)
+        return KafkaBrokers, (self._node, self._options, self._role)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of the topics that exist."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.kafka.client import READER, SILENT, Cluster, client, fault, passes, settings
+from scribengin.connectors.kafka.client import READER, SILENT, KafkaBrokers, client, fault, passes, settings
 from scribengin.core.errors import Refused, SinkError, Unreachable
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class MarkerTopic:
         self.name = name
         self._node = node
         self._options = options
-        self._cluster = Cluster(node, options, "sink")
+        self._cluster = KafkaBrokers(node, options, "sink")
 
     def ensure(self) -> None:
         """Create the topic, or check the existing one. Raises Refused if its settings are wrong."""

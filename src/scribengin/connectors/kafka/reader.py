@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Backlog, SourceStream
 from scribengin.connectors.kafka.ages import Ages
-from scribengin.connectors.kafka.client import SILENT, Cluster, Partition, Topic, settings
+from scribengin.connectors.kafka.client import SILENT, KafkaBrokers, Partition, Topic, settings
 from scribengin.connectors.kafka.options import LOSS_REMEDY
 from scribengin.core.errors import ScribenginError, SourceError, SourceMissing
 from scribengin.core.moments import parse_time
@@ -24,7 +24,7 @@ from scribengin.core.problems import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from scribengin.connectors.contract import Limits
+    from scribengin.connectors.contract import BatchLimits
 
 _TOPICS_EVERY_S = 5.0
 """interval of checks of the topics themselves: new partitions, new topics of a pattern, a recreated topic"""
@@ -63,7 +63,7 @@ class KafkaReader:
                 remedy="write topics: [TOPIC]",
                 node=self.node,
             )
-        self._cluster = Cluster(self.node, self.options)
+        self._cluster = KafkaBrokers(self.node, self.options)
         self._start = _start_of(self.node, self.options["start"])
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
@@ -82,7 +82,7 @@ class KafkaReader:
                 self._next[topic, number] = stream.place["end"]
                 self._counts[topic] = max(number + 1, self._counts.get(topic, 0))
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
         """The next offsets of each partition; partitions share `max_rows` in proportion to their backlog.
 
         With `final`, only data that exists at the first such call is read; a topic that is written to continuously has no other end.

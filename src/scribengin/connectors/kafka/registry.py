@@ -37,7 +37,7 @@ _schemas: dict[tuple[str, int], WriterSchema] = {}
 """(registry, id) → its schema, in this process: the schema of an id never changes"""
 
 
-class Registry:
+class SchemaRegistry:
     """A `Lookup`. `options` are those of a node, with `registry`, `registry_config` and `timeout`; `role` (source, sink) is for messages.
 
     Raises SourceError, for a sink SinkError, for settings that the client rejects, EnvironmentFault if a package is missing.

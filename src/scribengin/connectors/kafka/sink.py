@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.kafka.avro_values import AvroValues
-from scribengin.connectors.kafka.client import Cluster
+from scribengin.connectors.kafka.client import KafkaBrokers
 from scribengin.connectors.kafka.markers import OPENING, SLOTS, Marker, MarkerTopic
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.outgoing import MessageMaker
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from scribengin.connectors.contract import BatchId, Decided, Place, Published
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, Published
     from scribengin.connectors.kafka.message_stream import OriginMaker, RowMaker
     from scribengin.core.numbered_log import NumberedLog
     from scribengin.core.types import Schema
@@ -51,7 +51,7 @@ class KafkaSink:
     exactly_once = True
     units = SLOTS - 1
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         self.node = place.node
         self._options = SINK.filled(place.options)
         self._flow = place.flow
@@ -66,7 +66,7 @@ class KafkaSink:
         self._after: dict[int, int | None] = {}
         """slot → the number of its newest commit marker, as far as this process knows; None if there is none"""
         self._gaps = bool(place.member)
-        self._near = Cluster(self.node, self._options | {"timeout": min(_LOOK_S, self._options["timeout"])}, "sink")
+        self._near = KafkaBrokers(self.node, self._options | {"timeout": min(_LOOK_S, self._options["timeout"])}, "sink")
 
     # --- the claim ---
 
@@ -99,7 +99,7 @@ class KafkaSink:
         least = OPENING if log.read(known)["units"] else known  # type: ignore[index]
         newest = self._markers.known_to_be(_WHOLE, least)
         if newest is None or (newest.lineage == lineage and newest.number < least):
-            found = "no marker" if newest is None else f"batch {newest.number}"
+            found = "no commit marker" if newest is None else f"batch {newest.number}"
             raise StateError(
                 f'sink "{self.node}": batch {known} is published, but the newest in {topic} is {found}: the topic was recreated',
                 remedy=f"restore it; or {start_over(outputs=False)}, with other topics (topic, markers)",
@@ -284,7 +284,7 @@ class KafkaSink:
         """Raise StateError if a slot's commit marker is older than the decision: then the topic was replaced or restored."""
         newest = self._markers.known_to_be(slot, decided.batch.number)
         if newest is None or (newest.same_place(self._owner, decided.batch.lineage) and newest.number < decided.batch.number):
-            found = "no marker" if newest is None else f"batch {newest.number}"
+            found = "no commit marker" if newest is None else f"batch {newest.number}"
             raise StateError(
                 f'sink "{self.node}": batch {decided.batch.number} is decided, but the newest in {self._markers.name}-{slot} is {found}',
                 remedy=f"the topic was recreated: restore it; or {start_over(outputs=False)}, with other topics (topic, markers)",

@@ -121,7 +121,7 @@ class UnitMessages(MessageStream):
                 raise AlreadyCommitted(newest.said)
             if newest.number == place.after != mine.number:
                 return
-        found = "no marker" if newest is None else f"batch {newest.number} of lineage {newest.lineage}"
+        found = "no commit marker" if newest is None else f"batch {newest.number} of lineage {newest.lineage}"
         expected = "none" if place.after is None else f"batch {place.after} of lineage {mine.lineage}"
         raise FencedError(
             f'sink "{place.node}" writes nothing of batch {mine.number}: expected {expected} in {self._markers.name}-{place.slot}, found '

@@ -14,7 +14,7 @@ from scribengin.formats.messages import PARTS, MessageBlock, MessageDecoder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scribengin.connectors.contract import Place, SourceStream
+    from scribengin.connectors.contract import ConnectorContext, SourceStream
     from scribengin.connectors.kafka.reader import KafkaReader
     from scribengin.core.types import Schema
     from scribengin.formats.avro import Lookup
@@ -38,7 +38,7 @@ class KafkaSource:
     loss_remedy = LOSS_REMEDY
     """the remedy if unread records are lost"""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         self.schema: Schema | None = place.schema
         self._options = SOURCE.filled(place.options)
         self._node = place.node

@@ -24,7 +24,7 @@ from scribengin.core.errors import Refused, SinkError, Unreachable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from scribengin.connectors.contract import BatchId, Decided, Place
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
     from scribengin.connectors.kafka.outgoing import Outgoing
     from scribengin.core.errors import ScribenginError
     from scribengin.core.types import Schema
@@ -67,7 +67,7 @@ class SparkKafkaSink:
     columns = "topic STRING, partition INT, key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
     jars = "spark-kafka"
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         self.node = place.node
         self._options = SINK.filled(place.options)
         self._flow = place.flow

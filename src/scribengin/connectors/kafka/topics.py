@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.kafka.client import Cluster
+from scribengin.connectors.kafka.client import KafkaBrokers
 from scribengin.connectors.kafka.options import topics_pattern
 from scribengin.core.errors import Refused, SinkError
 
@@ -42,7 +42,7 @@ class TopicBook:
         self._node = node
         self._options = options
         self._config = dict(config or {})
-        self._cluster = Cluster(node, options, "sink")
+        self._cluster = KafkaBrokers(node, options, "sink")
 
     def find(self, name: str) -> TargetTopic | None:
         """The topic, created if needed; None if it does not exist. Raises SinkError or Unreachable; ValueError for an invalid name."""

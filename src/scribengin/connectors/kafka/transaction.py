@@ -120,7 +120,7 @@ class Transaction:
                 return
             except BufferError:
                 continue
-        raise self._slow("take messages")
+        raise self._slow("accept messages")
 
     def flush(self) -> list[dict[str, Any]]:
         """Wait until brokers have acknowledged all; returns the ranges of the messages: topic, partition, first and last offset, rows.

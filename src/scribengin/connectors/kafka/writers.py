@@ -52,9 +52,9 @@ def open_writers(node: str, folder: Path, options: Mapping[str, Any]) -> WriterS
             f'source "{node}" has registry_config, but reads its schemas from {given[0]}', remedy="remove registry_config", node=node
         )
     if options["registry"]:
-        from scribengin.connectors.kafka.registry import Registry
+        from scribengin.connectors.kafka.registry import SchemaRegistry
 
-        return Registry(node, options)
+        return SchemaRegistry(node, options)
     try:
         if options["avro_schema"]:
             return parse_writer(read_schema_file(folder / options["avro_schema"]))

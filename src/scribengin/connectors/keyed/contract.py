@@ -51,8 +51,8 @@ class KeyedRows:
     made_of: Sequence[str]
     version: int
     columns: pa.RecordBatch
-    """the flow's columns; for a store that accepts only JSON just `doc` (BINARY), the row as a JSON object, and for a sink with `Parts`
-    also `part` (STRING), the part of the row"""
+    """the flow's columns; for a store that accepts only JSON just `doc` (BINARY), the row as a JSON object, and for a sink with
+    `PartitionedPlace` also `part` (STRING), the part of the row"""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -63,7 +63,7 @@ class KeyedRows:
         return KeyedRows(ids, made_of, self.version + first, self.columns.slice(first, rows))
 
 
-class Parts(Protocol):
+class PartitionedPlace(Protocol):
     """A place with several parts; the part of a row depends only on one of its columns: an index for each day."""
 
     @property
@@ -75,7 +75,7 @@ class Parts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WriteAnswer:
     """The result of sending `KeyedRows`. For rows in neither list the place holds this version, or a later one."""
 
     refused: Sequence[tuple[int, str, str]] = ()
@@ -91,7 +91,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class WriterRecord:
     """The record of the writer, and of the newest Batch. `tag` belongs to the store: the exchange compares it."""
 
     body: Mapping[str, Any]
@@ -110,10 +110,10 @@ class KeyedStore(Protocol):
     def __str__(self) -> str:
         """Its place, for messages; contains no secret."""
 
-    def read_record(self) -> Held | None:
+    def read_record(self) -> WriterRecord | None:
         """The record of the writer; None if no flow of Scribengin writes there. Never a stale answer."""
 
-    def write_record(self, body: Mapping[str, Any], held: Held | None) -> bool:
+    def write_record(self, body: Mapping[str, Any], held: WriterRecord | None) -> bool:
         """Exchange the record for another, durably, if it still equals `held` (None: if there is none); else return False."""
 
     def make(self, schema: Schema) -> None:
@@ -128,7 +128,7 @@ class KeyedStore(Protocol):
     def is_empty(self) -> bool:
         """True if it has no row; also if there is no place yet."""
 
-    def send(self, rows: KeyedRows) -> Answer:
+    def send(self, rows: KeyedRows) -> WriteAnswer:
         """Write the rows whose versions are above the stored ones, each independently, durably. Thread-safe."""
 
     def versions(self) -> Iterator[Sequence[int]]:

@@ -15,7 +15,7 @@ from scribengin.core.errors import Unreachable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from scribengin.connectors.keyed.contract import Answer, KeyedRows, KeyedStore
+    from scribengin.connectors.keyed.contract import KeyedRows, KeyedStore, WriteAnswer
 
 FIRST_ROWS = 1_000
 _LEAST_ROWS, _MOST_ROWS = 10, 20_000
@@ -28,7 +28,7 @@ PATIENCE_S = 60.0
 
 
 @dataclass(slots=True)
-class Pace:
+class RequestPace:
     """The number of rows in a request; kept across Batches."""
 
     rows: int = FIRST_ROWS
@@ -56,11 +56,11 @@ class _Waiting:
 
 
 @dataclass(slots=True)
-class Sending:
+class KeyedSender:
     """For one Batch. `refuse(rows, index, reason, message)` is called for each row that the store never accepts, in the caller's thread."""
 
     store: KeyedStore
-    pace: Pace
+    pace: RequestPace
     connections: int
     refuse: Callable[[KeyedRows, int, str, str], None]
     between: Callable[[], None]
@@ -70,7 +70,7 @@ class Sending:
     strange: Callable[[int], None]
     """called with a stored version that is above; raises"""
     _ready: deque[_Waiting] = field(default_factory=deque)
-    _flying: dict[Future[tuple[Answer, float]], _Waiting] = field(default_factory=dict)
+    _flying: dict[Future[tuple[WriteAnswer, float]], _Waiting] = field(default_factory=dict)
     _moved: float = 0.0
 
     def send(self, rows: Iterable[KeyedRows]) -> None:
@@ -103,7 +103,7 @@ class Sending:
             return True
         return False
 
-    def _timed(self, rows: KeyedRows) -> tuple[Answer, float]:
+    def _timed(self, rows: KeyedRows) -> tuple[WriteAnswer, float]:
         begun = time.monotonic()
         return self.store.send(rows), time.monotonic() - begun
 
@@ -118,7 +118,7 @@ class Sending:
         for future in done:
             self._take(self._flying.pop(future), *future.result())
 
-    def _take(self, sent: _Waiting, answer: Answer, seconds: float) -> None:
+    def _take(self, sent: _Waiting, answer: WriteAnswer, seconds: float) -> None:
         now = time.monotonic()
         if answer.too_large:
             if len(sent.rows) == 1:

@@ -7,10 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.contract import Published, Refusal, Unaccounted
-from scribengin.connectors.keyed.sending import Pace, Sending
+from scribengin.connectors.contract import Published, RefusedRow, Unaccounted
+from scribengin.connectors.keyed.sending import KeyedSender, RequestPace
 from scribengin.connectors.keyed.staged import (
-    Form,
+    StagedForm,
     StagedStream,
     as_json,
     batch_folder,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
     from pathlib import Path
 
-    from scribengin.connectors.contract import BatchId, Decided, Place
-    from scribengin.connectors.keyed.contract import Held, KeyedRows, KeyedStore, Parts
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
+    from scribengin.connectors.keyed.contract import KeyedRows, KeyedStore, PartitionedPlace, WriterRecord
     from scribengin.core.types import Schema
 
 CHECK_S = 1.0
@@ -62,7 +62,7 @@ class _Record:
         return fields if self.brief else {name: value for name, value in fields.items() if name != "brief"}
 
     @staticmethod
-    def of(held: Held) -> _Record:
+    def of(held: WriterRecord) -> _Record:
         return _Record(**{**held.body, "earlier": tuple(held.body["earlier"])})
 
 
@@ -97,12 +97,12 @@ class KeyedSink:
 
     def __init__(
         self,
-        place: Place,
+        place: ConnectorContext,
         store: KeyedStore,
         *,
         key: tuple[str, ...],
         connections: int,
-        parts: Parts | None = None,
+        parts: PartitionedPlace | None = None,
         brief: bool = False,
     ) -> None:
         self.node = place.node
@@ -114,7 +114,7 @@ class KeyedSink:
         self._connections = connections
         self._parts = parts
         self._brief = brief
-        self._pace = Pace()
+        self._pace = RequestPace()
         self._owner = ""
         self._made = False
         self._below: int | None = None
@@ -170,10 +170,10 @@ class KeyedSink:
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> StagedStream:
         """A stream for one task output."""
-        form = Form(self._store.form == "json", self._key, self._store.most_id_bytes, self._parts)
+        form = StagedForm(self._store.form == "json", self._key, self._store.most_id_bytes, self._parts)
         return StagedStream(self.node, batch_folder(self._folder, batch.lineage, batch.number), unit, attempt, schema, form)
 
-    def offer(self, decided: Decided, refuse: Callable[[Refusal], None]) -> None:
+    def offer(self, decided: Decided, refuse: Callable[[RefusedRow], None]) -> None:
         """Send the decided rows. Checks now and then that the claim is still its own: rows sent after the claim was lost lose against rows
         of the successor, but would be visible for a while if those are not written yet."""
         record, _ = self._mine(decided)
@@ -186,7 +186,7 @@ class KeyedSink:
             if not self._is_done(self._mine(decided)[0], decided):
                 raise
 
-    def _send(self, decided: Decided, record: _Record, refuse: Callable[[Refusal], None]) -> None:
+    def _send(self, decided: Decided, record: _Record, refuse: Callable[[RefusedRow], None]) -> None:
         self._make(decided, record)
         looked = time.monotonic()
 
@@ -197,14 +197,14 @@ class KeyedSink:
                 looked = time.monotonic()
 
         def refused(rows: KeyedRows, index: int, reason: str, message: str) -> None:
-            refuse(Refusal(rows.made_of[index], reason, message, as_json(self._store.form, rows.columns, index)))
+            refuse(RefusedRow(rows.made_of[index], reason, message, as_json(self._store.form, rows.columns, index)))
 
         def strange(version: int) -> None:
             self._is_done(self._mine(decided)[0], decided)
             raise self._overwritten(decided.batch, version)
 
         most = version_of(record.base, decided.batch.number + 1, 0) - 1
-        Sending(self._store, self._pace, self._connections, refused, look, most, strange).send(self._rows(decided, record))
+        KeyedSender(self._store, self._pace, self._connections, refused, look, most, strange).send(self._rows(decided, record))
 
     def publish(self, decided: Decided) -> None:
         """Record the Batch at the place, unless it is recorded; every row was offered."""
@@ -339,7 +339,7 @@ class KeyedSink:
             return error.message
         return ""
 
-    def _mine(self, decided: Decided) -> tuple[_Record, Held]:
+    def _mine(self, decided: Decided) -> tuple[_Record, WriterRecord]:
         held = self._store.read_record()
         record = None if held is None else _Record.of(held)
         if held is None or record is None or (record.owner, record.lineage) != (self._owner, decided.batch.lineage):

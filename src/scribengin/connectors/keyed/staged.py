@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.connectors.contract import Receipt
-    from scribengin.connectors.keyed.contract import Parts
+    from scribengin.connectors.keyed.contract import PartitionedPlace
     from scribengin.core.types import Schema
 
 _ID, _OF, _DOC, _PART = "id", "of", "doc", "part"
@@ -34,14 +34,14 @@ _COLUMNS = b"columns"
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class StagedForm:
     """The form of staged rows: as JSON or in columns, and the source of their ids."""
 
     json: bool
     key: tuple[str, ...]
     """empty: a row's id is its origin"""
     most_id_bytes: int
-    parts: Parts | None = None
+    parts: PartitionedPlace | None = None
     """with `json` only"""
 
 
@@ -50,7 +50,7 @@ class StagedStream:
 
     wants_ids = True
 
-    def __init__(self, sink: str, folder: Path, unit: int, attempt: str, schema: Schema, form: Form) -> None:
+    def __init__(self, sink: str, folder: Path, unit: int, attempt: str, schema: Schema, form: StagedForm) -> None:
         needs = form.key if form.parts is None else tuple(dict.fromkeys((*form.key, form.parts.column)))
         self._needs = needs
         self.json_needs: tuple[str, ...] | None = needs if form.json else None

@@ -2,29 +2,29 @@
 
 from dataclasses import replace
 
-from scribengin.connectors.contract import Place, Sink, Source
+from scribengin.connectors.contract import ConnectorContext, SinkConnector, SourceConnector
 from scribengin.connectors.objects.options import SINK, SOURCE
 
 __all__ = ["SINK", "SOURCE", "for_tasks", "make_sink", "make_source"]
 
 
-def make_source(place: Place) -> Source:
+def make_source(place: ConnectorContext) -> SourceConnector:
     """The configured source."""
     from scribengin.connectors.objects.source import ObjectsSource
 
     return ObjectsSource(place)
 
 
-def for_tasks(place: Place) -> Place:
+def for_tasks(place: ConnectorContext) -> ConnectorContext:
     """With the login that this process finds, because tasks may run where it cannot be found. A sink includes it by itself."""
-    from scribengin.connectors.objects.address import Address
+    from scribengin.connectors.objects.address import ObjectsAddress
     from scribengin.connectors.objects.login import as_config
 
-    login = Address.of(place.node, place.options, place.folder).with_login().login
+    login = ObjectsAddress.of(place.node, place.options, place.folder).with_login().login
     return place if login is None else replace(place, options={**place.options, "config": as_config(login)})
 
 
-def make_sink(place: Place) -> Sink:
+def make_sink(place: ConnectorContext) -> SinkConnector:
     """The configured sink."""
     from scribengin.connectors.objects.sink import ObjectsSink
 

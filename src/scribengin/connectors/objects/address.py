@@ -71,7 +71,7 @@ def below(url: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ObjectsAddress:
     """A `url` and its access settings; sent to executors."""
 
     node: str
@@ -87,14 +87,14 @@ class Address:
     """settings of the Hadoop client"""
 
     @staticmethod
-    def of(node: str, options: Mapping[str, Any], folder: Path | None = None) -> Address:
+    def of(node: str, options: Mapping[str, Any], folder: Path | None = None) -> ObjectsAddress:
         """From a node's options, with defaults; relative paths start at `folder`. Raises SinkError for an invalid `url`."""
         type_ = "hdfs" if "settings" in options else "objects"
         fault = url_fault(options["url"], type_)
         if fault is not None:
             raise SinkError(f'"{node}": url {fault[0]}', remedy=fault[1], code=f"{type_}-url", node=node)
         if type_ == "hdfs":
-            return Address(node, options["url"], None, "", True, None, {}, None, settings=options["settings"])
+            return ObjectsAddress(node, options["url"], None, "", True, None, {}, None, settings=options["settings"])
         endpoint = options["endpoint"]
         if endpoint is not None and (endpoint_fault := ENDPOINT_FAULT(endpoint)) is not None:
             raise SinkError(f'"{node}": endpoint {endpoint_fault[0]}', remedy=endpoint_fault[1], code="objects-url", node=node)
@@ -103,7 +103,7 @@ class Address:
             ca_file = str(Path(folder or "", ca_file).expanduser())
         names = ("config", "profile")
         reached = (endpoint, options["region"], options["path_style"], ca_file)
-        return Address(node, options["url"], *reached, *(options[name] for name in names))
+        return ObjectsAddress(node, options["url"], *reached, *(options[name] for name in names))
 
     def __str__(self) -> str:
         return self.url
@@ -161,7 +161,7 @@ class Address:
             )
         return text
 
-    def with_login(self) -> Address:
+    def with_login(self) -> ObjectsAddress:
         """With the login that this process finds, for other processes: a task has another environment. Raises what `find_login` raises."""
         if self.login is not None or self.is_local or self.is_hdfs:
             return self

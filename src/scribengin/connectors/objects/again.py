@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from scribengin.connectors.contract import NEXT_RUN, Published
 from scribengin.connectors.objects.manifests import Manifests, is_internal, lineages
 from scribengin.connectors.objects.ranges import RangedFile
-from scribengin.connectors.objects.turns import Turns, is_visible, named
+from scribengin.connectors.objects.turns import CompactionLog, is_visible, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +24,7 @@ def audit_objects(store: Store, lineage: str, decided: Iterable[Decided], *, lis
     """A Published per decided Batch, in order. If readers list, then one with number -1 if there are objects that no manifest names.
     Manifests older than `since`, or else than the first of `decided`, are compared only with their objects."""
     records = dict(Manifests(store, lineage).committed())
-    merged = Merged(store, lineage)
+    merged = MergedObjects(store, lineage)
     rest = iter(decided)
     first = next(rest, None)
     if since is None:
@@ -51,7 +51,7 @@ def audit_objects(store: Store, lineage: str, decided: Iterable[Decided], *, lis
             yield Published(-1, 0, tuple(f"{store}/{key}: no batch wrote it" for key in strange[:_TOLD]))
 
 
-def _compare(merged: Merged, number: int, record: Mapping[str, Any], wrong: list[str]) -> Published:
+def _compare(merged: MergedObjects, number: int, record: Mapping[str, Any], wrong: list[str]) -> Published:
     rows = 0
     for file in record["files"]:
         found, text = merged.look(file)
@@ -60,12 +60,12 @@ def _compare(merged: Merged, number: int, record: Mapping[str, Any], wrong: list
     return Published(number, rows, tuple(wrong))
 
 
-class Merged:
+class MergedObjects:
     """Verification of the objects of a lineage, including merged ones, which are read once."""
 
     def __init__(self, store: Store, lineage: str) -> None:
         self._store = store
-        self._turns = Turns(store, lineage)
+        self._turns = CompactionLog(store, lineage)
         self._seen = -1
         self._into: dict[str, Mapping[str, Any]] = {}
         """key of a segment → the object that holds its rows"""

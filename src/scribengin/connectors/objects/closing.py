@@ -20,7 +20,7 @@ from scribengin.connectors.files.late_rows import closed_after
 from scribengin.connectors.files.roll_state import Open
 from scribengin.connectors.files.time_path import TimePath
 from scribengin.connectors.objects.manifests import DATA, INTERNAL, Manifests, lineages
-from scribengin.connectors.objects.turns import Counted, Frontier, hidden_root, is_visible, place_of
+from scribengin.connectors.objects.turns import CountedManifests, ObjectFrontier, hidden_root, is_visible, place_of
 from scribengin.core.errors import Refused
 from scribengin.core.records import seal, unseal
 from scribengin.core.remedies import add_to_outputs, start_over
@@ -104,7 +104,7 @@ class OpenFolders:
         self._of_turn: Mapping[str, Open] = {}
         self._behind: dict[int, dict[str, Open]] = {}
 
-    def follow(self, frontier: Frontier) -> None:
+    def follow(self, frontier: ObjectFrontier) -> None:
         """Continue after the contents that a compaction run counted."""
         self._of_turn = self.closing.open if frontier.scanned < 0 else frontier.open
         self._behind = {number: added for number, added in self._behind.items() if number > frontier.scanned}
@@ -163,7 +163,7 @@ class OpenFolders:
             for folder, counted in sorted(closed.items())
         ]
 
-    def after(self, frontier: Frontier, outputs: Collection[tuple[Mapping[str, Any], int]], closed: Collection[str]) -> None:
+    def after(self, frontier: ObjectFrontier, outputs: Collection[tuple[Mapping[str, Any], int]], closed: Collection[str]) -> None:
         """Update the open contents in `frontier` after a compaction run with these outputs, each with the bytes of its inputs, and with
         completion markers for `closed`."""
         found = self.now()
@@ -191,7 +191,7 @@ def _count_again(store: Store, folders: Collection[str]) -> dict[str, Open]:
     """The contents of folders, of all lineages."""
     found: dict[str, Open] = {}
     for lineage in lineages(store) if folders else ():
-        for each in Counted.of(store, lineage).objects():
+        for each in CountedManifests.of(store, lineage).objects():
             if (folder := place_of(each.said["name"])) in folders:
                 _count(found, folder, each.said["rows"], 1, each.said["bytes"])
     return found

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from typing import IO, Any, cast
 
 
-class Counted(io.RawIOBase):
+class CountingFile(io.RawIOBase):
     """A file whose bytes are passed on and summed up."""
 
     def __init__(self, hand_on: Any) -> None:
@@ -37,7 +37,7 @@ class CountedWriter(ABC):
     """The part of a StoreWriter that reports what was written."""
 
     def __init__(self) -> None:
-        self._file = Counted(self._write)
+        self._file = CountingFile(self._write)
 
     @property
     def file(self) -> IO[bytes]:

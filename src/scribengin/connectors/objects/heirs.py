@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors.objects.closing import Closing, OpenFolders, check_folders
 from scribengin.connectors.objects.manifests import lineages
-from scribengin.connectors.objects.roller import Roller, Rolling
-from scribengin.connectors.objects.turns import Frontier, Turns
+from scribengin.connectors.objects.roller import CompactionOptions, ObjectCompactor
+from scribengin.connectors.objects.turns import CompactionLog, ObjectFrontier
 from scribengin.core import faults
 
 if TYPE_CHECKING:
@@ -63,14 +63,14 @@ def begin(store: Store, lineage: str, by: TimePath, *, closes: bool, sink: str, 
 
 def _end(store: Store, lineage: str, closing: Closing) -> Mapping[str, Open]:
     """Record the compaction run that ends a lineage, unless it exists; returns its open contents."""
-    turns = Turns(store, lineage)
-    roller = Roller(store, lineage, Rolling())
+    turns = CompactionLog(store, lineage)
+    roller = ObjectCompactor(store, lineage, CompactionOptions())
     open_ = OpenFolders(store, lineage, closing)
     while True:
         number, turn = turns.newest()
         if turn is not None:
             roller.settle(turns, number, turn)
-        frontier = Frontier.of(turn)
+        frontier = ObjectFrontier.of(turn)
         if frontier.ended:
             return frontier.open
         open_.follow(frontier)

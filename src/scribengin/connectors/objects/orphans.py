@@ -11,7 +11,7 @@ from scribengin.connectors.hdfs.store import HdfsStore
 from scribengin.connectors.objects.manifests import INTERNAL, Manifests, Owners, is_internal, lineages
 from scribengin.connectors.objects.s3 import S3Store
 from scribengin.connectors.objects.trash import noted_keys
-from scribengin.connectors.objects.turns import Turns
+from scribengin.connectors.objects.turns import CompactionLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,7 +62,7 @@ def find_orphans(store: Store, *, now_s: Callable[[], float] = time.time) -> Ite
             known |= {file["name"] for file in record["files"]}
         if lineage == claims[-1]["lineage"]:
             open_ |= {key for number, key in manifests.notes.staged() if number > newest}
-        turns = Turns(store, lineage)
+        turns = CompactionLog(store, lineage)
         known |= {*(output["name"] for _, output in turns.outputs()), *turns.markers()}
         through = turns.newest()[0]
         open_ |= {key for number, key in turns.notes.staged() if number > through}

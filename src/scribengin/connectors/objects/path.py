@@ -28,13 +28,13 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
-from scribengin.connectors.objects.address import REGION, Address, url_fault
+from scribengin.connectors.objects.address import REGION, ObjectsAddress, url_fault
 from scribengin.connectors.objects.s3 import PART_BYTES, s3a_settings
-from scribengin.connectors.objects.signed import CONFLICT, EXISTS, GONE, Answer, SignedRequests
+from scribengin.connectors.objects.signed import CONFLICT, EXISTS, GONE, SignedRequests, StoreResponse
 from scribengin.connectors.objects.uploads import Uploads
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, SinkError, StateError
-from scribengin.core.remote import RemotePath, Seen
+from scribengin.core.remote import RemotePath, RemoteStat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -59,7 +59,7 @@ _ENTRY = re.compile(r"<(Contents|CommonPrefixes)>(.*?)</\1>", re.DOTALL)
 class _Bucket:
     """Settings for access to a bucket."""
 
-    address: Address
+    address: ObjectsAddress
     requests: SignedRequests
     uploads: Uploads
 
@@ -110,13 +110,13 @@ class S3Path(RemotePath):
         answer = self._asked("GET", "failed to read", known=(GONE,))
         return None if self._is_missing(answer, "failed to read") else answer.data
 
-    def look(self) -> Seen | None:
+    def look(self) -> RemoteStat | None:
         """See RemotePath."""
         if (headers := self._head()) is not None:
-            return Seen(False, int(headers.get("Content-Length", 0)), parsedate_to_datetime(headers["Last-Modified"]).timestamp())
-        return Seen(True, 0, 0.0) if next(self._listed(most=1), None) else None
+            return RemoteStat(False, int(headers.get("Content-Length", 0)), parsedate_to_datetime(headers["Last-Modified"]).timestamp())
+        return RemoteStat(True, 0, 0.0) if next(self._listed(most=1), None) else None
 
-    def entries(self) -> dict[str, Seen]:
+    def entries(self) -> dict[str, RemoteStat]:
         """See RemotePath."""
         found = {}
         for key, seen in self._listed(delimiter="/"):
@@ -213,10 +213,10 @@ class S3Path(RemotePath):
 
     def _asked(
         self, method: str, what: str, body: bytes = b"", headers: Mapping[str, str] | None = None, known: tuple[int, ...] = ()
-    ) -> Answer:
+    ) -> StoreResponse:
         return self._bucket.requests.asked(method, self.key, {}, f"{what} {self.key}", body, headers, known)
 
-    def _is_missing(self, answer: Answer, what: str) -> bool:
+    def _is_missing(self, answer: StoreResponse, what: str) -> bool:
         if answer.status == GONE and answer.one_of("Code") not in ("", "NoSuchKey"):
             self._bucket.requests.check(answer, f"{what} {self.key}")  # the bucket is missing
         return answer.status == GONE
@@ -225,19 +225,19 @@ class S3Path(RemotePath):
         answer = self._asked("HEAD", "failed to read", known=(GONE,))
         return None if answer.status == GONE else answer.headers
 
-    def _listed(self, *, delimiter: str = "", most: int = 1000) -> Iterator[tuple[str, Seen]]:
+    def _listed(self, *, delimiter: str = "", most: int = 1000) -> Iterator[tuple[str, RemoteStat]]:
         """(key, its description) of all objects below; with `delimiter` only the direct contents, folders with a `/` at the end."""
         query = {"list-type": "2", "prefix": f"{self.key}/", "max-keys": f"{most}"} | ({"delimiter": delimiter} if delimiter else {})
         while True:
             answer = self._bucket.requests.asked("GET", None, query, f"failed to list {self.key}")
             for found in _ENTRY.finditer(answer.text):
-                entry = Answer(answer.status, answer.headers, found[2].encode())
+                entry = StoreResponse(answer.status, answer.headers, found[2].encode())
                 if found[1] == "CommonPrefixes":
-                    yield entry.one_of("Prefix"), Seen(True, 0, 0.0)
+                    yield entry.one_of("Prefix"), RemoteStat(True, 0, 0.0)
                 else:
                     yield (
                         entry.one_of("Key"),
-                        Seen(False, int(entry.one_of("Size")), datetime.fromisoformat(entry.one_of("LastModified")).timestamp()),
+                        RemoteStat(False, int(entry.one_of("Size")), datetime.fromisoformat(entry.one_of("LastModified")).timestamp()),
                     )
             if most == 1 or answer.one_of("IsTruncated") != "true":
                 return
@@ -326,8 +326,9 @@ class S3Path(RemotePath):
         self._delete(keys)
 
     def _delete(self, keys: list[str]) -> None:
-        # the contents of a folder before another client's marker of it: some stores refuse the reverse order
-        keys = sorted(keys, reverse=True)
+        keys = sorted(
+            keys, reverse=True
+        )  # the contents of a folder before another client's marker of it: some stores refuse the reverse order
         for at in range(0, len(keys), _MOST_DELETED):
             some = keys[at : at + _MOST_DELETED]
             what = f"failed to delete {some[0]}"
@@ -395,10 +396,10 @@ _VARIABLES = (*_ENDPOINT, *_REGION, "AWS_CA_BUNDLE", "AWS_ACCESS_KEY_ID", "AWS_P
 """variables of AWS's tools with the access settings of a bucket"""
 
 
-def _address(bucket: str) -> Address:
+def _address(bucket: str) -> ObjectsAddress:
     endpoint, region = (next(filter(None, map(os.environ.get, names)), None) for names in (_ENDPOINT, _REGION))
     reached = (endpoint, region or REGION, endpoint is not None, os.environ.get("AWS_CA_BUNDLE"))
-    return Address("state", f"s3://{bucket}", *reached, {}, None)
+    return ObjectsAddress("state", f"s3://{bucket}", *reached, {}, None)
 
 
 _Guard = tuple[S3Path, str]

@@ -7,17 +7,17 @@ from bisect import insort
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.contract import Backlog, Limits, SourceStream
+from scribengin.connectors.contract import Backlog, BatchLimits, SourceStream
 from scribengin.connectors.files.globs import matches
-from scribengin.connectors.files.pieces import Piece, pieces_of, streams_of
+from scribengin.connectors.files.pieces import FilePiece, pieces_of, streams_of
 from scribengin.connectors.objects.manifests import DATA, Owners
 from scribengin.core.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from scribengin.connectors.objects.address import Address
-    from scribengin.core.store import Entry, Store
+    from scribengin.connectors.objects.address import ObjectsAddress
+    from scribengin.core.store import Store, StoreEntry
 
 KEPT = 1000
 """number of keys assigned last that `names: sorted` remembers: it lists from the first of them on. One request returns as many."""
@@ -34,9 +34,9 @@ class ObjectsReader:
 
     def __init__(
         self,
-        address: Address,
+        address: ObjectsAddress,
         *,
-        divide: Callable[[Piece], list[Piece]],
+        divide: Callable[[FilePiece], list[FilePiece]],
         match: str | None = None,
         ordered: bool = False,
         look_s: float = 0.0,
@@ -65,7 +65,7 @@ class ObjectsReader:
         """with sorted names: these keys, in order"""
         self._floor = ""
         """with sorted names: up to this key nothing is checked any more"""
-        self._waiting: dict[str, Entry] = {}
+        self._waiting: dict[str, StoreEntry] = {}
         self._looked_s = -1e9
         self._notices: list[str] = []
         self._told = False
@@ -86,10 +86,10 @@ class ObjectsReader:
                 for piece in pieces_of(stream):
                     self._remember(piece)
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
         """The next objects, as streams of about `split` bytes each. Raises SourceError if an assigned object changed."""
         self._look(at_once=final)
-        pieces: list[Piece] = []
+        pieces: list[FilePiece] = []
         files = total = 0
         max_files = min(limits.max_files or _NONE, self._max_files or _NONE)
         max_bytes = min(limits.max_bytes or _NONE, self._max_bytes or _NONE)
@@ -99,7 +99,7 @@ class ObjectsReader:
             if self.looks_first and not self._taken:
                 self._check_first(key, entry.size)
             files, total = files + 1, total + entry.size
-            piece = Piece(key, entry.size, round(entry.modified_s * 1e9), number_of(entry.etag), 0, entry.size, entry.size)
+            piece = FilePiece(key, entry.size, round(entry.modified_s * 1e9), number_of(entry.etag), 0, entry.size, entry.size)
             pieces += self._divide(piece)
             self._remember(piece)
             del self._waiting[key]
@@ -125,7 +125,7 @@ class ObjectsReader:
         notices, self._notices = self._notices, []
         return notices
 
-    def first(self) -> Entry | None:
+    def first(self) -> StoreEntry | None:
         """The first matching object; None if there is none."""
         return next(self._wanted(""), None)
 
@@ -136,7 +136,7 @@ class ObjectsReader:
             return
         self._looked_s = now_s
         seen = 0
-        waiting: dict[str, Entry] = {}
+        waiting: dict[str, StoreEntry] = {}
         for entry in self._wanted(self._floor):
             seen += 1
             taken = self._taken.get(entry.key)
@@ -152,7 +152,7 @@ class ObjectsReader:
                 "sorted`, else a longer interval such as `look: 5m`"
             )
 
-    def _changed(self, entry: Entry, size: int) -> None:
+    def _changed(self, entry: StoreEntry, size: int) -> None:
         how = how_changed(size, entry.size)
         if self._stop_on_change:
             raise SourceError(
@@ -163,13 +163,13 @@ class ObjectsReader:
         self._notices.append(f"{self._address}/{entry.key} changed after it was assigned to a Batch ({how}); the change is ignored")
         self._taken[entry.key] = (entry.size, number_of(entry.etag))
 
-    def _wanted(self, after: str) -> Iterator[Entry]:
+    def _wanted(self, after: str) -> Iterator[StoreEntry]:
         for entry in self._store.list(after=after):
             parts = entry.key.split("/")
             if not any(part[:1] in ("_", ".") for part in parts) and (self._patterns is None or matches(parts, self._patterns)):
                 yield entry
 
-    def _remember(self, piece: Piece) -> None:
+    def _remember(self, piece: FilePiece) -> None:
         key = piece.path
         if self._ordered and key not in self._taken:
             if key <= self._floor:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from scribengin.connectors.hdfs import options as hdfs
-from scribengin.connectors.objects.address import Address
+from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.manifests import lineages
 from scribengin.connectors.objects.options import SINK
 from scribengin.connectors.objects.readers import reading
 from scribengin.connectors.objects.s3 import s3a_settings
-from scribengin.connectors.objects.turns import Counted, root_of
+from scribengin.connectors.objects.turns import CountedManifests, root_of
 from scribengin.core.errors import SourceError
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ class CommittedObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedObjects:
     """All objects that were committed when the manifests were read; later and unfinished ones are not included."""
 
-    address: Address
+    address: ObjectsAddress
     format: str
     objects: tuple[CommittedObject, ...]
 
@@ -128,7 +128,7 @@ class Committed:
         return fs.S3FileSystem(**given), f"{parts.netloc}{parts.path}".rstrip("/")
 
 
-def committed(url: str, **options: Any) -> Committed:
+def committed(url: str, **options: Any) -> CommittedObjects:
     """The committed objects below `url`, where a sink `type: objects` or `type: hdfs` writes. `options` are the sink's access options:
     endpoint, region, path_style, ca_file, config, profile, or settings; without a login among them that of the environment is used.
 
@@ -138,7 +138,7 @@ def committed(url: str, **options: Any) -> Committed:
 
 
 @contextmanager
-def holding(url: str, **options: Any) -> Iterator[Committed]:
+def holding(url: str, **options: Any) -> Iterator[CommittedObjects]:
     """Like `committed`, with a read lease until the end of the block: its objects are kept if they are merged into larger ones meanwhile.
     For readers that need more than a quarter of an hour. Raises as that."""
     address = _address(url, options)
@@ -146,12 +146,12 @@ def holding(url: str, **options: Any) -> Iterator[Committed]:
         yield committed_at(address)
 
 
-def _address(url: str, options: Mapping[str, Any]) -> Address:
+def _address(url: str, options: Mapping[str, Any]) -> ObjectsAddress:
     type_ = hdfs.SINK if url.startswith("hdfs:") else SINK
-    return Address.of("reader", type_.filled({"url": url, "format": "parquet"} | dict(options)))
+    return ObjectsAddress.of("reader", type_.filled({"url": url, "format": "parquet"} | dict(options)))
 
 
-def committed_at(address: Address) -> Committed:
+def committed_at(address: ObjectsAddress) -> CommittedObjects:
     """Like `committed`."""
     store = address.open()
     found: list[CommittedObject] = []
@@ -162,8 +162,8 @@ def committed_at(address: Address) -> Committed:
             f'"{address.node}": no sink has written to {address}', remedy="run the flow that writes there, or correct the url"
         )
     for lineage in names:
-        counted = Counted.of(store, lineage)
+        counted = CountedManifests.of(store, lineage)
         format_ = counted.records[-1][1]["format"] if counted.records else format_
         objects = ((each.batch, each.said) for each in counted.objects())
         found += (CommittedObject(said["name"], said["rows"], said["bytes"], lineage, batch) for batch, said in objects)
-    return Committed(address, format_, tuple(found))
+    return CommittedObjects(address, format_, tuple(found))

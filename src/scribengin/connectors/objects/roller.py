@@ -20,7 +20,7 @@ from scribengin.connectors.objects.later import complete, later_of
 from scribengin.connectors.objects.manifests import DATA, Manifests
 from scribengin.connectors.objects.ranges import RangedFile
 from scribengin.connectors.objects.readers import someone_reads
-from scribengin.connectors.objects.turns import Frontier, Turns, hidden_root, place_of
+from scribengin.connectors.objects.turns import CompactionLog, ObjectFrontier, hidden_root, place_of
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, StateError
 from scribengin.core.remedies import start_over
@@ -46,7 +46,7 @@ _WHOLE = 32 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Rolling:
+class CompactionOptions:
     """A sink's settings for merging."""
 
     size: int = 2**62
@@ -56,12 +56,12 @@ class Rolling:
 
 
 @dataclass(slots=True)
-class Roller:
+class ObjectCompactor:
     """For one lineage at one place. Kept between polls, it reads each manifest once."""
 
     store: Store
     lineage: str
-    wants: Rolling
+    wants: CompactionOptions
     now_s: Callable[[], float] = time.time
     open: OpenFolders | None = None
     """for a sink that closes its folders by time, if this lineage is the one that writes there"""
@@ -87,11 +87,11 @@ class Roller:
         done = RollDone()
         lost = 0
         while lost < _TRIES:
-            turns = Turns(self.store, self.lineage)
+            turns = CompactionLog(self.store, self.lineage)
             number, turn = turns.newest()
             if turn is not None and number > self._settled:
                 self.settle(turns, number, turn)
-            frontier = Frontier.of(turn)
+            frontier = ObjectFrontier.of(turn)
             counts = self.open if not frontier.ended else None
             if counts is not None:
                 counts.follow(frontier)
@@ -128,7 +128,7 @@ class Roller:
     def _root(self) -> str:
         return "" if self.wants.listed else f"{DATA}/"
 
-    def _look(self, frontier: Frontier) -> None:
+    def _look(self, frontier: ObjectFrontier) -> None:
         """Update `_waiting`."""
         for folder, runs in list(self._waiting.items()):
             left = [[each for each in run if not frontier.is_done(folder, each.place)] for run in runs]
@@ -195,7 +195,7 @@ class Roller:
 
     # --- the next record ---
 
-    def _merge_all(self, turns: Turns, number: int, groups: list[list[Segment]]) -> list[dict[str, Any]] | None:
+    def _merge_all(self, turns: CompactionLog, number: int, groups: list[list[Segment]]) -> list[dict[str, Any]] | None:
         """The outputs of a compaction run; None if another compactor was faster."""
         outputs: list[dict[str, Any]] = []
         self._making = []
@@ -222,7 +222,7 @@ class Roller:
             raise
         return outputs
 
-    def _merge_one(self, turns: Turns, number: int, nth: int, group: Sequence[Segment]) -> dict[str, Any]:
+    def _merge_one(self, turns: CompactionLog, number: int, nth: int, group: Sequence[Segment]) -> dict[str, Any]:
         first = group[0]
         suffix = first.file["name"].rpartition("/")[2].partition(".")[2]
         folder = place_of(first.file["name"])
@@ -242,7 +242,7 @@ class Roller:
         said = {"name": name, "rows": sum(rows for *_, rows in inputs), "bytes": writer.size, "crc": writer.crc, "inputs": inputs}
         return said if later is None else said | {"upload": later.upload, "etags": later.etags}
 
-    def _after(self, frontier: Frontier, outputs: Sequence[Mapping[str, Any]], cleared: int) -> Frontier:
+    def _after(self, frontier: ObjectFrontier, outputs: Sequence[Mapping[str, Any]], cleared: int) -> ObjectFrontier:
         merged = {(batch, nth) for output in outputs for batch, nth, _, _ in output["inputs"]}
         done = dict(frontier.done)
         for output in outputs:
@@ -255,7 +255,7 @@ class Roller:
         waiting = (each.number for runs in self._waiting.values() for run in runs for each in run if each.place not in merged)
         return min(waiting, default=self._next)
 
-    def _put(self, turns: Turns, number: int, record: dict[str, Any]) -> bool:
+    def _put(self, turns: CompactionLog, number: int, record: dict[str, Any]) -> bool:
         """Whether this compactor's record is the one in force; it is then finished, too."""
         faults.reached("roll.record.before")
         try:
@@ -269,7 +269,7 @@ class Roller:
         self.settle(turns, number, record)
         return True
 
-    def _throw_away(self, turns: Turns, number: int) -> None:
+    def _throw_away(self, turns: CompactionLog, number: int) -> None:
         """Delete the objects that this one made for a run that another compactor recorded, or that was not recorded; if the store is
         unreachable, the next run's recorder deletes them."""
         with suppress(Exception):
@@ -277,11 +277,11 @@ class Roller:
 
     # --- the steps of a record ---
 
-    def settle(self, turns: Turns, number: int, turn: Mapping[str, Any]) -> None:
+    def settle(self, turns: CompactionLog, number: int, turn: Mapping[str, Any]) -> None:
         """Do the rest of the steps of a compaction run."""
         for output in turn["outputs"]:
             if "upload" in output:
-                complete(self.store, later_of(self.store), output, f"turn {number}")
+                complete(self.store, later_of(self.store), output, f"compaction run {number}")
             faults.reached("roll.renamed")
         for marker in turn.get("closed", ()):
             self.store.put(marker["key"], marker_bytes(marker["said"]))
@@ -294,7 +294,7 @@ class Roller:
             turns.log.fold(summarize)
         self._settled = number
 
-    def _clear(self, turns: Turns, cleared: int, newest: int, done: RollDone) -> int:
+    def _clear(self, turns: CompactionLog, cleared: int, newest: int, done: RollDone) -> int:
         """Delete segments that were merged so long ago that no reader uses them; returns the run up to which this is done."""
         if newest == self._weighed and self.now_s() < self.ripe_s:
             return cleared

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from scribengin.connectors.objects.counted import CountedWriter
 from scribengin.core.errors import EnvironmentFault, SinkError, Unreachable
-from scribengin.core.store import Entry
+from scribengin.core.store import StoreEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scribengin.connectors.objects.address import Address
+    from scribengin.connectors.objects.address import ObjectsAddress
     from scribengin.core.errors import ScribenginError
 
 PART_BYTES = 8 * 2**20
@@ -73,7 +73,7 @@ class S3Store:
     copy_bytes = 5 * 2**30
     """the largest object that S3 copies in one request"""
 
-    def __init__(self, address: Address, bucket: str, prefix: str) -> None:
+    def __init__(self, address: ObjectsAddress, bucket: str, prefix: str) -> None:
         self.address = address
         self.bucket = bucket
         self.prefix = f"{prefix}/" if prefix else ""
@@ -131,7 +131,7 @@ class S3Store:
         with self._explained(f"failed to read {key}"):
             return bytes(self._obstore.get_range(self._store, self.prefix + key, start=start, end=end))
 
-    def head(self, key: str) -> Entry | None:
+    def head(self, key: str) -> StoreEntry | None:
         """See Store."""
         with self._explained(f"failed to read {key}"):
             try:
@@ -139,7 +139,7 @@ class S3Store:
             except FileNotFoundError:
                 return None
 
-    def list(self, folder: str = "", after: str = "") -> Iterator[Entry]:
+    def list(self, folder: str = "", after: str = "") -> Iterator[StoreEntry]:
         """See Store. A thousand keys per request."""
         where = (self.prefix + folder).rstrip("/")
         with self._explained(f"failed to list {folder or 'its keys'}"):
@@ -183,8 +183,8 @@ class S3Store:
                     uploads.abort(key, upload)
         self.delete(key)
 
-    def _entry(self, told: Any) -> Entry:
-        return Entry(told["path"].removeprefix(self.prefix), told["size"], told["e_tag"] or "", told["last_modified"].timestamp())
+    def _entry(self, told: Any) -> StoreEntry:
+        return StoreEntry(told["path"].removeprefix(self.prefix), told["size"], told["e_tag"] or "", told["last_modified"].timestamp())
 
     @contextmanager
     def _explained(self, what: str) -> Iterator[None]:
@@ -203,7 +203,7 @@ class S3Store:
         return fault_of(self.address, said + ": its certificate is not trusted" * ("certificate" in details.lower()), what)
 
 
-def s3a_settings(address: Address) -> dict[str, str]:
+def s3a_settings(address: ObjectsAddress) -> dict[str, str]:
     """The settings of Hadoop's S3A client for the store, with secrets in plain text."""
     login, top = address.login, "fs.s3a"
     settings = {f"{top}.endpoint.region": address.region, f"{top}.path.style.access": str(address.path_style).lower()}
@@ -222,7 +222,7 @@ def _is_missing(error: FileNotFoundError) -> bool:
     return found is None or found[1] == "NoSuchKey"
 
 
-def fault_of(address: Address, text: str, what: str) -> ScribenginError:
+def fault_of(address: ObjectsAddress, text: str, what: str) -> ScribenginError:
     """The message of a store or its client, as a Scribengin error."""
     found = _CODE.search(text)
     code = found[1] if found else ""

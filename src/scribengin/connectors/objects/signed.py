@@ -20,7 +20,7 @@ from scribengin.core.errors import SinkError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.connectors.objects.address import Address
+    from scribengin.connectors.objects.address import ObjectsAddress
 
 GONE, EXISTS, CONFLICT = 404, 412, 409
 """statuses: nothing of that name; `If-None-Match` failed; another write of the name is in progress"""
@@ -31,7 +31,7 @@ _SIGNED = "x-amz-"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StoreResponse:
     """The answer of the store."""
 
     status: int
@@ -55,7 +55,7 @@ class Answer:
 class SignedRequests:
     """To one bucket. Keys are complete; thread-safe. Raises the store's errors."""
 
-    def __init__(self, address: Address, bucket: str) -> None:
+    def __init__(self, address: ObjectsAddress, bucket: str) -> None:
         """Raises SinkError if the address has no access key."""
         if address.login is None:
             raise SinkError(
@@ -82,7 +82,7 @@ class SignedRequests:
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
         known: tuple[int, ...] = (),
-    ) -> Answer:
+    ) -> StoreResponse:
         """The answer to a request, sent again if none arrives, or the store is overloaded.
 
         Args:
@@ -100,12 +100,14 @@ class SignedRequests:
             self.check(answer, what)
         return answer
 
-    def check(self, answer: Answer, what: str) -> None:
+    def check(self, answer: StoreResponse, what: str) -> None:
         """Raise the error of an answer; an answer that began as a success may contain one in its text."""
         if answer.status >= 300 or b"<Error>" in answer.data:
             raise fault_of(self._address, answer.text or f"status code {answer.status}", what)
 
-    def _ask(self, method: str, key: str | None, query: Mapping[str, str], body: bytes, what: str, headers: Mapping[str, str]) -> Answer:
+    def _ask(
+        self, method: str, key: str | None, query: Mapping[str, str], body: bytes, what: str, headers: Mapping[str, str]
+    ) -> StoreResponse:
         path = self._path + ("" if key is None else f"/{quote(key, safe='/-_.~')}")
         asked = "&".join(f"{quote(name, safe='-_.~')}={quote(value, safe='-_.~')}" for name, value in sorted(query.items()))
         for tries in range(_TRIES):
@@ -121,7 +123,7 @@ class SignedRequests:
             time.sleep(0.1 * 4**tries)
         raise AssertionError
 
-    def _send(self, method: str, path: str, query: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    def _send(self, method: str, path: str, query: str, body: bytes, headers: Mapping[str, str]) -> StoreResponse:
         connection = getattr(self._mine, "connection", None)
         if connection is None:
             if self._trust is None:
@@ -131,7 +133,7 @@ class SignedRequests:
             self._mine.connection = connection
         connection.request(method, f"{path}?{query}" if query else path, body, self._signed(method, path, query, body, headers))
         answer = connection.getresponse()
-        return Answer(answer.status, answer.headers, answer.read())
+        return StoreResponse(answer.status, answer.headers, answer.read())
 
     def _signed(self, method: str, path: str, query: str, body: bytes, given: Mapping[str, str]) -> dict[str, str]:
         """The headers, with the signature over them, as in AWS's documentation of Signature Version 4."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.files.late_rows import closed_after, delay_us
 from scribengin.connectors.files.sink_records import found_besides, summarize_commits
 from scribengin.connectors.files.time_path import TimePath
-from scribengin.connectors.objects.address import Address
+from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.again import audit_objects
 from scribengin.connectors.objects.heirs import begin
 from scribengin.connectors.objects.later import complete, later_of
@@ -19,7 +19,7 @@ from scribengin.connectors.objects.manifests import CLAIMS, DATA, INTERNAL, Mani
 from scribengin.connectors.objects.orphans import find_orphans
 from scribengin.connectors.objects.sink_stream import ObjectsSinkStream, Rules
 from scribengin.connectors.objects.trash import StoreTrash, can_keep, is_moving
-from scribengin.connectors.objects.turns import Turns, named
+from scribengin.connectors.objects.turns import CompactionLog, named
 from scribengin.connectors.objects.upkeep import rolling_of
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, SinkError, Unreachable
@@ -28,7 +28,7 @@ from scribengin.formats.catalog import encoder_for
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from scribengin.connectors.contract import BatchId, Decided, Place, Published, Unaccounted
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, Published, Unaccounted
     from scribengin.connectors.objects.later import Later
     from scribengin.core.store import Store
     from scribengin.core.types import Schema
@@ -42,14 +42,14 @@ class ObjectsSink:
 
     exactly_once = True
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         options = place.options
         self.node = place.node
         self.format: str = options["format"]
         self._flow = place.flow
         self._owner = ""
         self._gaps = bool(place.member)
-        self._address = Address.of(place.node, options, place.folder)
+        self._address = ObjectsAddress.of(place.node, options, place.folder)
         listed = options["visible"] == "listing"
         if listed and self._address.is_local:
             raise SinkError(
@@ -211,7 +211,7 @@ class ObjectsSink:
         if dry_run:
             return len(there)
         for lineage in lineages(store):
-            for notes in (Manifests(store, lineage).notes, Turns(store, lineage).notes):
+            for notes in (Manifests(store, lineage).notes, CompactionLog(store, lineage).notes):
                 for number, some in groupby(notes.staged(), key=itemgetter(0)):
                     notes.sweep(number, [key for _, key in some])
         store.delete(*there)

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from scribengin.connectors.files.pieces import Piece, pieces_of
+from scribengin.connectors.files.pieces import FilePiece, pieces_of
 from scribengin.connectors.files.source import FilesSource
-from scribengin.connectors.objects.address import Address
+from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.ranges import RangedFile
 from scribengin.connectors.objects.reader import ObjectsReader, how_changed, number_of
 from scribengin.core.errors import SourceError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from scribengin.connectors.contract import Place, SourceStream
+    from scribengin.connectors.contract import ConnectorContext, SourceStream
     from scribengin.core.store import Store
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Block, Decoder
@@ -28,10 +28,10 @@ _OF_FILES = {"path": "", "growing": False, "settle": 0.0, "when_done": "keep", "
 class ObjectsSource:
     """See the contract; picklable."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         self._node = place.node
         self._options = place.options
-        self._address = Address.of(place.node, place.options, place.folder)
+        self._address = ObjectsAddress.of(place.node, place.options, place.folder)
         self._content = _Content(place, self._address)
 
     @property
@@ -103,7 +103,7 @@ class _Object:
 class _Content(FilesSource):
     """Objects presented as files."""
 
-    def __init__(self, place: Place, address: Address) -> None:
+    def __init__(self, place: ConnectorContext, address: ObjectsAddress) -> None:
         super().__init__(_with(place, {**place.options, **_OF_FILES}))
         self.address = address
         self._match: str | None = place.options["match"]
@@ -138,7 +138,7 @@ class _Content(FilesSource):
     def _own_names(self, path: Path) -> list[str] | None:
         return super()._own_names(cast("Path", path.open("rb", buffering=0)) if self._format == "parquet" else path)
 
-    def divided(self, piece: Piece) -> list[Piece]:
+    def divided(self, piece: FilePiece) -> list[FilePiece]:
         """A whole object as pieces for tasks."""
         if self._format == "parquet":
             from scribengin.connectors.files.parquet import divide_groups
@@ -147,7 +147,7 @@ class _Content(FilesSource):
         return self._divide(cast("Path", _Object(self._store, piece.path, piece.size)), piece)
 
     @contextmanager
-    def _opened(self, path: Path, piece: Piece) -> Iterator[IO[bytes]]:
+    def _opened(self, path: Path, piece: FilePiece) -> Iterator[IO[bytes]]:
         """The object, compared with its record before and after reading."""
         try:
             self._compare(path, piece)
@@ -159,7 +159,7 @@ class _Content(FilesSource):
                 remedy="restore it unchanged; a user, or a rule of the bucket, may have deleted it",
             ) from None
 
-    def _compare(self, path: Path, piece: Piece) -> None:
+    def _compare(self, path: Path, piece: FilePiece) -> None:
         now = self._store.head(piece.path)
         if now is None:
             raise FileNotFoundError(str(path))
@@ -188,5 +188,5 @@ class _Content(FilesSource):
         return opened
 
 
-def _with(place: Place, options: dict[str, Any]) -> Place:
+def _with(place: ConnectorContext, options: dict[str, Any]) -> ConnectorContext:
     return replace(place, options=options)

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from scribengin.connectors.contract import name_before, removed_name
 from scribengin.connectors.objects.manifests import CLAIMS, INTERNAL, TRASH, Manifests, Owners, is_internal, lineages
-from scribengin.connectors.objects.turns import Turns
+from scribengin.connectors.objects.turns import CompactionLog
 from scribengin.core import faults
 from scribengin.core.errors import Refused, ScribenginError, SinkError
 from scribengin.core.remedies import flow_command
@@ -128,7 +128,7 @@ class StoreTrash:
 
     def _staged(self) -> Iterator[str]:
         for lineage in lineages(self._store):
-            for notes in (Manifests(self._store, lineage).notes, Turns(self._store, lineage).notes):
+            for notes in (Manifests(self._store, lineage).notes, CompactionLog(self._store, lineage).notes):
                 yield from (key for _, key in notes.staged())
 
     def _there(self) -> list[str]:

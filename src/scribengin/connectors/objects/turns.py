@@ -37,7 +37,7 @@ def hidden_root(lineage: str) -> str:
 
 
 @dataclass(slots=True)
-class Frontier:
+class ObjectFrontier:
     """The state after a compaction run. A segment's position is (Batch, index in its manifest); in a folder segments are merged in the
     order of their positions."""
 
@@ -55,14 +55,14 @@ class Frontier:
     """another lineage writes there now, and has taken over `open`: this one closes no folder any more"""
 
     @staticmethod
-    def of(turn: Mapping[str, Any] | None) -> Frontier:
+    def of(turn: Mapping[str, Any] | None) -> ObjectFrontier:
         """The state after that run; None: before the first."""
         if turn is None:
-            return Frontier()
+            return ObjectFrontier()
         body = turn["frontier"]
         done = {folder: (batch, nth) for folder, (batch, nth) in body["done"].items()}
         open_ = {folder: Open(*each) for folder, each in body.get("open", {}).items()}
-        return Frontier(body["low"], done, body["cleared"], body.get("scanned", -1), open_, body.get("ended", False))
+        return ObjectFrontier(body["low"], done, body["cleared"], body.get("scanned", -1), open_, body.get("ended", False))
 
     def as_json(self) -> dict[str, Any]:
         """The form in a record."""
@@ -76,7 +76,7 @@ class Frontier:
         return place[0] < self.low or place <= self.done.get(folder, NOWHERE)
 
 
-class Turns:
+class CompactionLog:
     """For one lineage at one place."""
 
     def __init__(self, store: Store, lineage: str) -> None:
@@ -109,7 +109,7 @@ class Object:
 
 
 @dataclass(slots=True)
-class Counted:
+class CountedManifests:
     """The committed objects of a lineage: its manifests, with its compaction runs after them."""
 
     records: list[tuple[int, Mapping[str, Any]]]
@@ -118,12 +118,13 @@ class Counted:
     """the keys of the segments that the outputs hold"""
 
     @staticmethod
-    def of(store: Store, lineage: str) -> Counted:
+    def of(store: Store, lineage: str) -> CountedManifests:
         """The current state. Objects that are just being made visible, by the writer of the newest manifest or run, are left out if they
         are not visible yet."""
-        # before the compaction runs: objects that they merge meanwhile are in the outputs
-        records = list(Manifests(store, lineage).committed())
-        turns = Turns(store, lineage)
+        records = list(
+            Manifests(store, lineage).committed()
+        )  # before the compaction runs: objects that they merge meanwhile are in the outputs
+        turns = CompactionLog(store, lineage)
         outputs = list(turns.outputs())
         newest = outputs[-1][0] if outputs else -1
         last = [output for number, output in outputs if number == newest]
@@ -132,7 +133,7 @@ class Counted:
         merged = {name for _, output in outputs for _, _, name, _ in output["inputs"]}
         if records and not is_visible(store, [file for file in records[-1][1]["files"] if file["name"] not in merged]):
             records.pop()  # its driver was killed in between: the next one makes it visible
-        return Counted(records, [output for _, output in outputs], merged)
+        return CountedManifests(records, [output for _, output in outputs], merged)
 
     def objects(self) -> Iterator[Object]:
         """Each row is in one of them, in the order of the Batches of their first rows."""
@@ -145,7 +146,7 @@ def named(store: Store, lineage: str) -> Iterator[str]:
     """The keys of all objects that manifests and runs name, including merged segments, and completion markers."""
     for _, record in Manifests(store, lineage).committed():
         yield from (file["name"] for file in record["files"])
-    turns = Turns(store, lineage)
+    turns = CompactionLog(store, lineage)
     yield from (output["name"] for _, output in turns.outputs())
     yield from turns.markers()
 

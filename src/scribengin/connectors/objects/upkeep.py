@@ -6,17 +6,17 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.files.upkeep import Upkept
+from scribengin.connectors.files.upkeep import MaintenanceRun
 from scribengin.connectors.objects.closing import Closing, OpenFolders
 from scribengin.connectors.objects.manifests import lineages
 from scribengin.connectors.objects.options import SINK
-from scribengin.connectors.objects.roller import Roller, Rolling
+from scribengin.connectors.objects.roller import CompactionOptions, ObjectCompactor
 from scribengin.connectors.objects.turns import hidden_root
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.connectors.objects.address import Address
+    from scribengin.connectors.objects.address import ObjectsAddress
     from scribengin.core.store import Store
 
 
@@ -28,10 +28,10 @@ LINEAGES_S = 60.0
 class StoreKeeper:
     """For one sink. Kept between polls, it reads little more than new data from the store. `options` are the sink's, with defaults."""
 
-    address: Address
+    address: ObjectsAddress
     options: Mapping[str, Any]
     _store: Store | None = None
-    _rollers: dict[str, Roller] = field(default_factory=dict)
+    _rollers: dict[str, ObjectCompactor] = field(default_factory=dict)
     _lineages: tuple[float, list[str]] = (-LINEAGES_S, [])
     """(when they were listed, oldest first)"""
     _ended: set[str] = field(default_factory=set)
@@ -67,10 +67,10 @@ class StoreKeeper:
         """Whether there may be anything to do."""
         return self.hides or self.closes or rolling_of(self.options) is not None
 
-    def keep(self, *, flush: bool = False) -> Upkept:
+    def keep(self, *, flush: bool = False) -> MaintenanceRun:
         """Do all work that is due now; with `flush` merge everything that waits. Raises what a Roller raises."""
         if self._idle:
-            return Upkept()
+            return MaintenanceRun()
         store = self._store = self._store or self.address.open()
         wants = rolling_of(self.options)
         if time.monotonic() - self._lineages[0] >= LINEAGES_S:
@@ -83,9 +83,9 @@ class StoreKeeper:
         )
         if wants is None and not hides and not self.closes:
             self._idle = True
-            return Upkept()
+            return MaintenanceRun()
         # without `roll` only hidden segments are merged
-        plain = Rolling(listed=True) if self.hides else Rolling(size=0)
+        plain = CompactionOptions(listed=True) if self.hides else CompactionOptions(size=0)
         done = []
         busy: set[str] = set()
         for lineage in there:
@@ -93,7 +93,7 @@ class StoreKeeper:
             ended = wants is None or lineage != there[-1]
             roller = self._rollers.get(lineage)
             if roller is None:
-                roller = self._rollers[lineage] = Roller(store, lineage, wants or plain)
+                roller = self._rollers[lineage] = ObjectCompactor(store, lineage, wants or plain)
             elif lineage in self._ended and roller.now_s() < roller.ripe_s:
                 continue
             if self._by_time and lineage == there[-1]:
@@ -105,7 +105,7 @@ class StoreKeeper:
             busy |= roller.waiting if self.hides else set()
             if ended and not (self.closes and lineage == there[-1]):
                 self._ended.add(lineage)
-        return Upkept(
+        return MaintenanceRun(
             merged=sum(each.segments for each in done),
             merged_files=sum(each.files for each in done),
             merged_bytes=sum(each.bytes for each in done),
@@ -115,11 +115,11 @@ class StoreKeeper:
         )
 
 
-def rolling_of(options: Mapping[str, Any]) -> Rolling | None:
+def rolling_of(options: Mapping[str, Any]) -> CompactionOptions | None:
     """The settings in a sink's options; None if there are none."""
     given, declared = options.get("roll"), SINK.option("roll")
     assert declared is not None
     if given is None:
         return None
     filled = declared.filled(given)
-    return Rolling(filled["size"], filled["every"], options["visible"] == "listing")
+    return CompactionOptions(filled["size"], filled["every"], options["visible"] == "listing")

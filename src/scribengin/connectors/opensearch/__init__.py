@@ -1,12 +1,12 @@
 """OpenSearch: indexes as a sink and as a source."""
 
-from scribengin.connectors.contract import Place, Sink, Source
+from scribengin.connectors.contract import ConnectorContext, SinkConnector, SourceConnector
 from scribengin.connectors.opensearch.options import SINK, SOURCE
 
 __all__ = ["SINK", "SOURCE", "make_sink", "make_source"]
 
 
-def make_source(place: Place) -> Source:
+def make_source(place: ConnectorContext) -> SourceConnector:
     """The configured source."""
     from scribengin.connectors.opensearch.source import IndexSource
     from scribengin.connectors.opensearch.view import OPENSEARCH
@@ -14,7 +14,7 @@ def make_source(place: Place) -> Source:
     return IndexSource(place, OPENSEARCH)
 
 
-def make_sink(place: Place) -> Sink:
+def make_sink(place: ConnectorContext) -> SinkConnector:
     """The configured sink."""
     from scribengin.connectors.keyed.sink import KeyedSink
     from scribengin.connectors.opensearch.store import IndexStore

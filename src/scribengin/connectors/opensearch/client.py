@@ -19,7 +19,7 @@ _BLOCKS = (BLOCKED, "index_create_block_exception")
 _FORBIDDEN, _NOT_FOUND = 403, 404
 
 
-class Cluster(HttpCluster):
+class OpenSearchCluster(HttpCluster):
     """See HttpCluster."""
 
     codes = Codes(

@@ -12,15 +12,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Backlog, SourceStream
-from scribengin.connectors.opensearch.view import Digest, Gone, Views
+from scribengin.connectors.opensearch.view import DocumentDigest, Gone, Views
 from scribengin.core.errors import ScribenginError, SourceError
 from scribengin.core.remedies import start_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from scribengin.connectors.contract import Limits
-    from scribengin.connectors.opensearch.client import Cluster
+    from scribengin.connectors.contract import BatchLimits
+    from scribengin.connectors.opensearch.client import OpenSearchCluster
 
 _Part = tuple[int, int]
 """(index, shard), by their positions in the plan"""
@@ -31,7 +31,7 @@ _Range = tuple[_Part, int, int, int, str | None]
 class IndexReader:
     """One per source and Query; used by one thread."""
 
-    def __init__(self, cluster: Cluster, views: Views, options: Mapping[str, Any], names: Sequence[str]) -> None:
+    def __init__(self, cluster: OpenSearchCluster, views: Views, options: Mapping[str, Any], names: Sequence[str]) -> None:
         self._cluster = cluster
         self._views = views
         self._index: str = options["index"]
@@ -57,7 +57,7 @@ class IndexReader:
                 self._handed[part] = self._handed.get(part, 0) + (stream.rows or 0)
                 self._done = place["last"]
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (what is there stays)
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (what is there stays)
         """The next ranges; [] if the whole snapshot was handed out. Raises SourceError if its rest has changed, Unreachable if the cluster
         is unavailable."""
         if self._done:
@@ -124,7 +124,7 @@ class IndexReader:
                 rows = self._views.count(view, slice_, -1, upto)
                 tail: list[Any] = [last, 0, ""]
                 if last > upto:
-                    digest = Digest()
+                    digest = DocumentDigest()
                     for hits in self._views.pages(view, slice_, upto, last, whole=False):
                         digest.add(hits)
                         tail[1] += len(hits)
@@ -185,7 +185,7 @@ class IndexReader:
         return changed(self._cluster, self._index, what)
 
 
-def changed(cluster: Cluster, index: str, what: str) -> SourceError:
+def changed(cluster: OpenSearchCluster, index: str, what: str) -> SourceError:
     """Documents that were handed out, or belong to the same snapshot, do not exist any more."""
     return SourceError(
         f"{cluster.called}: {index} changed since its snapshot began, and the server does not keep that point in time any more: {what}",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from scribengin.connectors.opensearch.client import Cluster
+from scribengin.connectors.opensearch.client import OpenSearchCluster
 from scribengin.connectors.opensearch.options import SOURCE
 from scribengin.connectors.opensearch.reader import IndexReader, changed
-from scribengin.connectors.opensearch.view import Api, Digest, Gone, Hit, Views
+from scribengin.connectors.opensearch.view import Api, DocumentDigest, Gone, Hit, Views
 from scribengin.core.errors import SourceError, SourceMissing
 from scribengin.formats.blocks import LineBlock
 from scribengin.formats.json import JsonDecoder
@@ -16,7 +16,7 @@ from scribengin.formats.json import JsonDecoder
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from scribengin.connectors.contract import Place, SourceStream
+    from scribengin.connectors.contract import ConnectorContext, SourceStream
     from scribengin.core.types import Schema
 
 _NOT_FOUND = 404
@@ -25,12 +25,12 @@ _NOT_FOUND = 404
 class IndexSource:
     """One index, an alias, or several by a pattern; picklable."""
 
-    def __init__(self, place: Place, api: Api) -> None:
+    def __init__(self, place: ConnectorContext, api: Api) -> None:
         self.schema: Schema | None = place.schema
         self._options = SOURCE.filled(place.options)
         self._index: str = self._options["index"]
         self._compares = self._options["on_change"] == "stop"
-        self._cluster = Cluster(place.node, self._options["server"], self._options["config"], "source")
+        self._cluster = OpenSearchCluster(place.node, self._options["server"], self._options["config"], "source")
         self._views = Views(self._cluster, api, self._options["keep_alive"])
 
     def resolve_schema(self) -> Schema:
@@ -54,7 +54,7 @@ class IndexSource:
     def read(self, stream: SourceStream) -> Iterator[LineBlock]:
         """The documents of the range. Raises SourceError after the last document if they differ from the logged ones."""
         place, rows, offset = stream.place, 0, 0
-        digest = Digest()
+        digest = DocumentDigest()
         for block, hits in self._blocks(place, stream.label):
             block.offset, block.first_line = offset, rows + 1
             offset += len(block.data)

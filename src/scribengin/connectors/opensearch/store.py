@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from scribengin.connectors.keyed.contract import Answer, Held
+from scribengin.connectors.keyed.contract import WriteAnswer, WriterRecord
 from scribengin.connectors.keyed.http import AWAY
 from scribengin.connectors.opensearch.bulk import bulk_body
 from scribengin.connectors.opensearch.by_time import TimeTemplate
-from scribengin.connectors.opensearch.client import BLOCKED, Cluster, reason_in
+from scribengin.connectors.opensearch.client import BLOCKED, OpenSearchCluster, reason_in
 from scribengin.connectors.opensearch.mapping import mapping_of, unlike
 from scribengin.core.errors import SinkError
 from scribengin.core.remedies import start_over
@@ -55,7 +55,7 @@ class IndexStore:
 
     def __init__(self, node: str, options: Mapping[str, Any]) -> None:
         self._node = node
-        self._cluster = Cluster(node, options["server"], options["config"])
+        self._cluster = OpenSearchCluster(node, options["server"], options["config"])
         self._index: str = options["index"]
         try:
             self.by_time = TimeTemplate.of(self._index)
@@ -76,18 +76,18 @@ class IndexStore:
     def __str__(self) -> str:
         return f"index {self._index} at {self._cluster}"
 
-    def read_record(self) -> Held | None:
+    def read_record(self) -> WriterRecord | None:
         """Read by id: never from an outdated refresh snapshot."""
         answer = self._cluster.ask("GET", self._record, also=[_NOT_FOUND])
         if answer.status_code == _NOT_FOUND:
             return None
         found = answer.json()
         # a field that is not indexed: its numbers would be mapped, and could be too large for that
-        return Held(
+        return WriterRecord(
             msgspec.json.decode(found["_source"]["record"]), f"if_seq_no={found['_seq_no']}&if_primary_term={found['_primary_term']}"
         )
 
-    def write_record(self, body: Mapping[str, Any], held: Held | None) -> bool:
+    def write_record(self, body: Mapping[str, Any], held: WriterRecord | None) -> bool:
         """Conditional on the sequence number that was read."""
         condition = "op_type=create" if held is None else held.tag
         document = {"record": msgspec.json.encode(body).decode()}
@@ -125,43 +125,43 @@ class IndexStore:
         """By its count, after a refresh."""
         return all(map(self._has_none, self._names()))
 
-    def send(self, rows: KeyedRows) -> Answer:
+    def send(self, rows: KeyedRows) -> WriteAnswer:
         """Normally one request. If the one before changed nothing, existing versions are checked first."""
         self._look()
         if self._repeats and (above := self._all_stand(rows)):
-            return Answer(above=above)
+            return WriteAnswer(above=above)
         self._repeats = False
         body = bulk_body(rows, self._index if self.by_time is None else self._parts(rows))
         if not self._in_detail:
             answer = self._ask_bulk(rows, body, _BRIEFLY)
-            if isinstance(answer, Answer):
+            if isinstance(answer, WriteAnswer):
                 return answer
             errors = [item["index"]["error"] for item in answer]
             if all(error["type"] == _CONFLICTS for error in errors):
                 self._repeats = len(errors) == len(rows)
                 if errors:
                     self._flush(self._names_of(rows))
-                return Answer(above=max(map(_version_there, errors), default=0))
+                return WriteAnswer(above=max(map(_version_there, errors), default=0))
             # a short answer does not say which rows they are; rows accepted meanwhile are not written again
             self._in_detail = _IN_DETAIL
         answer = self._ask_bulk(rows, body, _IN_FULL)
-        return answer if isinstance(answer, Answer) else self._judged(rows, answer)
+        return answer if isinstance(answer, WriteAnswer) else self._judged(rows, answer)
 
-    def _ask_bulk(self, rows: KeyedRows, body: bytes, asked: str) -> Answer | list[dict[str, Any]]:
+    def _ask_bulk(self, rows: KeyedRows, body: bytes, asked: str) -> WriteAnswer | list[dict[str, Any]]:
         """The items that need attention, if the request as a whole was accepted and any row was not."""
         passing = [_TOO_LARGE, _OVERLOADED]
         answer = self._cluster.ask("POST", f"/_bulk?{asked}", content=body, also=passing, gzipped=self._gzipped)
         if answer.status_code == _TOO_LARGE:
-            return Answer(too_large=True)
+            return WriteAnswer(too_large=True)
         if answer.status_code == _OVERLOADED:
-            return Answer(again=range(len(rows)), why=reason_in(answer))
+            return WriteAnswer(again=range(len(rows)), why=reason_in(answer))
         said = msgspec.json.decode(answer.content)
         if not said["errors"]:
-            return Answer()
+            return WriteAnswer()
         items: list[dict[str, Any]] = said["items"]
         return items
 
-    def _judged(self, rows: KeyedRows, items: list[dict[str, Any]]) -> Answer:
+    def _judged(self, rows: KeyedRows, items: list[dict[str, Any]]) -> WriteAnswer:
         """For a refused row, check whether it exists already, from an earlier attempt."""
         again: list[int] = []
         refused: list[tuple[int, str, str]] = []
@@ -200,7 +200,7 @@ class IndexStore:
             self._in_detail = max(0, self._in_detail - 1)
         if above:
             self._flush(self._names_of(rows))
-        return Answer(self._not_there(rows, refused) if refused else (), again, above=above, why=why)
+        return WriteAnswer(self._not_there(rows, refused) if refused else (), again, above=above, why=why)
 
     def _all_stand(self, rows: KeyedRows) -> int:
         """The highest version of these documents, if none is below its row's; else 0. They are made durable first."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import httpx2
 
-    from scribengin.connectors.opensearch.client import Cluster
+    from scribengin.connectors.opensearch.client import OpenSearchCluster
     from scribengin.core.errors import ScribenginError
 
 _NOT_FOUND, _AWAY = 404, 503
@@ -102,7 +102,7 @@ class _Said(msgspec.Struct):
 _DECODER = msgspec.json.Decoder(_Said)
 
 
-class Digest:
+class DocumentDigest:
     """A digest of documents in order: their ids, and how often each was written."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class Digest:
 class Views:
     """Points in time of a cluster's indexes."""
 
-    def __init__(self, cluster: Cluster, api: Api, keep_alive_s: float) -> None:
+    def __init__(self, cluster: OpenSearchCluster, api: Api, keep_alive_s: float) -> None:
         self._cluster = cluster
         self._api = api
         self._keep = f"{max(1, round(keep_alive_s))}s"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _FORMAT = 1
 
 
-class Mark(msgspec.Struct, frozen=True):
+class BatchMark(msgspec.Struct, frozen=True):
     """A Batch that the place has accepted. `tries`: how often writing its rows was started."""
 
     hash: str
@@ -38,20 +38,20 @@ class Marks:
         self._path = work / lineage
         self.log = NumberedLog(self._path / "written", "written")
 
-    def read(self, number: int) -> Mark | None:
+    def read(self, number: int) -> BatchMark | None:
         """The mark of that Batch, or None."""
         body = self.log.read(number)
-        return None if body is None else msgspec.convert(body, Mark)
+        return None if body is None else msgspec.convert(body, BatchMark)
 
-    def newest(self) -> tuple[int, Mark] | None:
+    def newest(self) -> tuple[int, BatchMark] | None:
         """The last mark."""
         number = self.log.newest()
         mark = None if number is None else self.read(number)
         return None if number is None or mark is None else (number, mark)
 
-    def put(self, number: int, mark: Mark) -> Mark:
+    def put(self, number: int, mark: BatchMark) -> BatchMark:
         """Write it durably, unless there is one; returns the existing one."""
-        stored: Mark = msgspec.convert(self.log.put(number, msgspec.to_builtins(mark)), Mark)
+        stored: BatchMark = msgspec.convert(self.log.put(number, msgspec.to_builtins(mark)), BatchMark)
         if self.log.wants_folding(number, gaps=True):
             self.log.fold(_summarize)
         return stored

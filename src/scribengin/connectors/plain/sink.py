@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.contract import Published
-from scribengin.connectors.plain.marks import Mark, Marks, read_claim, write_claim
+from scribengin.connectors.plain.marks import BatchMark, Marks, read_claim, write_claim
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused
 from scribengin.core.remedies import add_to_outputs, start_over
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from scribengin.connectors.contract import BatchId, Decided, Place
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 
 
 class PlainSink(ABC):
@@ -29,7 +29,7 @@ class PlainSink(ABC):
     exactly_once = False
     audited_in_state = True
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         self.node = place.node
         self._flow = place.flow
         self._work = place.work
@@ -67,7 +67,7 @@ class PlainSink(ABC):
         if not self._is_done(decided, marks):
             tries = self.give(decided, marks) if any(receipt.rows for receipt in decided.receipts) else 1
             faults.reached("publish.record.before")
-            mine = Mark(decided.input_hash, batch.term, decided.rows, tries)
+            mine = BatchMark(decided.input_hash, batch.term, decided.rows, tries)
             stored = marks.put(batch.number, mine)
             if stored.hash != mine.hash:
                 raise self._fenced(batch, "it is already marked, with another decision")

@@ -43,7 +43,7 @@ def driver() -> Any:
     return psycopg
 
 
-class Server:
+class PostgresServer:
     """The server's address and login. Sent to executors with its secrets; `str` shows no secret."""
 
     def __init__(self, node: str, options: Mapping[str, Any], role: Literal["source", "sink"] = "sink") -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from psycopg import Connection
 
-    from scribengin.connectors.postgres.client import Server
+    from scribengin.connectors.postgres.client import PostgresServer
     from scribengin.connectors.sql.contract import Target
     from scribengin.core.types import Schema, Type
 
@@ -54,7 +54,7 @@ class PostgresDatabase:
     row_transaction = "xmin::text::bigint"
     this_transaction = f"mod(pg_current_xact_id()::text::numeric, {_XIDS})::bigint"
 
-    def __init__(self, server: Server, staging: str) -> None:
+    def __init__(self, server: PostgresServer, staging: str) -> None:
         self._server = server
         self._staging = staging
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from psycopg import Connection
 
-    from scribengin.connectors.contract import Limits
-    from scribengin.connectors.postgres.client import Server
-    from scribengin.connectors.postgres.table import Table
+    from scribengin.connectors.contract import BatchLimits
+    from scribengin.connectors.postgres.client import PostgresServer
+    from scribengin.connectors.postgres.table import PostgresTable
 
 Row = tuple[str, ...]
 """a row's values in the ordering columns, as texts"""
@@ -71,7 +71,7 @@ def oldest_running(snapshot: str) -> int:
 class PostgresReader:
     """One per source and Query; used by one thread."""
 
-    def __init__(self, server: Server, table: Table, options: Mapping[str, Any]) -> None:
+    def __init__(self, server: PostgresServer, table: PostgresTable, options: Mapping[str, Any]) -> None:
         self._server = server
         self._table = table
         self._name: str = options["table"]
@@ -121,7 +121,7 @@ class PostgresReader:
                     self._snapshot, self._end, self._left = place["as_of"], tuple(place["end"]), place["left"]
                     self._backlog = Backlog(rows=self._left)
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
         """The next ranges. Raises SourceError if the rest of a snapshot has changed, Unreachable if the server is unavailable.
 
         With `final`, only rows that exist at the first such call are read; a table that is written to continuously has no other end.

@@ -23,7 +23,7 @@ XMIN = "\0xmin"
 """an additional column: the transaction that wrote the row"""
 
 
-class RowParser:
+class PostgresRowParser:
     """Rows of one stream. `with_xmin`: the rows have one more column at the end, the transaction that wrote them."""
 
     def __init__(self, file: str, schema: Schema, *, with_xmin: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.postgres.client import Server, driver
+from scribengin.connectors.postgres.client import PostgresServer, driver
 from scribengin.connectors.postgres.options import SOURCE
 from scribengin.connectors.postgres.reader import OURS, PostgresReader, oldest_running
 from scribengin.connectors.postgres.table import columns_of, describe
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from psycopg import Connection
 
-    from scribengin.connectors.contract import Place, SourceStream
-    from scribengin.connectors.postgres.table import Table
+    from scribengin.connectors.contract import ConnectorContext, SourceStream
+    from scribengin.connectors.postgres.table import PostgresTable
     from scribengin.core.types import Schema
     from scribengin.formats.table_blocks import TableBlock, TableDecoder
 
@@ -28,10 +28,10 @@ _ALONE = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 class PostgresSource:
     """One table; picklable."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         self.schema: Schema | None = place.schema
         self._options = SOURCE.filled(place.options)
-        self._server = Server(place.node, self._options, "source")
+        self._server = PostgresServer(place.node, self._options, "source")
         self._table: str = self._options["table"]
         self._compares = self._options["on_change"] == "stop"
         self._known: Schema | None = None
@@ -59,7 +59,7 @@ class PostgresSource:
 
     def read(self, stream: SourceStream) -> Iterator[TableBlock]:
         """The rows of the range. Raises SourceError after the last row if they differ from the logged ones."""
-        from scribengin.connectors.postgres.rows import RowParser, written_since
+        from scribengin.connectors.postgres.rows import PostgresRowParser, written_since
 
         place, rows = stream.place, 0
         with self._server.connected("cannot be read") as connection, self._as_of(connection, place) as is_same:
@@ -67,7 +67,7 @@ class PostgresSource:
             schema = columns_of(self._server, self._table, table, self.schema)
             changed = table.oid != place["table"]
             compares = self._compares and not is_same
-            parser = RowParser(self._table, schema, with_xmin=compares)
+            parser = PostgresRowParser(self._table, schema, with_xmin=compares)
             oldest, now = oldest_running(place["as_of"]), _next_transaction(connection) if compares else 0
             where, bounds = table.between(place["after"], place["upto"])
             what = table.selected(schema) + (", xmin" if compares else "")
@@ -106,7 +106,7 @@ class PostgresSource:
         connection.execute(f"SELECT pg_advisory_xact_lock_shared({OURS})")
         yield is_same
 
-    def _describe(self, connection: Connection[Any]) -> Table:
+    def _describe(self, connection: Connection[Any]) -> PostgresTable:
         options = self._options
         return describe(connection, self._server, self._table, options["by"], options["key"])
 

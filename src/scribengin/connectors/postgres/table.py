@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from psycopg import Connection
 
-    from scribengin.connectors.postgres.client import Server
+    from scribengin.connectors.postgres.client import PostgresServer
 
 _MOST_DIGITS = 38
 _TEXTS = ("text", "varchar")
@@ -80,7 +80,7 @@ class TableColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PostgresTable:
     """An existing table. `order` are the columns by which rows are ordered on reading; the last of them are the key. SQL texts are for
     statements with parameters, in which `%` is doubled."""
 
@@ -128,7 +128,7 @@ def columns_there(connection: Connection[Any], oid: int) -> dict[str, TableColum
     return {row[0]: TableColumn(*row) for row in connection.execute(_DESCRIBED, (oid,)).fetchall()}
 
 
-def describe(connection: Connection[Any], server: Server, name: str, by: str | None, key: Sequence[str]) -> Table:
+def describe(connection: Connection[Any], server: PostgresServer, name: str, by: str | None, key: Sequence[str]) -> PostgresTable:
     """The table, ordered by `by`, if any, and by `key`, or its primary key. Raises SourceError if it cannot be read in an order that skips
     no row."""
     schema, _, plain = name.rpartition(".")
@@ -169,10 +169,10 @@ def describe(connection: Connection[Any], server: Server, name: str, by: str | N
             raise server.error(said, "use an increasing number, or a timestamp", "postgres-order")
         _check_sequence(connection, server, place, name, by)
     indexed = any(tuple(names[: len(order)]) == order or names[0] == by for names, _, _ in indexes)
-    return Table(oid, escaped(schema or "public", plain), columns, tuple(columns[each] for each in order), indexed)
+    return PostgresTable(oid, escaped(schema or "public", plain), columns, tuple(columns[each] for each in order), indexed)
 
 
-def columns_of(server: Server, name: str, table: Table, declared: Schema | None) -> Schema:
+def columns_of(server: PostgresServer, name: str, table: PostgresTable, declared: Schema | None) -> Schema:
     """The flow's columns: the declared ones, or the table's. Raises SourceError if the table does not match them."""
     if declared is None:
         return Schema(tuple(column.field for column in table.columns.values()))
@@ -192,12 +192,12 @@ def columns_of(server: Server, name: str, table: Table, declared: Schema | None)
     return declared
 
 
-def _near(name: str, table: Table) -> str:
+def _near(name: str, table: PostgresTable) -> str:
     near = did_you_mean(name, table.columns)
     return f" ({near})" if near else ""
 
 
-def _check_ordering_column(server: Server, table: str, columns: Mapping[str, TableColumn], name: str) -> None:
+def _check_ordering_column(server: PostgresServer, table: str, columns: Mapping[str, TableColumn], name: str) -> None:
     if name not in columns:
         remedy = did_you_mean(name, columns) or f"its columns are {', '.join(columns)}"
         raise server.error(f'{server.called}: table {table} at {server} has no column "{name}"', remedy, "postgres-key")
@@ -212,7 +212,7 @@ def _check_ordering_column(server: Server, table: str, columns: Mapping[str, Tab
         )
 
 
-def _check_sequence(connection: Connection[Any], server: Server, place: str, table: str, by: str) -> None:
+def _check_sequence(connection: Connection[Any], server: PostgresServer, place: str, table: str, by: str) -> None:
     """A sequence of which sessions cache values returns small ones long after greater ones."""
     found = connection.execute(
         "SELECT s.seqrelid::regclass::text, s.seqcache FROM pg_sequence s WHERE s.seqrelid = to_regclass(pg_get_serial_sequence(%s, %s))",

@@ -6,7 +6,7 @@ import time
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.contract import Backlog, Limits, SourceStream
+from scribengin.connectors.contract import Backlog, BatchLimits, SourceStream
 from scribengin.connectors.sequence.options import SOURCE, rows_fault, start_fault, start_us
 from scribengin.core.errors import SourceError
 from scribengin.core.types import Field, Schema, Type, arrow_schema
@@ -15,7 +15,7 @@ from scribengin.formats.blocks import ArrowBlock
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from scribengin.connectors.contract import Place
+    from scribengin.connectors.contract import ConnectorContext
     from scribengin.formats.contract import Decoder
 
 SCHEMA = Schema((Field("id", Type("BIGINT"), nullable=False), Field("ts", Type("TIMESTAMP"), nullable=False)))
@@ -25,7 +25,7 @@ _BLOCK_ROWS = 65_536
 class SequenceSource:
     """`id` from 0, and `ts`: `start` plus id times `step`. Raises SourceError for contradictory options."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         self.schema: Schema | None = SCHEMA
         options = SOURCE.filled(place.options)
         self._node = place.node
@@ -86,7 +86,7 @@ class SequenceReader:
         for streams in entries:
             self._next = max([self._next, *(stream.place["end"] for stream in streams)])
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
         """The next rows, split into `splits` streams of similar size. With `final` an endless sequence ends at its current position."""
         self._over = self._over or (final and self._rows is None)
         if self._over:

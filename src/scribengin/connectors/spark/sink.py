@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from scribengin.connectors.contract import BatchId, Decided, Place
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
     from scribengin.connectors.plain.marks import Marks
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class SparkWriterSink(PlainSink):
     """One `type: spark` sink."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         super().__init__(place)
         options = place.options
         self._format: str = options["format"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from scribengin.connectors.sql.contract import Session
+    from scribengin.connectors.sql.contract import SqlSession
 
 
 class Awake:
@@ -17,7 +17,7 @@ class Awake:
     `silence_s`, because a suspended process blocks others, but producing the next row of a task output may take long. A suspended process
     sends no queries. Use the session only inside `with`."""
 
-    def __init__(self, session: Session, silence_s: float) -> None:
+    def __init__(self, session: SqlSession, silence_s: float) -> None:
         self._session = session
         self._every_s = silence_s / 4
         self._lock = threading.Lock()
@@ -25,14 +25,14 @@ class Awake:
         self._thread = threading.Thread(target=self._ask, name="awake", daemon=True)
         self._thread.start()
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> SqlSession:
         self._lock.acquire()
         return self._session
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._lock.release()
 
-    def end(self) -> Session:
+    def end(self) -> SqlSession:
         """Stop the queries; the session may be used as before."""
         self._ended.set()
         self._thread.join()

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from typing import TypeGuard
 
     from scribengin.connectors.contract import BatchId, Decided
-    from scribengin.connectors.sql.contract import Database, LoadingDatabase, Session
+    from scribengin.connectors.sql.contract import Database, LoadingDatabase, SqlSession
 
 DETAILED = 1_000
 """number of newest Batches with a row of their own in `commits`; for older ones the number of rows is kept, in `claims`"""
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class TableClaim:
     """The claim of a table: which lineage may write to it."""
 
     owner: str
@@ -60,35 +60,35 @@ class Commits:
         self._number, self._rows = database.quoted("number"), database.quoted("rows")
         self.units = Units(database, table) if loads(database) else None
 
-    def make(self, session: Session) -> None:
+    def make(self, session: SqlSession) -> None:
         """Create missing tables. Two processes that do so at once wait for each other."""
         with session.transaction():
             self.database.make_own(session)
 
-    def there(self, session: Session) -> bool:
+    def there(self, session: SqlSession) -> bool:
         """Whether our tables exist."""
         return self.database.is_there(session, *self.database.own(OWN[-1]))
 
-    def claim(self, session: Session, *, lock: bool = False) -> tuple[Claim, tuple[str, ...]] | None:
+    def claim(self, session: SqlSession, *, lock: bool = False) -> tuple[TableClaim, tuple[str, ...]] | None:
         """The claim of the table, and the lineages that wrote there before; None if it is not claimed. `lock`: no other session changes or
         locks it until the transaction ends."""
         return self._claim(session, self.database.for_update if lock else "")
 
-    def claim_to_share(self, session: Session) -> Claim | None:
+    def claim_to_share(self, session: SqlSession) -> TableClaim | None:
         """The claim of the table, with a shared lock: it does not change until the transaction ends, but other task outputs may lock it
         too."""
         assert loads(self.database)
         held = self._claim(session, self.database.for_share)
         return None if held is None else held[0]
 
-    def _claim(self, session: Session, locks: str) -> tuple[Claim, tuple[str, ...]] | None:
+    def _claim(self, session: SqlSession, locks: str) -> tuple[TableClaim, tuple[str, ...]] | None:
         m = self.database.mark
         found = session.execute(
             f"SELECT owner, lineage, sink, flow, earlier FROM {self._claims} WHERE target = {m} {locks}", (self.table,)
         ).fetchone()
-        return None if found is None else (Claim(*found[:4]), tuple(self.database.unpacked(found[4])))
+        return None if found is None else (TableClaim(*found[:4]), tuple(self.database.unpacked(found[4])))
 
-    def take(self, session: Session, claim: Claim, held: tuple[Claim, tuple[str, ...]] | None, *, had_rows: bool) -> None:
+    def take(self, session: SqlSession, claim: TableClaim, held: tuple[TableClaim, tuple[str, ...]] | None, *, had_rows: bool) -> None:
         """Set the claim; `held`, as returned by `claim`, is kept in the history. `had_rows`: for an unclaimed table, whether it contains
         rows."""
         m, packed = self.database.mark, self.database.packed
@@ -104,12 +104,12 @@ class Commits:
             (claim.owner, claim.lineage, claim.sink, claim.flow, packed((*held[1], held[0].lineage)), self.table),
         )
 
-    def had_rows(self, session: Session) -> bool:
+    def had_rows(self, session: SqlSession) -> bool:
         """Whether the table contained rows when it was first claimed."""
         found = session.execute(f"SELECT had_rows FROM {self._claims} WHERE target = {self.database.mark}", (self.table,)).fetchone()
         return bool(found and found[0])
 
-    def wrote(self, session: Session) -> bool:
+    def wrote(self, session: SqlSession) -> bool:
         """Whether the table must contain rows, of a Batch or from before."""
         m = self.database.mark
         held = session.execute(f"SELECT had_rows OR folded_rows > 0 FROM {self._claims} WHERE target = {m}", (self.table,)).fetchone()
@@ -117,37 +117,37 @@ class Commits:
         of_units = self.units is not None and self.units.wrote(session)
         return of_units or bool(held and held[0]) or session.execute(some, (self.table,)).fetchone() is not None
 
-    def commit_of(self, session: Session, lineage: str, number: int) -> Commit | None:
+    def commit_of(self, session: SqlSession, lineage: str, number: int) -> Commit | None:
         """The commit of that Batch."""
         m = self.database.mark
         return self._one(session, f"AND lineage = {m} AND {self._number} = {m}", (lineage, number))
 
-    def newest(self, session: Session, lineage: str) -> Commit | None:
+    def newest(self, session: SqlSession, lineage: str) -> Commit | None:
         """The newest commit."""
         m = self.database.mark
         last = f"SELECT max({self._number}) FROM {self._commits} WHERE target = {m} AND lineage = {m}"
         return self._one(session, f"AND lineage = {m} AND {self._number} = ({last})", (lineage, self.table, lineage))
 
-    def of_lineage(self, session: Session, lineage: str) -> dict[int, Commit]:
+    def of_lineage(self, session: SqlSession, lineage: str) -> dict[int, Commit]:
         """Number → each commit that still has a row of its own."""
         return {each.number: each for each in self._all(session, f"AND lineage = {self.database.mark}", (lineage,))}
 
-    def rows_by_lineage(self, session: Session) -> dict[str, int]:
+    def rows_by_lineage(self, session: SqlSession) -> dict[str, int]:
         """Lineage → its rows, in Batches that still have a row of their own."""
         lineages = f"SELECT lineage, sum({self._rows}) FROM {self._commits} WHERE target = {self.database.mark} GROUP BY lineage"
         return {lineage: int(rows) for lineage, rows in session.execute(lineages, (self.table,)).fetchall()}
 
-    def xids(self, session: Session) -> tuple[list[int], int]:
+    def xids(self, session: SqlSession) -> tuple[list[int], int]:
         """(the transactions of all Batches, of every lineage; rows of folded Batches)."""
         held = session.execute(f"SELECT folded_rows FROM {self._claims} WHERE target = {self.database.mark}", (self.table,)).fetchone()
         whole = [each.xid for each in self._all(session, "", ())]
         return [*whole, *chain.from_iterable(self.unit_xids(session).values())], held[0] if held else 0
 
-    def unit_xids(self, session: Session) -> dict[tuple[str, int], list[int]]:
+    def unit_xids(self, session: SqlSession) -> dict[tuple[str, int], list[int]]:
         """(lineage, number) → the transactions of its task outputs, for each Batch that has some; also for one that is not decided yet."""
         return {} if self.units is None or not self.units.there(session) else self.units.transactions(session)
 
-    def note(self, session: Session, decided: Decided, rows: int) -> None:
+    def note(self, session: SqlSession, decided: Decided, rows: int) -> None:
         """Record the Batch that this transaction writes, and fold old ones. The claim is locked."""
         m, batch = self.database.mark, decided.batch
         session.execute(
@@ -166,38 +166,38 @@ class Commits:
         if self.units is not None:
             self.units.fold(session, batch.lineage, batch.number - DETAILED)
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: SqlSession) -> None:
         """Delete the claim and the commits of the table; staged data is kept."""
         for place in (self._commits, self._claims):
             session.execute(f"DELETE FROM {place} WHERE target = {self.database.mark}", (self.table,))
         if self.units is not None and self.units.there(session):
             self.units.forget(session)
 
-    def stage(self, session: Session, name: str, lineage: str, number: int) -> None:
+    def stage(self, session: SqlSession, name: str, lineage: str, number: int) -> None:
         """Record that a staging table of that name is about to be created."""
         m = self.database.mark
         session.execute(f"INSERT INTO {self._staged} VALUES ({m}, {m}, {m}, {m})", (name, self.table, lineage, number))
 
-    def confirm(self, session: Session, name: str) -> None:
+    def confirm(self, session: SqlSession, name: str) -> None:
         """Wait until everything committed before, into the staging table of that name, is durable. This needs a transaction that writes."""
         session.execute(f"UPDATE {self._staged} SET {self._number} = {self._number} WHERE name = {self.database.mark}", (name,))
 
-    def drop_staged(self, session: Session) -> None:
+    def drop_staged(self, session: SqlSession) -> None:
         """Drop all staging tables of the table. Outside a transaction: one that another session holds, such as a suspended task that fills
         it, is not waited for, and is kept until the next time."""
         self._drop(session, "", ())
 
-    def drop_staged_of(self, session: Session, lineage: str, number: int) -> None:
+    def drop_staged_of(self, session: SqlSession, lineage: str, number: int) -> None:
         """Like `drop_staged`, for one Batch."""
         m = self.database.mark
         self._drop(session, f"AND lineage = {m} AND {self._number} = {m}", (lineage, number))
 
-    def drop_staged_before(self, session: Session, lineage: str, number: int) -> None:
+    def drop_staged_before(self, session: SqlSession, lineage: str, number: int) -> None:
         """Like `drop_staged`, for the Batches before that one."""
         m = self.database.mark
         self._drop(session, f"AND lineage = {m} AND {self._number} < {m}", (lineage, number))
 
-    def drop_staged_called(self, session: Session, name: str) -> None:
+    def drop_staged_called(self, session: SqlSession, name: str) -> None:
         """Like `drop_staged`, for the one of this name."""
         self._drop(session, f"AND name = {self.database.mark}", (name,))
 
@@ -209,7 +209,7 @@ class Commits:
             node=sink,
         )
 
-    def _drop(self, session: Session, where: str, values: tuple[Any, ...]) -> None:
+    def _drop(self, session: SqlSession, where: str, values: tuple[Any, ...]) -> None:
         m = self.database.mark
         names = session.execute(f"SELECT name FROM {self._staged} WHERE target = {m} {where}", (self.table, *values))
         for (name,) in names.fetchall():
@@ -217,10 +217,10 @@ class Commits:
                 self.database.drop(session, name)
                 session.execute(f"DELETE FROM {self._staged} WHERE name = {m}", (name,))
 
-    def _one(self, session: Session, where: str, values: tuple[Any, ...]) -> Commit | None:
+    def _one(self, session: SqlSession, where: str, values: tuple[Any, ...]) -> Commit | None:
         return next(iter(self._all(session, where, values)), None)
 
-    def _all(self, session: Session, where: str, values: tuple[Any, ...]) -> list[Commit]:
+    def _all(self, session: SqlSession, where: str, values: tuple[Any, ...]) -> list[Commit]:
         columns = f"{self._number}, hash, term, receipts, {self._rows}, xid"
         found = session.execute(f"SELECT {columns} FROM {self._commits} WHERE target = {self.database.mark} {where}", (self.table, *values))
         return [Commit(*row) for row in found.fetchall()]

@@ -3,7 +3,7 @@
 A task puts the rows of its task output into a *staging table* of its own, which has the target's columns and its constraints on single
 rows. So the database decides which rows it never accepts, before the Batch is decided. Then one transaction locks the claim of the target,
 compares, moves the rows of the decided staging tables into the target, and records the Batch. To add a database, write a `Database`, and a
-`Session` if its client's connections do not have this interface. The sink relies on the following:
+`SqlSession` if its client's connections do not have this interface. The sink relies on the following:
 
 - A transaction takes effect as a whole or not at all, and survives a crash once its commit has returned.
 - Of two transactions that lock one row of `claims` the second waits, and then sees all commits of the first. READ COMMITTED suffices.
@@ -75,7 +75,7 @@ class Target:
         return ".".join(self.names)
 
 
-class Found(Protocol):
+class SqlResult(Protocol):
     """The result of a statement."""
 
     @property
@@ -89,10 +89,10 @@ class Found(Protocol):
         """All rows."""
 
 
-class Session(Protocol):
+class SqlSession(Protocol):
     """A connection. Outside `transaction` each statement is its own transaction. Raises its client's errors."""
 
-    def execute(self, statement: str, values: Sequence[Any] | None = None, /) -> Found:
+    def execute(self, statement: str, values: Sequence[Any] | None = None, /) -> SqlResult:
         """`values`: the values of its placeholders."""
 
     def transaction(self) -> AbstractContextManager[Any]:
@@ -110,7 +110,7 @@ class Staging(Protocol):
         `batch` is stored. Called for each batch of rows: it should be as fast as the database allows."""
 
 
-S = TypeVar("S", bound=Session)
+S = TypeVar("S", bound=SqlSession)
 
 
 class Database(Protocol[S]):

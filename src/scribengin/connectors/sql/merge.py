@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scribengin.connectors.sql.contract import Database, Session, Target
+    from scribengin.connectors.sql.contract import Database, SqlSession, Target
 
 _PLACE = ("_scribengin_place", "_scribengin_place_row")
 """(task output, row) of a staged row: the original order"""
@@ -15,14 +15,14 @@ _CHANGES = "_scribengin_changes"
 """a table of the transaction: the result for each key"""
 
 
-def add(session: Session, database: Database[Any], target: Target, staged: str, columns: Sequence[str]) -> int:
+def add(session: SqlSession, database: Database[Any], target: Target, staged: str, columns: Sequence[str]) -> int:
     """Append the rows of a staging table; returns their number."""
     names = ", ".join(map(database.quoted, columns))
     return session.execute(f"INSERT INTO {database.quoted(*target.names)} ({names}) SELECT {names} FROM {staged}").rowcount
 
 
 def merge(
-    session: Session, database: Database[Any], target: Target, staged: Sequence[str], columns: Sequence[str], version: str | None
+    session: SqlSession, database: Database[Any], target: Target, staged: Sequence[str], columns: Sequence[str], version: str | None
 ) -> None:
     """Merge the rows of `staged`, tables in the order of their task outputs, with `columns`. The newest row of each key replaces the
     existing one, or deletes it."""

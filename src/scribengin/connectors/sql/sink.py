@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Published, Unaccounted
 from scribengin.connectors.sql.columns import unlike
-from scribengin.connectors.sql.commits import Claim, Commits, receipts_of
+from scribengin.connectors.sql.commits import Commits, TableClaim, receipts_of
 from scribengin.connectors.sql.merge import add, merge
 from scribengin.connectors.sql.sink_stream import SqlSinkStream
 from scribengin.core import faults
@@ -18,8 +18,8 @@ from scribengin.core.types import Field, Schema
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from scribengin.connectors.contract import BatchId, Decided, Place
-    from scribengin.connectors.sql.contract import Database, Session, Target
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
+    from scribengin.connectors.sql.contract import Database, SqlSession, Target
     from scribengin.core.errors import FencedError
 
 
@@ -31,7 +31,7 @@ class SqlSink:
 
     exactly_once = True
 
-    def __init__(self, place: Place, database: Database[Any], target: Target, version: str | None = None) -> None:
+    def __init__(self, place: ConnectorContext, database: Database[Any], target: Target, version: str | None = None) -> None:
         self.node = place.node
         self._flow = place.flow
         self._owner = ""
@@ -43,7 +43,7 @@ class SqlSink:
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """Claim the table, or confirm an existing claim of this lineage. Raises Refused if it holds rows of others, unless `adopt`;
         Unreachable, SinkError if the database denies access."""
-        mine = Claim(owner, lineage, self.node, self._flow)
+        mine = TableClaim(owner, lineage, self.node, self._flow)
         with self._connected("cannot be prepared") as session:
             self._commits.make(session)
             with session.transaction():
@@ -177,13 +177,13 @@ class SqlSink:
         return self._database.quoted(*self._target.names)
 
     @contextmanager
-    def _connected(self, what: str) -> Iterator[Session]:
+    def _connected(self, what: str) -> Iterator[SqlSession]:
         with closing(self._database.connect()) as session, self._database.explained(what):
             yield session
 
     # --- inside a transaction ---
 
-    def _is_done(self, session: Session, decided: Decided) -> bool:
+    def _is_done(self, session: SqlSession, decided: Decided) -> bool:
         """True if exactly this Batch is committed. Raises FencedError if another one is, or another lineage has the claim now."""
         batch = decided.batch
         held = self._commits.claim(session, lock=True)
@@ -199,7 +199,7 @@ class SqlSink:
             raise self._fenced(batch, f"batch {newest.number} already exists, under Term {newest.term}")
         return False
 
-    def _take(self, session: Session, decided: Decided) -> int:
+    def _take(self, session: SqlSession, decided: Decided) -> int:
         """Put the decided rows into the table; returns how many were staged, or put there by their task outputs."""
         batch, units = decided.batch, self._commits.units
         done = {} if units is None else units.of_batch(session, batch.lineage, batch.number)
@@ -229,7 +229,7 @@ class SqlSink:
             )
         return decided.rows
 
-    def _staged(self, session: Session, segment: Mapping[str, Any]) -> str:
+    def _staged(self, session: SqlSession, segment: Mapping[str, Any]) -> str:
         """The name of its staging table, which exists."""
         names = self._database.own(segment["staged"])
         if not self._database.is_there(session, *names):
@@ -243,27 +243,27 @@ class SqlSink:
             remedy="restore it from a backup, or reset the flow",
         )
 
-    def _has_rows(self, session: Session) -> bool:
+    def _has_rows(self, session: SqlSession) -> bool:
         if not self._columns(session):
             return False
         return session.execute(f"SELECT 1 WHERE EXISTS (SELECT 1 FROM {self._place})").fetchone() is not None
 
-    def _columns(self, session: Session) -> Mapping[str, tuple[str, bool]]:
+    def _columns(self, session: SqlSession) -> Mapping[str, tuple[str, bool]]:
         """Column → (type, whether each row must have a value); empty if there is no table."""
         return self._database.columns(session, *self._target.names)
 
-    def _strange(self, session: Session, found: Mapping[int, int]) -> int:
+    def _strange(self, session: SqlSession, found: Mapping[int, int]) -> int:
         """The number of rows that no Batch wrote; `found`: transaction → rows."""
         xids, folded = self._commits.xids(session)
         return sum(found.values()) - sum(found.get(xid, 0) for xid in xids) - folded
 
-    def _rows_by_transaction(self, session: Session) -> Mapping[int, int] | None:
+    def _rows_by_transaction(self, session: SqlSession) -> Mapping[int, int] | None:
         """None if there is nothing to count again: rows are replaced, or do not show their transaction."""
         if self._target.key:
             return None
         return self._database.rows_by_transaction(session, self._target) if self._columns(session) else {}
 
-    def _count(self, session: Session, query: str) -> int:
+    def _count(self, session: SqlSession, query: str) -> int:
         found = session.execute(query).fetchone()
         return int(found[0]) if found else 0
 
@@ -273,7 +273,7 @@ class SqlSink:
             tuple(Field(each.name, each.type, nullable=each.nullable and each.name not in self._target.key) for each in schema.fields)
         )
 
-    def _check_writer(self, writer: Claim, owner: str, flow: str) -> None:
+    def _check_writer(self, writer: TableClaim, owner: str, flow: str) -> None:
         """Raise Refused if the writer is another flow, or another installation: a reset of this one does not delete its rows."""
         if writer.flow != flow:
             raise self._foreign(f'it holds rows of the flow "{writer.flow}"', beside_flow("table", writer.flow))

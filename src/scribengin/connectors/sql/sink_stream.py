@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import BatchId
     from scribengin.connectors.sql.commits import Commits
-    from scribengin.connectors.sql.contract import Database, Session, Staging, Target
+    from scribengin.connectors.sql.contract import Database, SqlSession, Staging, Target
     from scribengin.core.types import Schema
 
 
@@ -31,7 +31,7 @@ class SqlSinkStream(TableStream):
         # sinks that commit together share the attempt; and a name may be 63 bytes long
         whose = blake2b(f"{target} {batch.lineage} {attempt}".encode(), digest_size=12).hexdigest()
         self._name = f"rows_{batch.number}_{unit}_{whose}"
-        self._begun: tuple[Session, Staging] | None = None
+        self._begun: tuple[SqlSession, Staging] | None = None
 
     def close(self) -> Receipt:
         """Make the rows durable: a synchronous commit makes all earlier ones durable too."""

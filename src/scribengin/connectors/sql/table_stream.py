@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from scribengin.connectors.sql.commits import Commits
-    from scribengin.connectors.sql.contract import Database, Session, Target
+    from scribengin.connectors.sql.contract import Database, SqlSession, Target
     from scribengin.core.types import Schema
 
 
@@ -56,7 +56,7 @@ class TableStream(ABC):
         """Put all rows in one step; returns the number of bytes. Raises NotTaken if a row causes the error; then no row of `batch` is
         stored."""
 
-    def _make_table(self, session: Session) -> None:
+    def _make_table(self, session: SqlSession) -> None:
         """Create the table, if it never existed. An existing one was compared with the columns before the run."""
         if not self._database.is_there(session, *self._target.names):
             if self._commits.wrote(session):

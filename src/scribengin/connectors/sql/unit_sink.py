@@ -16,7 +16,7 @@ from scribengin.connectors.sql.unit_stream import SqlUnitStream, Unit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.connectors.contract import BatchId, Decided, Place
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
     from scribengin.connectors.sql.contract import LoadingDatabase, Target
     from scribengin.core.types import Schema
 
@@ -28,7 +28,7 @@ class SqlUnitSink(SqlSink):
 
     units = _MOST
 
-    def __init__(self, place: Place, database: LoadingDatabase[Any], target: Target) -> None:
+    def __init__(self, place: ConnectorContext, database: LoadingDatabase[Any], target: Target) -> None:
         super().__init__(place, database, target)
         self._loading = database
         self._after: int | None = None

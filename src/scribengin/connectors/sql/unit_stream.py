@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from scribengin.connectors.contract import BatchId
-    from scribengin.connectors.sql.commits import Claim, Commits
-    from scribengin.connectors.sql.contract import LoadingDatabase, Session, Staging, Target
+    from scribengin.connectors.sql.commits import Commits, TableClaim
+    from scribengin.connectors.sql.contract import LoadingDatabase, SqlSession, Staging, Target
     from scribengin.core.errors import FencedError
     from scribengin.core.types import Schema
 
@@ -116,7 +116,7 @@ class SqlUnitStream(TableStream):
         else:
             ending.__exit__(_Undone, _Undone(), None)
 
-    def _check(self, session: Session, held: Claim | None) -> None:
+    def _check(self, session: SqlSession, held: TableClaim | None) -> None:
         """Returns if this task output still has to be written. Raises AlreadyCommitted if it is committed, else FencedError or
         StateError."""
         unit, batch = self._unit, self._unit.batch
@@ -137,7 +137,7 @@ class SqlUnitStream(TableStream):
             )
         raise self._fenced(f"batch {newest.number} already exists, under Term {newest.term}")
 
-    def _found(self, session: Session) -> AlreadyCommitted | FencedError | None:
+    def _found(self, session: SqlSession) -> AlreadyCommitted | FencedError | None:
         """The error to raise if the task output is committed."""
         said = self._units.report(session, self._unit.batch, self._unit.number)
         if said is None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scribengin.connectors.contract import BatchId
-    from scribengin.connectors.sql.contract import LoadingDatabase, Session
+    from scribengin.connectors.sql.contract import LoadingDatabase, SqlSession
 
 
 class Units:
@@ -30,17 +30,17 @@ class Units:
         self._units, self._parts = (database.escaped(*database.own(name)) for name in UNIT_OWN)
         self._number, self._rows = database.quoted("number"), database.quoted("rows")
 
-    def there(self, session: Session) -> bool:
+    def there(self, session: SqlSession) -> bool:
         """False if no sink of this version has claimed a table yet."""
         return self._database.is_there(session, *self._database.own(UNIT_OWN[-1]))
 
-    def put(self, session: Session, batch: BatchId, unit: int, attempt: str, part: int, rows: int) -> None:
+    def put(self, session: SqlSession, batch: BatchId, unit: int, attempt: str, part: int, rows: int) -> None:
         """Record that this step of the transaction, the `part`th, has put that many rows into the table."""
         marks = ", ".join([self._database.mark] * 7)
         values = (self.table, batch.lineage, batch.number, unit, attempt, part, rows)
         session.execute(f"INSERT INTO {self._parts} VALUES ({marks})", values)
 
-    def commit(self, session: Session, batch: BatchId, unit: int, input_hash: str, rows: int, report: Mapping[str, Any]) -> bool:
+    def commit(self, session: SqlSession, batch: BatchId, unit: int, input_hash: str, rows: int, report: Mapping[str, Any]) -> bool:
         """Record the task output that this transaction writes. Returns False if another attempt has committed it; waits for one that is
         about to."""
         marks = ", ".join([self._database.mark] * 8)
@@ -51,7 +51,7 @@ class Units:
         )
         return done.rowcount == 1
 
-    def report(self, session: Session, batch: BatchId, unit: int) -> tuple[str, Mapping[str, Any]] | None:
+    def report(self, session: SqlSession, batch: BatchId, unit: int) -> tuple[str, Mapping[str, Any]] | None:
         """(input hash, report of its task) of a committed task output."""
         m = self._database.mark
         found = session.execute(
@@ -60,7 +60,7 @@ class Units:
         ).fetchone()
         return None if found is None else (found[0], msgspec.json.decode(found[1]))
 
-    def of_batch(self, session: Session, lineage: str, number: int) -> dict[int, tuple[str, int]]:
+    def of_batch(self, session: SqlSession, lineage: str, number: int) -> dict[int, tuple[str, int]]:
         """Unit → (input hash, rows), of the committed ones."""
         m = self._database.mark
         found = session.execute(
@@ -69,7 +69,7 @@ class Units:
         )
         return {unit: (hash_, rows) for unit, hash_, rows in found.fetchall()}
 
-    def transactions(self, session: Session) -> dict[tuple[str, int], list[int]]:
+    def transactions(self, session: SqlSession) -> dict[tuple[str, int], list[int]]:
         """(lineage, number) of each Batch → the transactions of its parts, as shown by rows; of Batches that are not folded."""
         found = session.execute(
             f"SELECT lineage, {self._number}, {self._database.row_transaction} FROM {self._parts} WHERE target = {self._database.mark}",
@@ -80,13 +80,13 @@ class Units:
             told[lineage, number].append(xid)
         return told
 
-    def wrote(self, session: Session) -> bool:
+    def wrote(self, session: SqlSession) -> bool:
         """Whether the table must contain rows of a task output."""
         m = self._database.mark
         some = f"SELECT 1 WHERE EXISTS (SELECT 1 FROM {self._parts} WHERE target = {m})"
         return session.execute(some, (self.table,)).fetchone() is not None
 
-    def fold(self, session: Session, lineage: str, number: int) -> None:
+    def fold(self, session: SqlSession, lineage: str, number: int) -> None:
         """Delete those of Batches up to that one."""
         m = self._database.mark
         for place in (self._units, self._parts):
@@ -94,7 +94,7 @@ class Units:
                 f"DELETE FROM {place} WHERE target = {m} AND lineage = {m} AND {self._number} <= {m}", (self.table, lineage, number)
             )
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: SqlSession) -> None:
         """Delete all of them."""
         for place in (self._units, self._parts):
             session.execute(f"DELETE FROM {place} WHERE target = {self._database.mark}", (self.table,))

@@ -1,18 +1,18 @@
 """A small table of results as a sink."""
 
-from scribengin.connectors.contract import Claimant, Place, Sink
+from scribengin.connectors.contract import Claimant, ConnectorContext, SinkConnector
 from scribengin.connectors.summary.options import SINK
 
 __all__ = ["SINK", "look_at_sink", "make_sink"]
 
 
-def make_sink(place: Place) -> Sink:
+def make_sink(place: ConnectorContext) -> SinkConnector:
     """The configured sink."""
     from scribengin.connectors.summary.sink import SummarySink
 
     return SummarySink(place)
 
 
-def look_at_sink(place: Place, claimant: Claimant | None) -> bool:  # noqa: ARG001 (see the catalog)
+def look_at_sink(place: ConnectorContext, claimant: Claimant | None) -> bool:  # noqa: ARG001 (see the catalog)
     """There is no place to check."""
     return True

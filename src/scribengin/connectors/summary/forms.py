@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Load = Callable[[str], Any]
 
 
-class Part(Protocol):
+class SummaryPart(Protocol):
     """The partial result for the rows of a task, of a Batch, or of all."""
 
     rows: int
@@ -54,28 +54,30 @@ class Part(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SummaryForm:
     """The definition of a summary. Partial results of another `form` belong to another definition."""
 
     form: str
     keep: int
-    empty: Callable[[], Part]
-    read: Callable[[Mapping[str, Any]], Part]
+    empty: Callable[[], SummaryPart]
+    read: Callable[[Mapping[str, Any]], SummaryPart]
 
 
-def asked_of(options: Mapping[str, Any], load: Load) -> Asked:
+def asked_of(options: Mapping[str, Any], load: Load) -> SummaryForm:
     """From a sink's options; `load` returns the object that `module:name` refers to."""
     keep = int(options.get("keep") or 1000)
     if options.get("sql"):
-        from scribengin.connectors.summary.table import Table
+        from scribengin.connectors.summary.table import SummaryTable
 
         question = read_question(options["sql"])
-        return Asked(question.form, keep, lambda: Table(question, keep), lambda data: Table.from_json(data, question, keep))
+        return SummaryForm(
+            question.form, keep, lambda: SummaryTable(question, keep), lambda data: SummaryTable.from_json(data, question, keep)
+        )
     from scribengin.connectors.summary.reduced import Reduced, form_of
 
     reference: str = options["python"]
     make = load(reference)
-    return Asked(
+    return SummaryForm(
         form_of(reference),
         keep,
         lambda: Reduced(reference, make, keep),

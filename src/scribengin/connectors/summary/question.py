@@ -24,7 +24,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class OutputOrder:
     """An ordering by an output column."""
 
     name: str
@@ -32,13 +32,13 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SummaryQuestion:
     """`outputs` are all names in the SELECT's order; `keys` are (output, column) of the grouping columns."""
 
     outputs: tuple[str, ...]
     keys: tuple[tuple[str, str], ...]
     figures: tuple[Figure, ...]
-    order: tuple[Order, ...] = ()
+    order: tuple[OutputOrder, ...] = ()
     limit: int | None = None
 
     @property
@@ -65,7 +65,7 @@ class QuestionError(ValueError):
         self.remedy = remedy
 
 
-def read_question(sql: str) -> Question:
+def read_question(sql: str) -> SummaryQuestion:
     """The definition from a SELECT. Raises QuestionError.
 
     >>> read_question("SELECT user, count(*) AS n FROM rows GROUP BY user").form
@@ -102,7 +102,7 @@ def read_question(sql: str) -> Question:
     if "" in outputs or len(set(outputs)) < len(outputs):
         raise QuestionError("two columns have one name, or one has none", "name them: count(*) AS n")
     order = tuple(_order(each, outputs) for each in (tree.args["order"].expressions if tree.args.get("order") else ()))
-    return Question(outputs, tuple(keys), tuple(figures), order, _limit(tree))
+    return SummaryQuestion(outputs, tuple(keys), tuple(figures), order, _limit(tree))
 
 
 def _check_clauses(tree: object) -> None:
@@ -188,13 +188,13 @@ def _figure(name: str, value: object) -> Figure:
     return Figure(name, kind, inner.name)
 
 
-def _order(each: object, outputs: tuple[str, ...]) -> Order:
+def _order(each: object, outputs: tuple[str, ...]) -> OutputOrder:
     from sqlglot import exp
 
     assert isinstance(each, exp.Ordered)
     if not isinstance(each.this, exp.Column) or each.this.name not in outputs:
         raise QuestionError(f"ORDER BY {_shown(each.this)} is not a column of the SELECT", f"order by {' or '.join(outputs)}")
-    return Order(each.this.name, bool(each.args.get("desc")))
+    return OutputOrder(each.this.name, bool(each.args.get("desc")))
 
 
 def _limit(tree: object) -> int | None:

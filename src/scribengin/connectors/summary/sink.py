@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from scribengin.connectors.contract import BatchId, Decided, Place, Unaccounted
-    from scribengin.connectors.summary.forms import Part
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, Unaccounted
+    from scribengin.connectors.summary.forms import SummaryPart
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad
 
@@ -32,7 +32,7 @@ class SummarySink:
 
     exactly_once = True
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         self.node = place.node
         self.load: Callable[[str], Any] | None = None
         """see `CodeSink`"""
@@ -84,7 +84,7 @@ class SummaryStream:
 
     wants_ids = False
 
-    def __init__(self, sink: str, unit: int, table: Part) -> None:
+    def __init__(self, sink: str, unit: int, table: SummaryPart) -> None:
         self._sink = sink
         self._unit = unit
         self._table = table

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from scribengin.connectors.summary.question import Figure, Order, Question
+    from scribengin.connectors.summary.question import Figure, OutputOrder, SummaryQuestion
     from scribengin.formats.contract import Bad
 
 _EXACT = Context(prec=100)
@@ -40,11 +40,11 @@ class GroupOfRows:
 
 
 @dataclass(slots=True)
-class Table:
+class SummaryTable:
     """The groups of some rows. `rows` also counts those of groups that were left out. `kinds` are the types of the columns' values, ()
     before the first row: values of other types can be neither compared nor added up with them."""
 
-    question: Question
+    question: SummaryQuestion
     keep: int
     rows: int = 0
     groups: dict[bytes, GroupOfRows] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Table:
             self.trim()
         return bad
 
-    def merge(self, other: Table) -> None:
+    def merge(self, other: SummaryTable) -> None:
         """Merge another partial result, one that it `goes_with`."""
         self.rows += other.rows
         self.left_out = self.left_out or other.left_out
@@ -128,9 +128,9 @@ class Table:
         return said | {"keep": self.keep, "by": [list(each) for each in self.question.ranked_by], "kinds": list(self.kinds)}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any], question: Question, keep: int) -> Table:
+    def from_json(data: Mapping[str, Any], question: SummaryQuestion, keep: int) -> SummaryTable:
         """The partial result from the form that `as_json` wrote, of the same form."""
-        table = Table(question, keep, data["rows"], left_out=data["left_out"], kinds=tuple(data["kinds"]))
+        table = SummaryTable(question, keep, data["rows"], left_out=data["left_out"], kinds=tuple(data["kinds"]))
         for key, rows, states in data["groups"]:
             group = GroupOfRows(tuple(map(of_cell, key)), rows, [_state_in(state) for state in states])
             table.groups[_identity(group.key)] = group
@@ -151,7 +151,7 @@ def _identity(key: tuple[Any, ...]) -> bytes:
     return _CELLS.encode([as_cell(part) for part in key])
 
 
-def _ranked(question: Question, groups: Mapping[bytes, GroupOfRows]) -> list[bytes]:
+def _ranked(question: SummaryQuestion, groups: Mapping[bytes, GroupOfRows]) -> list[bytes]:
     """A sort key that does not depend on the rows seen so far."""
     ranked = sorted(groups, key=lambda identity: blake2b(identity, digest_size=16).digest())
     for index, descending in reversed(question.ranked_by):
@@ -159,7 +159,7 @@ def _ranked(question: Question, groups: Mapping[bytes, GroupOfRows]) -> list[byt
     return ranked
 
 
-def _sorted(rows: list[dict[str, Any]], order: Sequence[Order]) -> list[dict[str, Any]]:
+def _sorted(rows: list[dict[str, Any]], order: Sequence[OutputOrder]) -> list[dict[str, Any]]:
     for each in reversed(order):
         rows.sort(key=lambda row, name=each.name: _sortable(row[name]), reverse=each.descending)  # type: ignore[misc]
     return rows
@@ -206,13 +206,13 @@ def _state_in(state: Any) -> Any:
     return (of_cell(state[0]), state[1]) if isinstance(state, list) else of_cell(state)
 
 
-def _held(question: Question) -> list[str]:
+def _held(question: SummaryQuestion) -> list[str]:
     """The key columns, and those whose values a figure stores."""
     figures = [figure.column for figure in question.figures if figure.column is not None and figure.kind != "count"]
     return [column for _, column in question.keys] + figures
 
 
-def _kinds(question: Question, batch: pa.RecordBatch) -> tuple[str, ...]:
+def _kinds(question: SummaryQuestion, batch: pa.RecordBatch) -> tuple[str, ...]:
     """The types of the values of `_held`."""
     import pyarrow as pa
 
@@ -227,7 +227,7 @@ def _kinds(question: Question, batch: pa.RecordBatch) -> tuple[str, ...]:
     return tuple(text if nth < len(question.keys) else text.partition(" ")[0] for nth, text in enumerate(found))
 
 
-def _grouped(question: Question, batch: pa.RecordBatch) -> list[GroupOfRows]:
+def _grouped(question: SummaryQuestion, batch: pa.RecordBatch) -> list[GroupOfRows]:
     """The groups of one batch, computed by Arrow."""
     import pyarrow as pa
 

@@ -14,7 +14,7 @@ from scribengin.plan.checks.subject import Subject, called
 from scribengin.plan.columns import find
 from scribengin.plan.graph import base, inputs_of
 from scribengin.plan.tiers import is_static
-from scribengin.spec.edge_model import Channel, Edge
+from scribengin.spec.edge_model import Channel, EdgeProperties
 from scribengin.spec.model import Merge, Sink, Source, Step
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def one_channel_says_one_thing(subject: Subject) -> Iterator[Problem]:
     for channel in subject.channels:
         first, *others = [_Named.of(subject, name) for name in channel.names]
         for other in others:
-            differing = first.differing(other, tuple(each.name for each in fields(Edge)))
+            differing = first.differing(other, tuple(each.name for each in fields(EdgeProperties)))
             if differing:
                 message = f'edges "{first.name}" and "{other.name}" share one channel, and differ in {", ".join(differing)}'
                 told = other if other.name in subject.flow.edges else first
@@ -145,7 +145,7 @@ def clusters_are_known(subject: Subject) -> Iterator[Problem]:
     told = set()
     for channel in subject.channels:
         name = channel.names[0]
-        own = subject.flow.edges.get(name, Edge()).channel
+        own = subject.flow.edges.get(name, EdgeProperties()).channel
         given = [one for one in (own, subject.flow.defaults.edge.channel) if one is not None]
         if channel.channel.type != "kafka" or channel.edge.to or any(one.bootstrap for one in given) or len(known) == 1:
             continue
@@ -168,7 +168,7 @@ def keyrings_are_kept(subject: Subject) -> Iterator[Problem]:
             continue
         told.add(ring)
         name = channel.names[0]
-        own = subject.flow.edges.get(name, Edge()).encryption is not None
+        own = subject.flow.edges.get(name, EdgeProperties()).encryption is not None
         path: Path = ("edges", name, "encryption") if own else ("defaults", "edge", "encryption")
         for notice in Keyring(subject.flow.folder / ring).notices():
             yield subject.problem("keyring", path, notice, severity="warning")
@@ -180,7 +180,7 @@ def groups_wait_for_their_members(subject: Subject) -> Iterator[Problem]:
         if not channel.edge.to or channel.edge.durability == "end_to_end":
             continue
         name = channel.names[0]
-        own = subject.flow.edges.get(name, Edge())
+        own = subject.flow.edges.get(name, EdgeProperties())
         path: Path = ("edges", name, "durability") if own.durability is not None else ("defaults", "edge", "durability")
         message = f'edge "{name}" goes to group {channel.edge.to} with durability {channel.edge.durability}'
         remedy = "write durability: end_to_end at that edge, or give it one channel: what a group does not take waits for its member"
@@ -192,12 +192,12 @@ class _Named:
     """An edge with all that holds for it, its channel too."""
 
     name: str
-    edge: Edge
+    edge: EdgeProperties
     channel: Channel
 
     @staticmethod
     def of(subject: Subject, name: str) -> _Named:
-        own = subject.flow.edges.get(name, Edge()).channel
+        own = subject.flow.edges.get(name, EdgeProperties()).channel
         default = subject.flow.defaults.edge.channel
         return _Named(name, edge_properties(subject.flow, name), own or default or Channel())
 
@@ -212,7 +212,7 @@ class _Named:
 
 def _place(subject: Subject, channel: PlannedChannel) -> tuple[str, str] | None:
     """Where a channel lies whose edge says it: (folder, its path) or (brokers, topic)."""
-    own = subject.flow.edges.get(channel.names[0], Edge()).channel
+    own = subject.flow.edges.get(channel.names[0], EdgeProperties()).channel
     if own is None or not (own.topic or own.path):
         return None
     if channel.channel.type == "kafka":

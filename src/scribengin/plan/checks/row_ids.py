@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from scribengin.core.problems import Problem
-    from scribengin.plan.made_rows import Made
+    from scribengin.plan.made_rows import DerivedRows
     from scribengin.spec.model import Sink
 
 _REPLACE = ("upsert", "changes")
@@ -37,7 +37,7 @@ def keys_tell_made_rows_apart(subject: Subject) -> Iterator[Problem]:
             yield from _incomplete(subject, sink, made)
 
 
-def _computed(subject: Subject, sink: Sink, made: Made) -> Iterator[Problem]:
+def _computed(subject: Subject, sink: Sink, made: DerivedRows) -> Iterator[Problem]:
     """Under `emit: append` a group comes once, so that its values do not change."""
     for index, name in enumerate(sink.options["key"]):
         if _changes(made, name):
@@ -50,7 +50,7 @@ def _computed(subject: Subject, sink: Sink, made: Made) -> Iterator[Problem]:
             yield subject.problem("key-computed", path_of(sink, "key", index), message, _right_key(sink, made))
 
 
-def _incomplete(subject: Subject, sink: Sink, made: Made) -> Iterator[Problem]:
+def _incomplete(subject: Subject, sink: Sink, made: DerivedRows) -> Iterator[Problem]:
     """A sink with `version` says itself which of several rows of one key shall stand."""
     missing = _missing(sink.options["key"], made)
     if not missing or sink.options.get("version"):
@@ -67,23 +67,23 @@ def _incomplete(subject: Subject, sink: Sink, made: Made) -> Iterator[Problem]:
     yield subject.problem_at_key("key-incomplete", path_of(sink, "key"), message, remedy)
 
 
-def _changes(made: Made, name: str) -> bool:
+def _changes(made: DerivedRows, name: str) -> bool:
     return made.emit != "append" and _holds_aggregate(made, name)
 
 
-def _holds_aggregate(made: Made, name: str) -> bool:
+def _holds_aggregate(made: DerivedRows, name: str) -> bool:
     cell = made.cell(name)
     return cell is not None and bool(cell.computed)
 
 
-def _missing(key: Iterable[str], made: Made) -> list[str]:
+def _missing(key: Iterable[str], made: DerivedRows) -> list[str]:
     """The parts that no column of a key can hold; none where one of these is not known."""
     cells = [made.cell(name) for name in key]
     held = {part for cell in cells if cell is not None for part in cell.parts}
     return [part for part in made.parts if part not in held] if None not in cells else []
 
 
-def _right_key(sink: Sink, made: Made) -> str:
+def _right_key(sink: Sink, made: DerivedRows) -> str:
     """What to do: the key as it would be right, or what must be there for that."""
     given = sink.options["key"]
     kept = [name for name in given if not _holds_aggregate(made, name)]

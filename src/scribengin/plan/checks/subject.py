@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scribengin.plan.channels import PlannedChannel
     from scribengin.plan.python_functions import FunctionInfo
     from scribengin.plan.resolve import Resolved
-    from scribengin.plan.sql.parse import Fault
+    from scribengin.plan.sql.parse import SqlFault
     from scribengin.plan.tiers import Assignment
     from scribengin.spec.places import Path, Places
 
@@ -153,7 +153,7 @@ class Subject:
             self._about[problem] = str(path[1])
         return problem
 
-    def fault(self, fault: Fault, path: Path, name: str) -> Problem:
+    def fault(self, fault: SqlFault, path: Path, name: str) -> Problem:
         """A fault inside the text at `path`; `name` says whose text it is."""
         return self.problem_inside(fault.code, path, fault.offset, f"{name}: {fault.message}", remedy=fault.remedy, severity=fault.severity)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from scribengin.plan.checks.subject import Subject
     from scribengin.plan.columns import Columns
-    from scribengin.spec.flow_tests import Expected, FlowTest, Rows
+    from scribengin.spec.flow_tests import Expected, FlowTest, GivenRows
     from scribengin.spec.places import Path, Places
 
 LETTER_COLUMNS = ("step", "reason", "message", "record", "source", "exception", "code_line", "line", "row")
@@ -89,7 +89,7 @@ class _Checker:
         """A change of the test may add it."""
         return any(change.flow or name in (change.patch.get(section) or {}) for change in self._test.changes)
 
-    def _given(self, source: str, rows: Rows) -> Iterator[Problem]:
+    def _given(self, source: str, rows: GivenRows) -> Iterator[Problem]:
         columns = self._subject.resolved.of(source)
         for index, row in enumerate(rows.rows):
             if not isinstance(row, str):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from scribengin.plan.problem_catalog import arrows, ends, expressions, python_steps, streams, tests, tiers
 
 if TYPE_CHECKING:
-    from scribengin.spec.problem_entry import Entry
+    from scribengin.spec.problem_entry import ProblemEntry
 
-CATALOG: tuple[Entry, ...] = (
+CATALOG: tuple[ProblemEntry, ...] = (
     *arrows.CATALOG,
     *ends.CATALOG,
     *python_steps.CATALOG,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from scribengin.plan.problem_catalog.orders import ORDERS
-from scribengin.spec.problem_entry import Entry
+from scribengin.spec.problem_entry import ProblemEntry
 
-CATALOG: tuple[Entry, ...] = (
-    Entry(
+CATALOG: tuple[ProblemEntry, ...] = (
+    ProblemEntry(
         "cycle",
         "The flow runs in a circle",
         "A step reads what it feeds, itself or through others; such a flow would never end.",
@@ -15,7 +15,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("{from: b, filter: id > 1}", "{from: orders, filter: id > 1}"),
     ),
-    Entry(
+    ProblemEntry(
         "input-unknown",
         "An input that nothing writes",
         "`from:` names a node that the flow does not have.",
@@ -23,7 +23,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orderz, filter: id > 1}",
         fix=("orderz", "orders"),
     ),
-    Entry(
+    ProblemEntry(
         "input-is-sink",
         "A sink is read",
         "What a sink writes has left the flow.",
@@ -32,7 +32,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("from: raw", "from: orders"),
     ),
-    Entry(
+    ProblemEntry(
         "branch-missing",
         "A route is read without a branch",
         "A route has only branches; it has no output of its own.",
@@ -45,7 +45,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("{from: r, filter: id > 5}\nsinks:\n  kept: {from: a,", "{from: r.big, filter: id > 5}\nsinks:\n  kept: {from: [a, r.small],"),
     ),
-    Entry(
+    ProblemEntry(
         "branch-unknown",
         "A branch that is not there",
         "The step has no branch of that name.",
@@ -58,7 +58,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("r.bigg, filter: id > 5}\nsinks:\n  kept: {from: a,", "r.big, filter: id > 5}\nsinks:\n  kept: {from: [a, r.small],"),
     ),
-    Entry(
+    ProblemEntry(
         "branch-unread",
         "A branch that nobody reads",
         "Its records are counted as filtered and go nowhere.",
@@ -68,7 +68,7 @@ CATALOG: tuple[Entry, ...] = (
         severity="warning",
         fix=("from: r.big", "from: [r.big, r.small]"),
     ),
-    Entry(
+    ProblemEntry(
         "step-unread",
         "A step that nobody reads",
         "Nothing would run it.",
@@ -77,7 +77,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("kept: {from: orders", "kept: {from: a"),
     ),
-    Entry(
+    ProblemEntry(
         "source-unread",
         "A source that nobody reads",
         "It is not opened.",
@@ -87,7 +87,7 @@ CATALOG: tuple[Entry, ...] = (
         severity="warning",
         fix=("  n: {type: sequence}\n", ""),
     ),
-    Entry(
+    ProblemEntry(
         "folder-two-writers",
         "Two sinks write one folder",
         "A reader of the folder would see both as one; folders inside each other are as bad.",
@@ -98,7 +98,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("path: out/b", "path: out_b"),
     ),
-    Entry(
+    ProblemEntry(
         "folder-read-and-written",
         "A sink writes where a source reads",
         "The flow would read its own output as input.",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from scribengin.plan.problem_catalog.orders import ORDERS
-from scribengin.spec.problem_entry import Entry
+from scribengin.spec.problem_entry import ProblemEntry
 
-CATALOG: tuple[Entry, ...] = (
-    Entry(
+CATALOG: tuple[ProblemEntry, ...] = (
+    ProblemEntry(
         "option-not-of-format",
         "An option that the format does not have",
         "It would have no effect.",
@@ -15,7 +15,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="sink",
         fix=(", header: true", ""),
     ),
-    Entry(
+    ProblemEntry(
         "schema-missing",
         "A source without columns",
         "JSON and CSV do not say which columns there are and what types they have; guessing would differ from file to file.",
@@ -25,7 +25,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("path: raw, format: json}", "path: raw, format: json, schema: id BIGINT}"),
     ),
-    Entry(
+    ProblemEntry(
         "evolve-misplaced",
         "`evolve` where nothing can evolve",
         "Only sources whose records our own decoders read can have other columns than are declared; `lenient` is of JSON and CSV files.",
@@ -34,7 +34,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="source",
         fix=('{fields: "id BIGINT", evolve: lenient}', '"id BIGINT, amount DOUBLE"'),
     ),
-    Entry(
+    ProblemEntry(
         "evolve-state",
         "Columns that may be added meet a state, or a channel",
         "A step that keeps rows keeps them with the columns of that day, and the ends of a channel do not start at the same time.",
@@ -44,7 +44,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("{fields: id BIGINT, evolve: add}", '"id BIGINT, ts TIMESTAMP", watermark: ts 10m'),
     ),
-    Entry(
+    ProblemEntry(
         "evolve-sink",
         "Columns that may be added reach a sink whose columns stay",
         "CSV is read by place, and `evolve: strict` of a sink allows no other columns: the start after a new one would be refused.",
@@ -54,7 +54,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("format: csv}", "format: json}"),
     ),
-    Entry(
+    ProblemEntry(
         "summary-sql",
         "A summary that cannot be kept current",
         "Each task adds its rows up, and the parts are put together: that works for count, sum, min, max and avg of columns, by columns.",
@@ -63,7 +63,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="sink",
         fix=("count(DISTINCT id) AS n FROM rows", "count(*) AS n FROM rows"),
     ),
-    Entry(
+    ProblemEntry(
         "summary-python",
         "A summary's class that is not there, or lacks a method",
         "Each task makes one and gives it the rows; the driver merges them and asks for the result.",
@@ -72,7 +72,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="sink",
         fix=('python: "steps:Totals"', 'sql: "SELECT count(*) AS n FROM rows"'),
     ),
-    Entry(
+    ProblemEntry(
         "schema-surplus",
         "A schema where the columns are given",
         "Text has one STRING column, a sequence has `id` and `ts`.",
@@ -82,7 +82,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=(", schema: x INT", ""),
     ),
-    Entry(
+    ProblemEntry(
         "done-without-archive",
         "An archive without a use, or none where one is needed",
         "`when_done: archive` moves files to the folder that `archive` names; the one means nothing without the other.",
@@ -91,7 +91,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="source",
         fix=("schema: id BIGINT, when_done: archive", 'schema: "id BIGINT, amount DOUBLE", when_done: archive, archive: done'),
     ),
-    Entry(
+    ProblemEntry(
         "done-read-again",
         "Files that are never done",
         "A file that grows, or that a static source reads at each start, must stay.",
@@ -100,7 +100,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="source",
         fix=("schema: id BIGINT, growing: true, when_done: delete", 'schema: "id BIGINT, amount DOUBLE", when_done: delete'),
     ),
-    Entry(
+    ProblemEntry(
         "done-archive-read",
         "An archive where a source reads",
         "Archived files would be read as new ones.",
@@ -112,14 +112,14 @@ CATALOG: tuple[Entry, ...] = (
             'schema: "id BIGINT, amount DOUBLE", when_done: archive, archive: done',
         ),
     ),
-    Entry(
+    ProblemEntry(
         "delivery-unsupported",
         "Exactly-once that cannot be kept",
         "The sink cannot commit a Batch once, or a source cannot hand out again what it handed out.",
         "Write `delivery: at_least_once`, or use a sink and sources that can.",
         "",
     ),
-    Entry(
+    ProblemEntry(
         "option-not-of-delivery",
         "An option that the delivery does not have",
         "With `delivery: at_least_once` Spark's own Kafka sink writes. It knows no transactions, no markers, and no time of a message.",
@@ -128,7 +128,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="sink",
         fix=(", delivery: at_least_once, timestamp: ts", ", timestamp: ts"),
     ),
-    Entry(
+    ProblemEntry(
         "table-mode",
         "A table's mode and its key",
         "`mode: append` adds rows and tells them apart by nothing; `upsert` needs a `key`, `changes` a `key` and the column that says the "
@@ -140,7 +140,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="sink",
         fix=("mode: upsert", "mode: upsert, key: [id]"),
     ),
-    Entry(
+    ProblemEntry(
         "key-incomplete",
         "A key that does not tell groups or pairs apart",
         "A row of an aggregation is one of a group, a row of a join of two streams one of a pair: it has no record of its own, and its id "
@@ -157,7 +157,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("key: [user]}", "key: [user, window_start]}"),
     ),
-    Entry(
+    ProblemEntry(
         "key-computed",
         "A key that changes with its row",
         "With `emit: update` a group comes again whenever its values change. One that is in the key makes another id of each of them: the "
@@ -171,7 +171,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("key: [user, n]", "key: [user]"),
     ),
-    Entry(
+    ProblemEntry(
         "secret-in-plain",
         "A password in an address",
         "An address is printed and stored with the flow; only what is written as a secret is not.",
@@ -180,7 +180,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="sink",
         fix=("etl:hunter2@db/shop'", "etl@db/shop', config: {password: '${secret:env/HOME}'}"),
     ),
-    Entry(
+    ProblemEntry(
         "table-two-writers",
         "Two sinks and one table",
         "Neither could tell which rows are its own, and each would refuse what the other has written.",
@@ -191,7 +191,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("public.kept", "public.more"),
     ),
-    Entry(
+    ProblemEntry(
         "writer-options",
         "A writer of Spark that cannot write so",
         "A writer of files needs one `path`. Formats that Spark only reads, or that keep nothing, cannot be sinks. What `transaction` "
@@ -201,7 +201,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="sink",
         fix=("format: orc,", "format: orc, path: out,"),
     ),
-    Entry(
+    ProblemEntry(
         "http-url",
         "An address that nothing can be sent to",
         "`url` begins with https:// (or http://) and a host. With `body: object` its path and query may name columns that hold single "
@@ -211,7 +211,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="sink",
         fix=("'api.example", "'https://api.example"),
     ),
-    Entry(
+    ProblemEntry(
         "http-options",
         "A request that says two things",
         "Some headers say how a request is sent; the client sets them. `rows` and `bytes` belong to requests of several rows.",
@@ -220,7 +220,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="sink",
         fix=("rows: 100, ", ""),
     ),
-    Entry(
+    ProblemEntry(
         "http-plain",
         "Rows in plain on the network",
         "With http:// everyone on the way to another host can read and change what is sent.",
@@ -230,7 +230,7 @@ CATALOG: tuple[Entry, ...] = (
         severity="warning",
         fix=("http://", "https://"),
     ),
-    Entry(
+    ProblemEntry(
         "table-feeds-itself",
         "A table that feeds itself",
         "What the flow writes to a table that it reads would come to it again, and so on for ever.",
@@ -242,7 +242,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("table: public.orders", "table: public.copies"),
     ),
-    Entry(
+    ProblemEntry(
         "object-url",
         "An object store's address",
         "A url names a bucket and a prefix in it (`s3://shop/orders`); the server, where it is not AWS's, is `endpoint`, with its scheme.",
@@ -251,7 +251,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="sink",
         fix=("http://store:9000/shop", "s3://shop/orders"),
     ),
-    Entry(
+    ProblemEntry(
         "object-login",
         "What a login is made of",
         "`config` of an object store holds `access_key_id`, `secret_access_key` and perhaps `session_token`; the rest are options.",
@@ -260,7 +260,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="sink",
         fix=("{acces_key_id: AK1}", "{access_key_id: AK1, secret_access_key: '${secret:env/HOME}'}"),
     ),
-    Entry(
+    ProblemEntry(
         "object-two-writers",
         "Two sinks below one prefix",
         "Neither could tell which objects are its own, and each would refuse what the other has written.",
@@ -271,7 +271,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("s3://shop/orders/large", "s3://shop/large"),
     ),
-    Entry(
+    ProblemEntry(
         "delivery-together",
         "Spark's own sink beside another",
         "Where Spark's own sink writes, its write is all that a Batch does; nothing can commit together with it.",
@@ -285,7 +285,7 @@ CATALOG: tuple[Entry, ...] = (
             "}\n  b: {from: orders, type: files, path: out, format: json}",
         ),
     ),
-    Entry(
+    ProblemEntry(
         "together-name",
         "A Query's name is taken",
         "`together: NAME` has the id of a sink outside the group; both Queries would have one state folder.",
@@ -294,7 +294,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("together: b}", "together: both}"),
     ),
-    Entry(
+    ProblemEntry(
         "together-trigger",
         "Two triggers in one Query",
         "Sinks that go together run in the same Batches.",
@@ -305,7 +305,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("trigger: 2s", "trigger: 1s"),
     ),
-    Entry(
+    ProblemEntry(
         "partition-unknown",
         "Partitioned by a column that is not there",
         "`partition_by` names columns of the rows that the sink gets.",
@@ -314,7 +314,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="sink",
         fix=("[day]", "[id]"),
     ),
-    Entry(
+    ProblemEntry(
         "partition-time",
         "Folders by a time that cannot be",
         "The `time` of `partition_by` is a TIMESTAMP of the rows and the last of its folders; the path begins with the year, leaves no unit"
@@ -324,7 +324,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="sink",
         fix=('path: "hour=%H"', 'path: "day=%Y-%m-%d"'),
     ),
-    Entry(
+    ProblemEntry(
         "partition-no-time",
         "What only folders by time have",
         "`close` and `keep` go by when a folder's time is over.",
@@ -333,7 +333,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="sink",
         fix=("keep: 30d", 'partition_by: [{time: ts, path: "day=%Y-%m-%d"}], keep: 30d'),
     ),
-    Entry(
+    ProblemEntry(
         "close-reopen",
         "Folders that cannot be opened again",
         "`late: reopen` takes a folder's marker away when late rows come. Files can do that. In an object store and in HDFS a marker is "
@@ -345,7 +345,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="sink",
         fix=("late: reopen", "late: dead"),
     ),
-    Entry(
+    ProblemEntry(
         "partition-all",
         "Nothing left beside the partitions",
         "The columns of `partition_by` become folder names; files need at least one more.",
@@ -357,7 +357,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("{user: user}", "{user: user, id: id}"),
     ),
-    Entry(
+    ProblemEntry(
         "format-columns",
         "Columns that the format cannot hold",
         "Text takes one STRING column; CSV has no form for arrays, maps, structs and bytes.",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from scribengin.plan.problem_catalog.orders import ORDERS
-from scribengin.spec.problem_entry import Entry
+from scribengin.spec.problem_entry import ProblemEntry
 
-CATALOG: tuple[Entry, ...] = (
-    Entry(
+CATALOG: tuple[ProblemEntry, ...] = (
+    ProblemEntry(
         "sql-syntax",
         "SQL that cannot be read",
         "The text is not valid Spark SQL at that place: a query in `sql:`, an expression everywhere else.",
@@ -14,7 +14,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, filter: id >}",
         fix=("id >}", "id > 1}"),
     ),
-    Entry(
+    ProblemEntry(
         "sql-input-unknown",
         "A query reads what the step does not",
         "Tables of a query are the inputs in the step's `from:`, by their ids.",
@@ -23,7 +23,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("FROM users", "FROM orders"),
     ),
-    Entry(
+    ProblemEntry(
         "sql-input-unread",
         "An input that the query does not read",
         "Its records would be lost without a word.",
@@ -36,7 +36,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("FROM orders", "FROM orders UNION ALL SELECT id FROM b"),
     ),
-    Entry(
+    ProblemEntry(
         "column-unknown",
         "A column that is not there",
         "The input, whose columns are known, has none of that name.",
@@ -44,7 +44,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, filter: amoun > 500}",
         fix=("amoun ", "amount "),
     ),
-    Entry(
+    ProblemEntry(
         "sql-function-unknown",
         "A function that Spark does not have",
         "Neither Spark's list of functions nor the parser knows it. An error if the name is one letter away from a function of Spark's; a "
@@ -54,7 +54,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("uper(", "upper("),
     ),
-    Entry(
+    ProblemEntry(
         "sql-function-refused",
         "A function that means something else here",
         "Spark has it, but rows do not come from its own file scans, or the function gives another value whenever a Batch is made again.",
@@ -63,7 +63,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=(", input_file_name() AS file", ""),
     ),
-    Entry(
+    ProblemEntry(
         "sql-cast-can-fail",
         "A cast that can fail",
         "Spark's ANSI mode is on: one text that is not a number fails the cast, also one that Spark puts in where a text meets a number.",
@@ -73,7 +73,7 @@ CATALOG: tuple[Entry, ...] = (
         severity="warning",
         fix=("CAST(", "try_cast("),
     ),
-    Entry(
+    ProblemEntry(
         "sql-backslash",
         "A backslash that does not mean what is written",
         "Outside of regular expressions Spark drops a backslash before most letters. LIKE takes one before `%`, `_` and `\\` alone.",
@@ -83,7 +83,7 @@ CATALOG: tuple[Entry, ...] = (
         severity="warning",
         fix=("x\\\\d", "x"),
     ),
-    Entry(
+    ProblemEntry(
         "sql-time-pattern",
         "A pattern of times that Spark refuses",
         "Names of weekdays (`E`), quarters (`Q`) and weeks cannot be read by `to_timestamp` and its like; Spark fails at the first row.",
@@ -93,7 +93,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("EEE MMM dd yyyy", "yyyy-MM-dd"),
     ),
-    Entry(
+    ProblemEntry(
         "predicate-type",
         "A predicate that is neither true nor false",
         "`filter`, `route` and `require` take BOOLEAN expressions.",
@@ -101,7 +101,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, filter: id + 1}",
         fix=("id + 1", "id > 1"),
     ),
-    Entry(
+    ProblemEntry(
         "aggregate-missing",
         "A column that aggregates nothing",
         "Each of `columns` gives one value for a group.",
@@ -113,7 +113,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("who: user", "who: max(user)"),
     ),
-    Entry(
+    ProblemEntry(
         "aggregate-misplaced",
         "An aggregate function outside an aggregation",
         "`filter`, `select`, `route` and `require` see one row at a time.",
@@ -121,7 +121,7 @@ CATALOG: tuple[Entry, ...] = (
         'big: {from: orders, filter: "count(*) > 3"}',
         fix=("count(*) > 3", "amount > 3"),
     ),
-    Entry(
+    ProblemEntry(
         "key-types",
         "Keys of different types",
         "Rows of the two sides would be compared after a cast that you did not ask for.",
@@ -134,7 +134,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("schema: id STRING", "schema: id BIGINT"),
     ),
-    Entry(
+    ProblemEntry(
         "parse-type",
         "Parsing a column that is not text",
         "A parse step reads a STRING or BINARY column.",
@@ -142,7 +142,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, parse: {column: id, format: json, schema: x INT}}",
         fix=("parse: {column: id, format: json, schema: x INT}", "select: [id, CAST(id AS STRING) AS text]"),
     ),
-    Entry(
+    ProblemEntry(
         "union-columns",
         "A union of different columns",
         "Inputs are put together by name: all must have the same names and types.",
@@ -154,7 +154,7 @@ CATALOG: tuple[Entry, ...] = (
             "b: {type: files, path: b, format: json, schema: 'id BIGINT, user STRING, amount DOUBLE, ts TIMESTAMP', watermark: ts 10m}",
         ),
     ),
-    Entry(
+    ProblemEntry(
         "column-twice",
         "Two columns of one name",
         "The output would have two columns that cannot be told apart; upper and lower case are the same.",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from scribengin.plan.problem_catalog.orders import ORDERS
-from scribengin.spec.problem_entry import Entry
+from scribengin.spec.problem_entry import ProblemEntry
 
-CATALOG: tuple[Entry, ...] = (
-    Entry(
+CATALOG: tuple[ProblemEntry, ...] = (
+    ProblemEntry(
         "python-module-missing",
         "A module that is not there",
         "Modules are looked for in the flow file's folder, then on the Python path; never in the working directory.",
@@ -14,7 +14,7 @@ CATALOG: tuple[Entry, ...] = (
         'big: {from: orders, python: "stepz:one"}',
         fix=("stepz:one", "steps:one"),
     ),
-    Entry(
+    ProblemEntry(
         "python-name-missing",
         "A function that is not there",
         "The module does not define that name.",
@@ -22,7 +22,7 @@ CATALOG: tuple[Entry, ...] = (
         'big: {from: orders, python: "steps:onee"}',
         fix=("onee", "one"),
     ),
-    Entry(
+    ProblemEntry(
         "python-not-callable",
         "Not a function",
         "The name stands for a value, a module, an async function or a class without `__call__`.",
@@ -30,7 +30,7 @@ CATALOG: tuple[Entry, ...] = (
         'big: {from: orders, python: "steps:value"}',
         fix=("steps:value", "steps:one"),
     ),
-    Entry(
+    ProblemEntry(
         "python-signature",
         "A function that cannot be called so",
         "A step's function takes one argument: a dict, with `@batch` a RecordBatch, with `@frame` a DataFrame. A class is made without"
@@ -39,7 +39,7 @@ CATALOG: tuple[Entry, ...] = (
         'big: {from: orders, python: "steps:two"}',
         fix=("steps:two", "steps:one"),
     ),
-    Entry(
+    ProblemEntry(
         "python-syntax",
         "A module that Python cannot read",
         "The place is in the module.",
@@ -47,7 +47,7 @@ CATALOG: tuple[Entry, ...] = (
         'big: {from: orders, python: "broken:f"}',
         fix=("broken:f", "steps:one"),
     ),
-    Entry(
+    ProblemEntry(
         "python-branch-unknown",
         "A branch that the step does not declare",
         'The function calls `to("branch", row)` with a name that is not in the step\'s `branches`.',
@@ -55,7 +55,7 @@ CATALOG: tuple[Entry, ...] = (
         'big: {from: orders, python: "steps:sorts"}',
         fix=('"steps:sorts"', '"steps:one"'),
     ),
-    Entry(
+    ProblemEntry(
         "utility-form",
         "A utility of a form that is not allowed",
         "Utilities hand records on, one to the next: a `@frame` function runs in Spark, and branches leave the row of utilities.",
@@ -63,7 +63,7 @@ CATALOG: tuple[Entry, ...] = (
         'big: {from: orders, utilities: ["steps:one", "steps:whole"]}',
         fix=(', "steps:whole"', ""),
     ),
-    Entry(
+    ProblemEntry(
         "utility-not-bool",
         "A utility that may not be reordered",
         "With `order: free` utilities run in the order that costs least. Only a record function that is annotated `-> bool` gives the same"
@@ -72,7 +72,7 @@ CATALOG: tuple[Entry, ...] = (
         'big: {from: orders, utilities: ["steps:one"], order: free}',
         fix=(", order: free", ""),
     ),
-    Entry(
+    ProblemEntry(
         "utility-changes-record",
         "A test that changes its record",
         "With `order: free` utilities get a record to look at: what one would change another may have seen already.",
@@ -80,7 +80,7 @@ CATALOG: tuple[Entry, ...] = (
         'big: {from: orders, utilities: ["steps:marks"], order: free}',
         fix=(", order: free", ""),
     ),
-    Entry(
+    ProblemEntry(
         "frame-on-error",
         "A frame function with dead letters",
         "A `@frame` function works on whole DataFrames: no single record of it can be set aside.",
@@ -88,7 +88,7 @@ CATALOG: tuple[Entry, ...] = (
         'big: {from: orders, python: "steps:whole", on_error: dead_letter}',
         fix=("dead_letter", "fail"),
     ),
-    Entry(
+    ProblemEntry(
         "frame-branches",
         "A frame function with branches",
         "Only record and batch functions can send records to branches.",

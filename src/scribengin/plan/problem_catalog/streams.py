@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from scribengin.plan.problem_catalog.orders import ORDERS
-from scribengin.spec.problem_entry import Entry
+from scribengin.spec.problem_entry import ProblemEntry
 
-CATALOG: tuple[Entry, ...] = (
-    Entry(
+CATALOG: tuple[ProblemEntry, ...] = (
+    ProblemEntry(
         "static-unsupported",
         "A source that cannot be static",
         "`static: true` reads a source whole beside a stream; an endless one cannot be.",
@@ -19,7 +19,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("n: {type: sequence, static: true}", "n: {type: files, path: n, format: json, schema: id BIGINT, static: true}"),
     ),
-    Entry(
+    ProblemEntry(
         "static-alone",
         "Only static data",
         "No stream feeds the sink, so there would be no Batch.",
@@ -30,7 +30,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("sinks:\n  kept: {from: users", "steps:\n  a: {from: [orders, users], join: {key: [user]}}\nsinks:\n  kept: {from: a"),
     ),
-    Entry(
+    ProblemEntry(
         "static-left",
         "A static side on the left of a join",
         "The stream is the left side, the table beside it the right one.",
@@ -43,7 +43,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("[users, orders]", "[orders, users]"),
     ),
-    Entry(
+    ProblemEntry(
         "static-how",
         "A right or full join with a static side",
         "Spark cannot know that no row of an endless stream will match.",
@@ -56,7 +56,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("how: full", "how: left"),
     ),
-    Entry(
+    ProblemEntry(
         "static-merged",
         "A stream and a static source in one merge",
         "A union would give the static rows again with every Batch.",
@@ -69,7 +69,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=(", static: true", ", watermark: ts 10m"),
     ),
-    Entry(
+    ProblemEntry(
         "watermark-on-static",
         "A watermark on a static source",
         "Only a stream has late rows.",
@@ -83,7 +83,7 @@ CATALOG: tuple[Entry, ...] = (
         severity="warning",
         fix=(", watermark: at 1m", ""),
     ),
-    Entry(
+    ProblemEntry(
         "no-effect",
         "An option that has no effect where it is",
         "A static source is read whole: what a Batch takes, how often the source looks, and what it does with files that were read, are "
@@ -100,7 +100,7 @@ CATALOG: tuple[Entry, ...] = (
         severity="warning",
         fix=(", max_files: 5", ""),
     ),
-    Entry(
+    ProblemEntry(
         "time-column-unknown",
         "A time column that is not there",
         "A watermark, window, join or dedupe names a column that its input does not have.",
@@ -108,7 +108,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, dedupe: {key: [id], time: at, within: 1m}}",
         fix=("time: at", "time: ts"),
     ),
-    Entry(
+    ProblemEntry(
         "time-column-type",
         "A time column that is not a TIMESTAMP",
         "Event time is an instant.",
@@ -116,7 +116,7 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, dedupe: {key: [id], time: amount, within: 1m}}",
         fix=("time: amount", "time: ts"),
     ),
-    Entry(
+    ProblemEntry(
         "watermark-missing",
         "State without a watermark",
         "An aggregation, dedupe, or join of streams forgets nothing without one: its state grows for ever, and nothing is ever finished.",
@@ -126,7 +126,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("n: {type: sequence}", "n: {type: sequence, watermark: ts 10m}"),
     ),
-    Entry(
+    ProblemEntry(
         "join-unbounded",
         "A join of streams without a span of time",
         "Both sides are remembered until no match can come any more; that needs the time of both and `within`.",
@@ -139,7 +139,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("join: {key: [id]}", "join: {key: [id], time: {orders: ts, b: at}, within: 10m}"),
     ),
-    Entry(
+    ProblemEntry(
         "watermark-other-column",
         "Windows over a column without a watermark",
         "A window is finished when the watermark passes it, and the watermark is on another column.",
@@ -152,7 +152,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("time: ts, size", "time: at, size"),
     ),
-    Entry(
+    ProblemEntry(
         "window-missing",
         "Groups that are never finished",
         "Under `emit: append` a group comes out when the watermark passes it: it needs a window or the watermark's column.",
@@ -161,7 +161,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("{by: [user], columns", "{by: [user], window: {time: ts, size: 1h}, columns"),
     ),
-    Entry(
+    ProblemEntry(
         "watermark-partly",
         "A union in which an input has no watermark",
         "Of several inputs the slowest watermark rules; an input without one cannot be waited for, and its rows would be late at random.",
@@ -178,7 +178,7 @@ CATALOG: tuple[Entry, ...] = (
             "'id BIGINT, user STRING, amount DOUBLE, ts TIMESTAMP', watermark: ts 10m}",
         ),
     ),
-    Entry(
+    ProblemEntry(
         "state-several-ways",
         "Rows of a Query with state on several ways",
         "Spark keeps the state of one stream: what reaches the sinks of a Query with state comes out of one step.",
@@ -194,7 +194,7 @@ CATALOG: tuple[Entry, ...] = (
             "  all: {from: orders, type: console}\n  kept: {from: a, type: console}",
         ),
     ),
-    Entry(
+    ProblemEntry(
         "emit-useless",
         "`emit` on a step that is not an aggregation",
         "Only aggregations over streams give a row more than once.",
@@ -202,7 +202,7 @@ CATALOG: tuple[Entry, ...] = (
         'big: {from: orders, sql: "SELECT id FROM orders", emit: update}',
         fix=(", emit: update", ""),
     ),
-    Entry(
+    ProblemEntry(
         "emit-unsupported",
         "`emit` that a sink cannot take",
         "Files can only be appended to; they cannot take back a row.",
@@ -214,7 +214,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("type: files, path: out, format: json", "type: console"),
     ),
-    Entry(
+    ProblemEntry(
         "emit-mixed",
         "Several stateful steps on one way, and not all append",
         "A stateful step can only go on from rows that are final.",
@@ -227,7 +227,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=('  b: {from: a, sql: "SELECT DISTINCT n FROM a"}\nsinks:\n  kept: {from: b,', "sinks:\n  kept: {from: a,"),
     ),
-    Entry(
+    ProblemEntry(
         "sql-per-batch",
         "SQL that would hold for each Batch by itself",
         "LIMIT, ORDER BY and OVER have no meaning on an endless stream; run on Batches, the result would depend on how rows fall into "

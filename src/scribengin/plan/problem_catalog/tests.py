@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from scribengin.spec.problem_entry import Entry
+from scribengin.spec.problem_entry import ProblemEntry
 
 
 def _tests(text: str) -> str:
     return f"tests:\n  - {text}"
 
 
-CATALOG: tuple[Entry, ...] = (
-    Entry(
+CATALOG: tuple[ProblemEntry, ...] = (
+    ProblemEntry(
         "test-node-unknown",
         "A test of a node that is not there",
         "`given` names sources, `expect` sinks, and `expect: {dead: …}` sources and steps.",
@@ -19,7 +19,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="top",
         fix=("{order: []}", "{orders: []}"),
     ),
-    Entry(
+    ProblemEntry(
         "test-column-unknown",
         "A test with a column that is not there",
         "A row of a test names a column that its source, or its sink, does not have.",
@@ -28,7 +28,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="top",
         fix=("amout", "amount"),
     ),
-    Entry(
+    ProblemEntry(
         "test-value",
         "A value of a test that does not fit its column",
         "Rows of tests have the types of the flow. What a bad record does shows one that is given as a text, which is taken as it is.",
@@ -37,7 +37,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="top",
         fix=("id: one", "id: 1"),
     ),
-    Entry(
+    ProblemEntry(
         "test-batch",
         "A test that names a Batch which is not given",
         "`clock`, `crash_after` and `changed` speak of the Batches that `given` has, counted from 1.",
@@ -46,7 +46,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="top",
         fix=("batch 2", "batch 1"),
     ),
-    Entry(
+    ProblemEntry(
         "test-twice",
         "Two tests of one name",
         "Names tell tests apart, in reports and for `-k`.",
@@ -55,7 +55,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="top",
         fix=("large ones stay", "small ones go"),
     ),
-    Entry(
+    ProblemEntry(
         "test-file",
         "A file of a test that cannot be read",
         "`tests` names a file that is not there, or one that cannot be read; so may a test, under `files`.",

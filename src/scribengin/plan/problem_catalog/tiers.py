@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scribengin.plan.problem_catalog.orders import ORDERS
-from scribengin.spec.problem_entry import Entry
+from scribengin.spec.problem_entry import ProblemEntry
 
 _CHAIN = ORDERS + (
     "steps:\n"
@@ -22,8 +22,8 @@ _UNION = ORDERS + (
     "  kept: {from: both, type: console}\n"
 )
 
-CATALOG: tuple[Entry, ...] = (
-    Entry(
+CATALOG: tuple[ProblemEntry, ...] = (
+    ProblemEntry(
         "tier-empty",
         "A tier that would run nothing",
         "Its `steps` are empty, or only tables, which each tier reads itself.",
@@ -32,7 +32,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("  more: {steps: []}\n", ""),
     ),
-    Entry(
+    ProblemEntry(
         "tier-node-unknown",
         "A tier names a node that is not there",
         "`steps` of a tier are ids of sources, steps and sinks of the flow; of a route the whole step.",
@@ -41,7 +41,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("[keep]", "[kept]"),
     ),
-    Entry(
+    ProblemEntry(
         "tier-twice",
         "A node in two tiers",
         "A node runs in one tier.",
@@ -50,7 +50,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("more: {steps: [mine]}", "more: {steps: [kept]}"),
     ),
-    Entry(
+    ProblemEntry(
         "tier-name",
         "A tier with a name that is taken",
         "The state of a tier lies in a folder of its name, beside `main` (a flow in one piece) and `channels`.",
@@ -59,7 +59,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("main:", "near:"),
     ),
-    Entry(
+    ProblemEntry(
         "spark-setting",
         "A setting that Spark does not have, or that a tier cannot set",
         "`resources: spark` takes settings of Spark's session, but for cores, memory and places, which are said otherwise, and for those "
@@ -69,7 +69,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("spark.sql.ansi.enabled: false", "spark.sql.shuffle.partitions: 4"),
     ),
-    Entry(
+    ProblemEntry(
         "tier-unclear",
         "A node whose tier cannot be told",
         "Nodes that no tier names go where what they read goes; here that is in several tiers, or nowhere.",
@@ -78,7 +78,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("far: {steps: [mine]}", "far: {steps: [mine]}\n  end: {steps: [both]}"),
     ),
-    Entry(
+    ProblemEntry(
         "tier-cycle",
         "Tiers that feed each other in a circle",
         "What a tier hands on comes back to it through others: each would wait for the other, and an acknowledgement would never end.",
@@ -87,7 +87,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("[big, kept]", "[big]"),
     ),
-    Entry(
+    ProblemEntry(
         "together-cut",
         "Sinks that commit together in two tiers",
         "Sinks with the same `together` are one Query, and a Query runs in one tier.",
@@ -99,7 +99,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("near: {steps: [a]}\n  far: {steps: [b]}", "near: {steps: [a, b]}"),
     ),
-    Entry(
+    ProblemEntry(
         "group-unknown",
         "A group that is not there",
         "A tier, an edge or a sink names a group that `groups` does not have.",
@@ -108,7 +108,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("group: hosts}", "group: hosts}\ngroups:\n  hosts: {members: [{at: host1}]}"),
     ),
-    Entry(
+    ProblemEntry(
         "group-host",
         "A member that cannot be a host, of a group on which a tier runs",
         "The `group` of a tier names hosts: each `at` is the `--name` of a `scribengin node`, or the name of its machine. Paths and "
@@ -118,7 +118,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("/mnt/a", "host1"),
     ),
-    Entry(
+    ProblemEntry(
         "group-sink",
         "A sink that cannot go to a group",
         "The Batches of a sink with `to` go to one of several members, each a whole sink with a claim of its own. This type, or a mode of "
@@ -130,7 +130,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("mode: upsert, key: [id]", "mode: append"),
     ),
-    Entry(
+    ProblemEntry(
         "group-option",
         "An option that the members of the group say",
         "A sink goes to a group, whose members say this option by their `at`: what the sink itself says has no effect.",
@@ -141,7 +141,7 @@ CATALOG: tuple[Entry, ...] = (
         fix=(" bootstrap: 'b0:9092',", ""),
         severity="warning",
     ),
-    Entry(
+    ProblemEntry(
         "group-place",
         "A member whose place does not fit its sink",
         "What `at` of a member says is an option of the sink that goes there, such as the `bootstrap` of Kafka or the `server` of a "
@@ -151,7 +151,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("/mnt/a", "'b1:9092'"),
     ),
-    Entry(
+    ProblemEntry(
         "member-unknown",
         "A member that its group does not have",
         "`to: group.member` names one of the group's members; without a name of their own they are m1, m2, … in their order.",
@@ -161,7 +161,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("hosts.m3", "hosts.m2"),
     ),
-    Entry(
+    ProblemEntry(
         "edge-unknown",
         "An edge that is not an arrow",
         "`a -> b` holds properties of an arrow of the flow: b reads a, or the branch `a`.",
@@ -170,7 +170,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("orders -> mine", "big -> mine"),
     ),
-    Entry(
+    ProblemEntry(
         "edge-uncut",
         "Properties of an arrow that is not cut",
         "Both ends lie in one tier: there is no channel that could have them.",
@@ -179,7 +179,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("mine -> kept", "big -> mine"),
     ),
-    Entry(
+    ProblemEntry(
         "edge-from-source",
         "Properties of an arrow from a source",
         "A source, and a table, is read by each tier that needs it, so there is no channel. A source that a tier names is read by that "
@@ -189,7 +189,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("orders -> big", "big -> mine"),
     ),
-    Entry(
+    ProblemEntry(
         "edges-differ",
         "One channel, and edges that say different things of it",
         "Edges from one node into one tier share a channel; who writes into one topic or folder packs and encrypts alike.",
@@ -204,7 +204,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("compression: gzip", "compression: zstd"),
     ),
-    Entry(
+    ProblemEntry(
         "keyring",
         "A keyring that others can read, or whose last line is not whole",
         "Whoever has a key of it can read what goes over the edge, and write there. A line without a line feed is not used yet.",
@@ -212,7 +212,7 @@ CATALOG: tuple[Entry, ...] = (
         "",
         severity="warning",
     ),
-    Entry(
+    ProblemEntry(
         "group-durability",
         "An edge to a group that may drop rows, or set them aside",
         "What a group does not take waits for the member that its Batch was decided for; nothing of it is dropped, or set aside elsewhere.",
@@ -221,7 +221,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=(", durability: best_effort", ""),
     ),
-    Entry(
+    ProblemEntry(
         "channel-shared",
         "Two channels in one place",
         "A topic or folder holds what one node hands on, or what comes together in one union; else readers would take what is not theirs.",
@@ -230,7 +230,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("channel: {path: out}", "channel: {path: between}"),
     ),
-    Entry(
+    ProblemEntry(
         "channel-cluster",
         "A channel in Kafka without brokers",
         "An edge lies in Kafka, and it is not known where: no node of the flow names brokers, or nodes name those of several clusters.",
@@ -239,7 +239,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("channel: kafka", "channel: {type: kafka, bootstrap: 'broker1:9092'}"),
     ),
-    Entry(
+    ProblemEntry(
         "edge-key-type",
         "Rows ordered by what has no equals",
         "The key of `ordering: key` says which rows stay in order; fractions, times and nested values cannot be keys.",
@@ -248,7 +248,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("key: [amount]", "key: [id]"),
     ),
-    Entry(
+    ProblemEntry(
         "workers-alone",
         "Several workers, and nothing that they could share",
         "Workers of a tier read parts of one Batch. State needs all rows of a key in one place, and a table is read and counted by "
@@ -260,7 +260,7 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("far: {steps: [mine], workers: 3}", "far: {steps: [mine]}"),
     ),
-    Entry(
+    ProblemEntry(
         "workers-most",
         "More workers than a tier can have",
         "All workers of a tier wait for the slowest of them at the end of each Batch: many gain little.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scribengin.core.problems import did_you_mean
 from scribengin.plan.columns import Columns, find
 from scribengin.plan.sql.functions import AGGREGATES, FUNCTIONS, REFUSED
-from scribengin.plan.sql.parse import Fault, Text, keyword, start_of
+from scribengin.plan.sql.parse import SqlFault, Text, keyword, start_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 
-def unknown_functions(text: Text, *, own: bool) -> Iterator[Fault]:
+def unknown_functions(text: Text, *, own: bool) -> Iterator[SqlFault]:
     """Calls of functions that neither Spark 4.2 nor sqlglot knows. One slip away from a function of Spark's it is an error; else a warning,
     for settings of the session may bring functions that nobody here knows.
 
@@ -34,7 +34,7 @@ def unknown_functions(text: Text, *, own: bool) -> Iterator[Fault]:
             remedy = did_you_mean(name, meant) or did_you_mean(name, FUNCTIONS) or "see Spark's list of SQL functions, or use a python step"
             certain = bool(meant) and not own and not isinstance(call.parent, exp.Dot)
             place = call.meta.get("start", start_of(call) or 0)
-            yield Fault("sql-function-unknown", place, f'Spark has no function "{call.name}"', remedy, "error" if certain else "warning")
+            yield SqlFault("sql-function-unknown", place, f'Spark has no function "{call.name}"', remedy, "error" if certain else "warning")
 
 
 def _is_slip(word: str, known: str) -> bool:
@@ -52,7 +52,7 @@ def _alike(word: str, known: str) -> int:
     return next((nth for nth, (one, other) in enumerate(zip(word, known, strict=False)) if one != other), min(len(word), len(known)))
 
 
-def refused_functions(text: Text) -> Iterator[Fault]:
+def refused_functions(text: Text) -> Iterator[SqlFault]:
     """Calls of functions that mean something else here than in Spark, or are other in each run."""
     from sqlglot import exp
 
@@ -67,10 +67,10 @@ def refused_functions(text: Text) -> Iterator[Fault]:
         written = next((word for word in map(str.upper, (name, *names)) if word in offsets), name.upper())
         why, instead = REFUSED[name]
         place = call.meta.get("start", offsets.get(written, start_of(call) or 0))
-        yield Fault("sql-function-refused", place, f"{written.lower()}() {why}", instead)
+        yield SqlFault("sql-function-refused", place, f"{written.lower()}() {why}", instead)
 
 
-def risky_casts(text: Text, columns: Columns) -> Iterator[Fault]:
+def risky_casts(text: Text, columns: Columns) -> Iterator[SqlFault]:
     """Casts of STRING columns to what not every text is: in Spark's ANSI mode one bad row fails them."""
     from sqlglot import exp
 
@@ -88,7 +88,9 @@ def risky_casts(text: Text, columns: Columns) -> Iterator[Fault]:
         word = "CAST" if any(token == "CAST" for token, _ in text.tokens) else ""
         place = keyword(text, word, before=offset) if word else offset
         message = f'casting "{column.name}" from STRING to {target} fails if the text is not a valid {target}'
-        yield Fault("sql-cast-can-fail", place, message, f"write try_cast({column.name} AS {target}): null if it is not valid", "warning")
+        yield SqlFault(
+            "sql-cast-can-fail", place, message, f"write try_cast({column.name} AS {target}): null if it is not valid", "warning"
+        )
 
 
 def has_aggregate(text: Text) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from scribengin.plan.sql.parse import Fault, start_of
+from scribengin.plan.sql.parse import SqlFault, start_of
 from scribengin.plan.sql.types import NUMBERS, expression_type
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CODE = "sql-cast-can-fail"
 
 
-def implicit_casts(tree: exp.Expr, lookup: Lookup) -> Iterator[Fault]:
+def implicit_casts(tree: exp.Expr, lookup: Lookup) -> Iterator[SqlFault]:
     """Of one expression, or of a query without those inside it."""
     from sqlglot import exp
 
@@ -34,12 +34,12 @@ def implicit_casts(tree: exp.Expr, lookup: Lookup) -> Iterator[Fault]:
             yield _fault(texts[0], does, number)
 
 
-def union_fault(query: exp.Expr, column: str, one: Type, other: Type) -> Fault | None:
+def union_fault(query: exp.Expr, column: str, one: Type, other: Type) -> SqlFault | None:
     """Of a column that is a text on one side of a UNION and a number on the other."""
     if {one.name, other.name} & NUMBERS and "STRING" in (one.name, other.name):
         message = f'"{column}" is {one} in the first query and {other} in the second: Spark makes numbers of the texts, and fails at others'
         remedy = f"cast one of them: try_cast({column} AS DOUBLE), or CAST({column} AS STRING)"
-        return Fault(CODE, start_of(query) or 0, message, remedy, "warning")
+        return SqlFault(CODE, start_of(query) or 0, message, remedy, "warning")
     return None
 
 
@@ -108,16 +108,16 @@ def _is_number_text(part: exp.Expr) -> bool:
     return "_" not in part.name
 
 
-def _fault(text: exp.Expr, does: str, number: Type | None) -> Fault:
+def _fault(text: exp.Expr, does: str, number: Type | None) -> SqlFault:
     shown = text.sql("spark")
     to = "BIGINT" if number is not None and number.name in ("TINYINT", "SMALLINT", "INT", "BIGINT") else "DOUBLE"
     fails = 'which fails for "5.5", and if the text is not a number' if to == "BIGINT" else "which fails if the text is not a number"
     with_ = f" ({number})" if number is not None and does == _COMPARES else ""
     message = f"{shown} is a text and {does}{with_}: Spark casts it to {to}, {fails}"
-    return Fault(CODE, start_of(text) or 0, message, f"write try_cast({shown} AS DOUBLE): null if it is not a number", "warning")
+    return SqlFault(CODE, start_of(text) or 0, message, f"write try_cast({shown} AS DOUBLE): null if it is not a number", "warning")
 
 
-def _of_aggregate(call: exp.Sum | exp.Avg, text: exp.Expr) -> Fault:
+def _of_aggregate(call: exp.Sum | exp.Avg, text: exp.Expr) -> SqlFault:
     """No row fails of an aggregate, but the query."""
     name, shown = call.key, text.sql("spark")
     message = (
@@ -127,4 +127,4 @@ def _of_aggregate(call: exp.Sum | exp.Avg, text: exp.Expr) -> Fault:
         f"write {name}(try_cast({shown} AS DOUBLE)), which leaves such values out; or give the column a number type in `schema:` of its "
         "source, which makes dead letters of such records"
     )
-    return Fault(CODE, start_of(text) or 0, message, remedy, "warning")
+    return SqlFault(CODE, start_of(text) or 0, message, remedy, "warning")

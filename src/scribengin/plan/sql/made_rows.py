@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from scribengin.plan.made_rows import WINDOW, Cell, Made, Rows
+from scribengin.plan.made_rows import WINDOW, DerivedRows, EdgeRows, KeyColumn
 from scribengin.plan.sql.functions import AGGREGATES
 from scribengin.plan.sql.names import table_names, table_reference
 from scribengin.plan.sql.pairs import Pairs
@@ -32,7 +32,7 @@ class Query:
 
     id: str
     emit: Emit
-    inputs: Mapping[str, Rows]
+    inputs: Mapping[str, EdgeRows]
     """those that are streams, as the step calls them"""
     columns: Mapping[str, Columns | None]
 
@@ -54,35 +54,35 @@ def compared(predicate: str) -> frozenset[str]:
     return frozenset(name for node in asked for name, _ in _atom(node, frozenset()))
 
 
-def selected(rows: Rows, columns: Iterable[tuple[str, str]]) -> Rows:
+def selected(rows: EdgeRows, columns: Iterable[tuple[str, str]]) -> EdgeRows:
     """The rows behind (name, expression)s over them."""
     trees = [(name, parse_expression(expression).tree) for name, expression in columns]
     return _projected(rows, [(name, tree) for name, tree in trees if tree is not None], frozenset())
 
 
-def query_rows(sql: str, step: Query) -> Rows:
+def query_rows(sql: str, step: Query) -> EdgeRows:
     """The rows of a query."""
     from sqlglot.errors import SqlglotError
     from sqlglot.optimizer.scope import traverse_scope
 
     text = parse_query(sql)
     if text.tree is None:
-        return Rows()
+        return EdgeRows()
     try:
         scopes = traverse_scope(text.tree)
     except SqlglotError:
-        return Rows()
+        return EdgeRows()
     walk = _Walk(step)
     for scope in scopes:  # inner ones first
         walk.visit(scope)
-    return walk.given.get(id(scopes[-1]), Rows()) if scopes else Rows()
+    return walk.given.get(id(scopes[-1]), EdgeRows()) if scopes else EdgeRows()
 
 
 class _Walk:
     def __init__(self, step: Query) -> None:
         self._step = step
         self._inputs = {word.lower(): name for name in step.inputs for word in table_names(name)}
-        self.given: dict[int, Rows] = {}
+        self.given: dict[int, EdgeRows] = {}
         """id of a scope → its rows"""
 
     def visit(self, scope: Scope) -> None:
@@ -91,14 +91,14 @@ class _Walk:
         if isinstance(scope.expression, exp.Select):
             self.given[id(scope)] = self._select(scope, scope.expression)
 
-    def _select(self, scope: Scope, select: exp.Select) -> Rows:
+    def _select(self, scope: Scope, select: exp.Select) -> EdgeRows:
         sources = frozenset(name.lower() for name in scope.selected_sources)
         alone = len(sources) == 1 and not select.args.get("joins") and not select.args.get("laterals")
-        rows = self._of(*next(iter(scope.selected_sources.values()))) if alone else Rows()
+        rows = self._of(*next(iter(scope.selected_sources.values()))) if alone else EdgeRows()
         where = select.args.get("where")
         rows = rows.where(name for name, _ in _held(where.this, sources)) if where is not None else rows
         if select.args.get("distinct") or any(_changes_rows(node) for tree in select.expressions for node in tree.walk()):
-            return Rows()
+            return EdgeRows()
         group = select.args.get("group")
         if group is not None or any(_aggregate(node) for node in _own(select)):
             return self._grouped(select, group, rows.fixed, sources)
@@ -106,56 +106,56 @@ class _Walk:
             return _projected(rows, _named(select), sources)
         return self._paired(scope, select, rows.fixed)
 
-    def _of(self, node: exp.Expr, source: exp.Table | Scope) -> Rows:
+    def _of(self, node: exp.Expr, source: exp.Table | Scope) -> EdgeRows:
         from sqlglot import exp
 
         if node.args.get("pivots"):
-            return Rows()
+            return EdgeRows()
         if not isinstance(source, exp.Table):
-            return self.given.get(id(source), Rows())
+            return self.given.get(id(source), EdgeRows())
         name = self._inputs.get(table_reference(source).lower())
-        return Rows() if name is None or source.alias_column_names else self._step.inputs[name]
+        return EdgeRows() if name is None or source.alias_column_names else self._step.inputs[name]
 
-    def _grouped(self, select: exp.Select, group: exp.Expr | None, fixed: frozenset[str], sources: frozenset[str]) -> Rows:
+    def _grouped(self, select: exp.Select, group: exp.Expr | None, fixed: frozenset[str], sources: frozenset[str]) -> EdgeRows:
         parts = _parts(select, group, fixed, sources)
         if parts is None:
-            return Rows()
+            return EdgeRows()
         having = select.args.get("having")
         if having is not None:
             held = {name for name, _ in _held(having.this, sources)}
             parts = [part for part in parts if not part.words & held]
-        cells: dict[str, Cell] = {}
+        cells: dict[str, KeyColumn] = {}
         for name, tree in _named(select):
             cell = _grouped_cell(tree, parts, cells, sources)
             if cell is not None:
                 cells[name] = cell
-        made = Made(self._step.id, "group", self._step.emit, tuple(dict.fromkeys(part.name for part in parts)), cells)
-        return Rows((made,), frozenset(name.lower() for name, tree in _named(select) if _is_fixed(tree, fixed, sources)))
+        made = DerivedRows(self._step.id, "group", self._step.emit, tuple(dict.fromkeys(part.name for part in parts)), cells)
+        return EdgeRows((made,), frozenset(name.lower() for name, tree in _named(select) if _is_fixed(tree, fixed, sources)))
 
-    def _paired(self, scope: Scope, select: exp.Select, fixed: frozenset[str]) -> Rows:
+    def _paired(self, scope: Scope, select: exp.Select, fixed: frozenset[str]) -> EdgeRows:
         """Of two streams and one JOIN with equalities."""
         from sqlglot import exp
 
         named = {}
         for name, (_, source) in scope.selected_sources.items():
             if not isinstance(source, exp.Table) or source.alias_column_names:
-                return Rows()
+                return EdgeRows()
             input_ = self._inputs.get(table_reference(source).lower(), "")
             columns = self._step.columns.get(input_)
             if input_ not in self._step.inputs or columns is None:
-                return Rows()
+                return EdgeRows()
             named[name.lower()] = frozenset(column.name.lower() for column in columns)
             fixed |= self._step.inputs[input_].fixed
         pairs = Pairs.of(select, named)
         if pairs is None:
-            return Rows()
+            return EdgeRows()
         parts = tuple(part for part in pairs.parts if part.lower() not in fixed)
-        cells: dict[str, Cell] = {}
+        cells: dict[str, KeyColumn] = {}
         for name, tree in _named(select):
             cell = None if name == "*" else cell_of(tree, pairs.cell)
             if cell is not None:
                 cells[name] = replace(cell, parts=cell.parts & set(parts))
-        return Rows((Made(self._step.id, "pair", self._step.emit, parts, cells),))
+        return EdgeRows((DerivedRows(self._step.id, "pair", self._step.emit, parts, cells),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ def _follows(part: _Part, parts: list[_Part], sources: frozenset[str]) -> bool:
     return bool(columns) and columns <= plain
 
 
-def _grouped_cell(tree: exp.Expr, parts: list[_Part], before: Mapping[str, Cell], sources: frozenset[str]) -> Cell | None:
+def _grouped_cell(tree: exp.Expr, parts: list[_Part], before: Mapping[str, KeyColumn], sources: frozenset[str]) -> KeyColumn | None:
     """What a projection beside GROUP BY holds; `before`: the projections before it, whose names it may use."""
     from sqlglot import exp
 
@@ -245,7 +245,7 @@ def _grouped_cell(tree: exp.Expr, parts: list[_Part], before: Mapping[str, Cell]
         else:
             waiting += node.iter_expressions()
     copied = next(iter(told)) if len(told) == 1 and not computed and _is_copy(tree, parts) else ""
-    return Cell(frozenset(told), copied, computed)
+    return KeyColumn(frozenset(told), copied, computed)
 
 
 def _is_copy(tree: exp.Expr, parts: list[_Part]) -> bool:
@@ -255,7 +255,7 @@ def _is_copy(tree: exp.Expr, parts: list[_Part]) -> bool:
     return isinstance(whole, exp.Column) or any(part.tree == whole for part in parts)
 
 
-def cell_of(tree: exp.Expr, lookup: Callable[[exp.Column], Cell | None]) -> Cell | None:
+def cell_of(tree: exp.Expr, lookup: Callable[[exp.Column], KeyColumn | None]) -> KeyColumn | None:
     """What an expression over made rows holds; None where a column of it is not known."""
     from sqlglot import exp
 
@@ -268,18 +268,18 @@ def cell_of(tree: exp.Expr, lookup: Callable[[exp.Column], Cell | None]) -> Cell
     if len(known) < len(cells):
         return None
     computed = next((cell.computed for cell in known if cell.computed), "")
-    return Cell(frozenset(part for cell in known for part in cell.parts), "", computed)
+    return KeyColumn(frozenset(part for cell in known for part in cell.parts), "", computed)
 
 
-def _projected(rows: Rows, named: list[tuple[str, exp.Expr]], sources: frozenset[str]) -> Rows:
+def _projected(rows: EdgeRows, named: list[tuple[str, exp.Expr]], sources: frozenset[str]) -> EdgeRows:
     """Columns over rows of one input; a name of "*" stands for all of them but those that it leaves out."""
     from sqlglot import exp
 
     if any(_changes_rows(node) for _, tree in named for node in tree.walk()):
-        return Rows()
+        return EdgeRows()
 
-    def of(made: Made) -> Made:
-        cells: dict[str, Cell] = {}
+    def of(made: DerivedRows) -> DerivedRows:
+        cells: dict[str, KeyColumn] = {}
         for name, tree in named:
             if name == "*":
                 out = {column.name.lower() for star in tree.find_all(exp.Star) for column in star.args.get("except_") or []}
@@ -290,7 +290,7 @@ def _projected(rows: Rows, named: list[tuple[str, exp.Expr]], sources: frozenset
 
     fixed = {name.lower() for name, tree in named if name != "*" and _is_fixed(tree, rows.fixed, sources)}
     fixed |= rows.fixed if any(name == "*" for name, _ in named) else set()
-    return Rows(tuple(map(of, rows.made)), frozenset(fixed))
+    return EdgeRows(tuple(map(of, rows.made)), frozenset(fixed))
 
 
 def _named(select: exp.Select) -> list[tuple[str, exp.Expr]]:

@@ -12,7 +12,7 @@ from scribengin.core.types import in_backticks
 from scribengin.plan.columns import Column, Columns, find
 from scribengin.plan.graph import flat_name
 from scribengin.plan.sql.implicit_casts import implicit_casts, union_fault
-from scribengin.plan.sql.parse import Fault, Text, start_of
+from scribengin.plan.sql.parse import SqlFault, Text, start_of
 from scribengin.plan.sql.types import WINDOW_FUNCTIONS, expression_type
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class QueryFacts:
     """What a query reads and gives. `columns` is None where a name cannot be known offline."""
 
-    faults: tuple[Fault, ...]
+    faults: tuple[SqlFault, ...]
     tables: tuple[str, ...]
     """the inputs that it reads, each once"""
     columns: Columns | None
@@ -39,7 +39,7 @@ class QueryFacts:
     """the columns of its inputs whose names stand in one input only"""
 
 
-def check_expression(text: Text, columns: Columns | None, of: str) -> list[Fault]:
+def check_expression(text: Text, columns: Columns | None, of: str) -> list[SqlFault]:
     """Unknown columns of an expression over one input; `of` names that input for people."""
     from sqlglot import exp
 
@@ -59,7 +59,7 @@ def check_expression(text: Text, columns: Columns | None, of: str) -> list[Fault
     return faults
 
 
-def with_backticks(fault: Fault, text: Text, columns: Columns) -> Fault:
+def with_backticks(fault: SqlFault, text: Text, columns: Columns) -> SqlFault:
     """The fault, with the remedy for a name of other than letters and digits that stands there as it is: `log.level`, `user id`."""
     odd = sorted((column.name for column in columns if not _WORD.fullmatch(column.name)), key=len, reverse=True)
     for name in odd:
@@ -69,7 +69,7 @@ def with_backticks(fault: Fault, text: Text, columns: Columns) -> Fault:
     return fault
 
 
-def implicit_casts_of(text: Text, columns: Columns | None) -> list[Fault]:
+def implicit_casts_of(text: Text, columns: Columns | None) -> list[SqlFault]:
     """Texts that an expression over one input takes for numbers."""
     return [] if text.tree is None else list(implicit_casts(text.tree, _lookup(columns)))
 
@@ -129,7 +129,7 @@ def read_query(text: Text, inputs: Mapping[str, Columns | None]) -> QueryFacts:
 class _Reader:
     def __init__(self, inputs: dict[str, tuple[str, Columns | None]]) -> None:
         self._inputs = inputs
-        self.faults: list[Fault] = []
+        self.faults: list[SqlFault] = []
         self.tables: list[str] = []
         self.given: dict[int, Columns | None] = {}
         """id of a scope → its columns"""
@@ -169,7 +169,9 @@ class _Reader:
             self._told.add(id(source))
             remedy = did_you_mean(name, self._inputs) or f"the step's inputs are {', '.join(self._inputs)}; add it to `from:`"
             self.faults.append(
-                Fault("sql-input-unknown", start_of(source) or 0, f'the query reads "{name}", which is not in the step\'s `from:`', remedy)
+                SqlFault(
+                    "sql-input-unknown", start_of(source) or 0, f'the query reads "{name}", which is not in the step\'s `from:`', remedy
+                )
             )
         return None
 
@@ -300,7 +302,7 @@ def _first_part(column: exp.Column) -> str:
     return str(column.parts[0].name)
 
 
-def _unknown_column(column: exp.Column, name: str, columns: Columns, of: str) -> Fault:
+def _unknown_column(column: exp.Column, name: str, columns: Columns, of: str) -> SqlFault:
     from sqlglot import exp
 
     known = [known.name for known in columns]
@@ -311,4 +313,4 @@ def _unknown_column(column: exp.Column, name: str, columns: Columns, of: str) ->
     if name == "_metadata":
         remedy = "a source tells where a row came from as columns: metadata: [file, line]"
     part = next(part for part in column.parts if part.name == name)
-    return Fault("column-unknown", start_of(part) or 0, f'unknown column "{name}" of {of}', remedy)
+    return SqlFault("column-unknown", start_of(part) or 0, f'unknown column "{name}" of {of}', remedy)

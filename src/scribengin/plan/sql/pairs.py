@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scribengin.plan.made_rows import Cell
+from scribengin.plan.made_rows import KeyColumn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,13 +43,13 @@ class Pairs:
                 of |= {side: part for side in sides if side}
         return Pairs(tuple(parts), of, columns)
 
-    def cell(self, column: exp.Column) -> Cell | None:
+    def cell(self, column: exp.Column) -> KeyColumn | None:
         """What it says; None where it is not known which column it is."""
         place = _place(column, self._columns) or self._merged(column)
         if place is None:
             return None
         part = self._of.get(place, "")
-        return Cell(frozenset({part} - {""}), part)
+        return KeyColumn(frozenset({part} - {""}), part)
 
     def _merged(self, column: exp.Column) -> tuple[str, str] | None:
         """A column of USING, which both have and which is one."""

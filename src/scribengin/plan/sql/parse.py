@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class SqlFault:
     """Something wrong in a text; `offset` counts characters from its start."""
 
     code: str
@@ -38,7 +38,7 @@ class Text:
     sql: str
     kind: Literal["query", "expression"]
     tree: exp.Expr | None
-    fault: Fault | None = None
+    fault: SqlFault | None = None
     tokens: tuple[tuple[str, int], ...] = ()
     """(word in upper case, offset)"""
 
@@ -246,4 +246,4 @@ def _first_word(sql: str) -> str:
 
 
 def _wrong(sql: str, kind: Literal["query", "expression"], offset: int, message: str, remedy: str) -> Text:
-    return Text(sql, kind, None, Fault("sql-syntax", offset, message, remedy))
+    return Text(sql, kind, None, SqlFault("sql-syntax", offset, message, remedy))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from scribengin.plan.sql.parse import Fault, tokens_of
+from scribengin.plan.sql.parse import SqlFault, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,26 +106,26 @@ def as_meant(sql: str) -> str:
     return sql
 
 
-def backslash_faults(sql: str) -> Iterator[Fault]:
+def backslash_faults(sql: str) -> Iterator[SqlFault]:
     """Backslashes that Spark drops, LIKE patterns that it refuses when a row comes, and `\\1` where a group is `$1`."""
     for literal in _literals(sql) if "\\" in sql else ():
         if literal.kind == "regex":
             group = re.search(r"\\(\d)", literal.meant()) if (literal.function, literal.argument) == ("regexp_replace", 2) else None
             if group is not None:
                 message = f"{literal.source} puts the digit {group[1]} in, no group of the pattern"
-                yield Fault("sql-backslash", literal.start, message, f"write ${group[1]} for the group", "warning")
+                yield SqlFault("sql-backslash", literal.start, message, f"write ${group[1]} for the group", "warning")
             continue
         if literal.kind == "like" and not literal.escaped and (wrong := _refused_by_like(literal.value())) is not None:
             message = f"in {literal.source} a backslash stands before {wrong or 'the end'}; LIKE takes it before %, _ and \\ alone"
-            yield Fault("sql-backslash", literal.start, message, "write \\\\\\\\ for one backslash of the text, or use RLIKE")
+            yield SqlFault("sql-backslash", literal.start, message, "write \\\\\\\\ for one backslash of the text, or use RLIKE")
         elif (lost := literal.lost()) is not None:
             doubled = "\\" * (4 if literal.kind == "like" else 2)
             remedy = f"write {doubled}{lost[1]} for a backslash, or take it out"
             message = f"Spark drops the backslash before {lost[1]} in {literal.source}"
-            yield Fault("sql-backslash", literal.start + 1 + lost.start(), message, remedy, "warning")
+            yield SqlFault("sql-backslash", literal.start + 1 + lost.start(), message, remedy, "warning")
 
 
-def time_faults(sql: str) -> Iterator[Fault]:
+def time_faults(sql: str) -> Iterator[SqlFault]:
     """Patterns of times with letters for which Spark fails at the first row."""
     for literal in _strings(sql) if "(" in sql else ():
         reads = literal.function in _READ_TIMES
@@ -144,7 +144,7 @@ def time_faults(sql: str) -> Iterator[Fault]:
             rest = f"substring(TEXT, {4 + len(found[1])}), '{found[2]}'"
             remedy = f"cut the name of the day off: {literal.function}({rest})"
         message = f"Spark {'reads' if reads else 'writes'} no time by the letter {wrong} in {literal.source}"
-        yield Fault("sql-time-pattern", literal.start, message, remedy)
+        yield SqlFault("sql-time-pattern", literal.start, message, remedy)
 
 
 def _character(escape: str) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class QueryShape:
     """Offsets of what concerns streams, None where there is none."""
 
     aggregates: int | None = None
@@ -38,18 +38,18 @@ class Shape:
 
 
 @lru_cache(maxsize=1024)
-def shape_of(sql: str, streams: frozenset[str]) -> Shape:
+def shape_of(sql: str, streams: frozenset[str]) -> QueryShape:
     """`streams`: the inputs that are no static tables. A text that cannot be parsed has no shape."""
     from sqlglot.errors import SqlglotError
     from sqlglot.optimizer.scope import traverse_scope
 
     text = parse_query(sql)
     if text.tree is None:
-        return Shape()
+        return QueryShape()
     try:
         scopes = traverse_scope(text.tree)
     except SqlglotError:
-        return Shape()
+        return QueryShape()
     return _Walk(text, frozenset(word.lower() for name in streams for word in table_names(name))).walk(scopes)
 
 
@@ -62,10 +62,10 @@ class _Walk:
         self._found: dict[str, int] = {}
         self._groups: frozenset[str] | None = None
 
-    def walk(self, scopes: list[Scope]) -> Shape:
+    def walk(self, scopes: list[Scope]) -> QueryShape:
         for scope in scopes:  # inner ones first
             self._visit(scope)
-        return Shape(**self._found, grouped_by=self._groups)
+        return QueryShape(**self._found, grouped_by=self._groups)
 
     def _visit(self, scope: Scope) -> None:
         from sqlglot import exp

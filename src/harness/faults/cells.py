@@ -1,0 +1,329 @@
+"""Which aims there are, which are open, and which lives come next: a sample that goes on where it stopped.
+
+Done is what issue 3 asks: each way to strike at each point once per format, three times where a Batch is published or recovered.
+Over Kafka each way at each point once per route (`kafka_flows.ROUTES`), which stands where a flow over files has its format. Over stores
+once per route; three times per sink, over its routes, where the driver, a worker or the server is killed, or the driver sleeps (issue 8).
+What has no single origin (aggregations and joins) must meet each of these four ways on each keyed route, too: see `Meeting`.
+Open ones come first; among them those whose pair with the kind of Query never met. When none is open, the sample goes on.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from functools import cache
+from typing import TYPE_CHECKING
+
+from harness.faults.drivers import IN_TASKS
+from harness.faults.flows import DECISIVE, FORMATS, KINDS
+from harness.faults.kafka_flows import BY_UNIT, KAFKA_DECISIVE, KAFKA_KINDS, ROUTES
+from harness.faults.outcomes import Aim, Life
+from harness.faults.stores import GROUND_OF, KEYED_ROUTES, ROUTES_BESIDE, STORES
+from harness.faults.table_flows import BY_UNIT as TABLE_BY_UNIT
+from harness.faults.tier_flows import RECUT_KINDS, TIER_KINDS, TIER_ROUTES, commits_by_unit, lives_on
+from harness.faults.ways import SERIES, is_soft
+from scribengin.core.faults import MOVE_POINTS, OUTBOX_POINTS, POINTS, TRANSACTION_POINTS
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from harness.faults.outcomes import Outcome
+
+_PUBLISH = tuple(point for point in POINTS if point.startswith("publish."))
+_RECOVERY = tuple(point for point in POINTS if point.startswith("recovery."))
+PLACES = {
+    "kill": POINTS,
+    "die": POINTS,
+    "enospc": ("source.logged", "stage.mid_write", "stage.closed", "decide.before", "publish.record.before", "recovery.before"),
+    "recovery": ("lease.taken", *_RECOVERY, "batch.entry", *_PUBLISH, "commit.before"),
+    "full": ("out", "state"),
+    "two": POINTS,
+    "copy": ("stage.after", "decide.after", "publish.renamed"),
+    "moved": ("stage.after", "decide.after", "publish.record.after", "commit.before"),
+    "edit": ("batch.entry", "stage.after", "decide.before", "decide.after", "publish.record.after"),
+}
+"""Way to strike → where, over files."""
+_SINK_POINTS = (*(point for point in POINTS if point != "publish.renamed"), *TRANSACTION_POINTS)
+_WRITING = ("stage.mid_write", "decide.after", *TRANSACTION_POINTS)
+_READING = ("source.logged", "stage.before", "stage.mid_write", "decide.after")
+PLACES_KAFKA_SINK = {
+    "kill": _SINK_POINTS,
+    "die": _SINK_POINTS,
+    "recovery": ("lease.taken", *_RECOVERY, *TRANSACTION_POINTS),
+    "two": _SINK_POINTS,
+    "zombie": _SINK_POINTS,
+    "moved": ("decide.after", "transaction.commit.after"),
+    "edit": ("stage.mid_write", "decide.after", "transaction.commit.after"),
+    "broker": ("source.logged", *_WRITING),
+    "lost": _WRITING,
+    "lineage": ("decide.before", "commit.before", *_WRITING),
+    "slow": ("stage.before", "stage.mid_write", "fence.after", "transaction.sent", "transaction.commit.before"),
+    "speculation": ("stage.before", "stage.mid_write", "stage.closed", *TRANSACTION_POINTS),
+}
+"""… where the sink is Kafka."""
+PLACES_KAFKA_SOURCE = {
+    "kill": POINTS,
+    "die": POINTS,
+    "two": POINTS,
+    "zombie": POINTS,
+    "broker": _READING,
+    "lost": _READING,
+    "slow": ("stage.before", "stage.mid_write"),
+}
+"""… where only the source is."""
+PLACES_TIERS = {
+    "kill": POINTS,
+    "die": POINTS,
+    "enospc": PLACES["enospc"],
+    "recovery": PLACES["recovery"],
+    "two": POINTS,
+    "zombie": ("source.logged", "stage.mid_write", "decide.before", *DECISIVE),
+    "edit": PLACES["edit"],
+}
+"""… of a flow that is cut: each point is passed by all of its tiers."""
+PLACES_TIERS_FOLDER = PLACES_TIERS | {
+    "recut": MOVE_POINTS,
+    "gone": ("batch.entry", "stage.mid_write", "decide.before", *DECISIVE),
+}
+"""… with folders between them, all tiers in one driver."""
+PLACES_TIERS_KAFKA = {
+    **{way: (*points, *TRANSACTION_POINTS) if way in ("kill", "die", "two", "zombie") else points for way, points in PLACES_TIERS.items()},
+    "recut": MOVE_POINTS,
+    "broker": ("source.logged", *_WRITING),
+}
+"""… with topics between the tiers, and files at the end."""
+_BY_BATCH = tuple(point for point in TRANSACTION_POINTS if point != "marker.read")
+_DECIDED = ("decide.before", "decide.after", *_BY_BATCH, "publish.after", "commit.before")
+PLACES_TIERS_SPILL = {
+    "kill": (*_DECIDED, *_RECOVERY),
+    "two": _DECIDED,
+    "zombie": _DECIDED,
+    "recovery": (*_RECOVERY, *_BY_BATCH),
+    "broker": ("source.logged", "stage.mid_write", "decide.after", *_BY_BATCH),
+    "away": tuple(point for point in OUTBOX_POINTS if point != "outbox.dropped"),
+}
+"""… with topics that do not hold their feeder."""
+PLACES_TIERS_DROP = PLACES_TIERS_SPILL | {"away": OUTBOX_POINTS}
+"""… and drop what they do not take."""
+PLACES_OF = {
+    **dict.fromkeys(FORMATS, PLACES),
+    **{route: PLACES_KAFKA_SOURCE if route == "kafka-to-files" else PLACES_KAFKA_SINK for route in ROUTES},
+    **{route: ground.places[route] for route, ground in GROUND_OF.items()},
+    "tiers-folder": PLACES_TIERS_FOLDER,
+    "tiers-kafka": PLACES_TIERS_KAFKA,
+    "tiers-apart": PLACES_TIERS,
+    "tiers-spill": PLACES_TIERS_SPILL,
+    "tiers-drop": PLACES_TIERS_DROP,
+}
+"""Format or route → way → where."""
+AIMS_OF = {format: tuple(Aim(way, point) for way, points in places.items() for point in points) for format, places in PLACES_OF.items()}
+_ALONE = frozenset({"full", "broker", "lost", "lineage", "slow", "speculation", "away"})
+"""Ways that need a ground of their own for the whole life: a small disk, brokers, short time-outs, workers."""
+STRIKES = 12
+"""In one life, at most; the kills that `recovery` needs come on top."""
+_OFTEN = 3
+
+Flow = tuple[str, str, bool]
+"""kind of Query, format, partitioned"""
+Target = tuple[Aim, str]
+"""aim, format"""
+Meeting = tuple[str, str, str]
+"""kind of Query, route, way to strike: at whatever points"""
+WITHOUT_ORIGIN = ("aggregate", "join")
+"""kinds whose rows take their id from key columns, where a keyed store asks for one"""
+MEETINGS = {"kill": 3, "die": 1, "zombie": 3, "server": 3}
+"""how many strikes of a way such a kind needs on each keyed route; `die`: of those that cost a worker"""
+
+
+@cache
+def wanted(aim: Aim, format: str) -> int:
+    """How many seeds an aim needs in this format, or on this route."""
+    if format in (*ROUTES, *TIER_ROUTES):
+        return 1
+    if format in GROUND_OF:
+        return -(-_OFTEN // sum(aim in AIMS_OF[route] for route in ROUTES_BESIDE[format])) if is_asked_for(aim) else 1
+    return _OFTEN if aim.way == "recovery" or aim.point in (*_PUBLISH, *_RECOVERY) else 1
+
+
+def is_asked_for(aim: Aim) -> bool:
+    """One of the four ways that each store must stand."""
+    return aim.way in MEETINGS and (aim.way != "die" or aim.point in IN_TASKS)
+
+
+def all_cells(only: str = "") -> Iterator[tuple[Aim, Flow]]:
+    """Every aim with every flow, where the text of both holds all words of `only` (`publish`, `kill@decide.after tail parquet`, …), or of
+    one of several such (`two@ hbase|cassandra`)."""
+    choices = [each.split() for each in only.split("|")]
+    flows = [*itertools.product(KINDS, FORMATS, (False, True)), *itertools.product(KAFKA_KINDS, ROUTES, (False,))]
+    for ground in STORES:
+        flows += itertools.product(ground.kinds, ground.routes, ground.partitioned)
+    flows += [(kind, route, False) for kind, route in itertools.product(TIER_KINDS, TIER_ROUTES) if lives_on(kind, route)]
+    for kind, format, partitioned in flows:
+        for aim in AIMS_OF[format]:
+            text = f"{aim} {kind} {format}{' partitioned' if partitioned else ''}"
+            if _fits(aim, kind, format) and any(all(word in text for word in words) for words in choices):
+                yield aim, (kind, format, partitioned)
+
+
+def _fits(aim: Aim, kind: str, format: str) -> bool:
+    """False where a flow of that kind never comes by: units look at their markers, and their Batch has no record of its own."""
+    if aim.way in ("recut", "gone"):
+        return kind in RECUT_KINDS if aim.way == "recut" else kind == "group"
+    if PLACES_OF[format] is not PLACES_KAFKA_SINK:
+        return True
+    if aim.way in ("lineage", "speculation") or aim.point == "marker.read":
+        return kind in BY_UNIT
+    return kind not in BY_UNIT or not aim.point.startswith("publish.record.")
+
+
+def latest(outcomes: Iterable[Outcome]) -> dict[tuple[Life, int], Outcome]:
+    """The last outcome of each life and seed: one that was mended counts no more as failing."""
+    return {(outcome.life, outcome.seed): outcome for outcome in outcomes}
+
+
+def passed_seeds(outcomes: Iterable[Outcome]) -> defaultdict[Target, set[int]]:
+    """Target → the seeds that covered it."""
+    seeds: defaultdict[Target, set[int]] = defaultdict(set)
+    for outcome in latest(outcomes).values():
+        for aim in outcome.covered:
+            seeds[aim, outcome.life.format].add(outcome.seed)
+    return seeds
+
+
+def wanted_meetings() -> Counter[Meeting]:
+    """Meeting → strikes."""
+    routes = [(route, way) for route in KEYED_ROUTES for way in MEETINGS if way in PLACES_OF[route]]
+    return Counter({(kind, route, way): MEETINGS[way] for kind in WITHOUT_ORIGIN for route, way in routes})
+
+
+def passed_meetings(outcomes: Iterable[Outcome]) -> Counter[Meeting]:
+    """Meeting → strikes in lives that passed."""
+    lives = [(outcome.life, outcome.covered) for outcome in latest(outcomes).values()]
+    return Counter((life.kind, life.format, aim.way) for life, covered in lives for aim in covered if is_asked_for(aim))
+
+
+def open_meetings(outcomes: Iterable[Outcome]) -> Counter[Meeting]:
+    """Meeting → strikes that are still to pass; those that have their number are left out."""
+    return wanted_meetings() - passed_meetings(outcomes)
+
+
+def count_open(outcomes: Iterable[Outcome]) -> int:
+    """Seeds that are still to pass, over all aims, formats and routes."""
+    passed = passed_seeds(outcomes)
+    return sum(max(0, wanted(aim, format) - len(passed[aim, format])) for aim, format in _targets())
+
+
+def count_wanted() -> int:
+    """Seeds that are wanted, over all of it."""
+    return sum(wanted(aim, format) for aim, format in _targets())
+
+
+def _targets() -> Iterator[Target]:
+    return ((aim, format) for format, aims in AIMS_OF.items() for aim in aims)
+
+
+class Sample:
+    """What was tried so far, and what comes next."""
+
+    def __init__(self, outcomes: Iterable[Outcome], only: str = "", *, strikes: int = STRIKES) -> None:
+        self._strikes = strikes
+        self._flows: defaultdict[Flow, list[Aim]] = defaultdict(list)
+        for aim, flow in all_cells(only):
+            self._flows[flow].append(aim)
+        self._lives: Counter[Flow] = Counter()
+        self._tried: Counter[Target] = Counter()
+        self._met: Counter[tuple[Aim, str | bool]] = Counter()
+        """pairs of an aim with a kind of Query, and with partitioned or not"""
+        self._outcomes: list[Outcome] = []
+        self._running: list[Life] = []
+        for outcome in outcomes:
+            self._note(outcome.life)
+            self._outcomes.append(outcome)
+
+    def add(self, outcome: Outcome) -> None:
+        """A life that `choose` has given is over."""
+        self._running.remove(outcome.life)
+        self._outcomes.append(outcome)
+
+    def choose(self, rng: random.Random) -> Life | None:
+        """The next life, which counts as running until it is added; None where nothing answers to `only`.
+
+        What failed, or was not reached, waits until the others had their turn.
+        """
+        if not self._flows:
+            return None
+        need, unmet = self._needs(), self._unmet()
+        flow = max(self._flows, key=lambda flow: (self._gain(flow, need, unmet), -self._lives[flow], rng.random()))
+        to_kafka = PLACES_OF[flow[1]] is PLACES_KAFKA_SINK
+        decisive: tuple[str, ...] = KAFKA_DECISIVE if to_kafka else DECISIVE
+        decisive = GROUND_OF[flow[1]].decisive if flow[1] in GROUND_OF else decisive
+        by_unit = flow[0] in BY_UNIT if to_kafka else flow[1] == TABLE_BY_UNIT or commits_by_unit(*flow[:2])
+        life = Life(*flow, tuple(_arranged(self._aims_of(flow, need, unmet, rng), rng, decisive, by_unit=by_unit)))
+        self._note(life)
+        self._running.append(life)
+        return life
+
+    def _needs(self) -> Counter[Target]:
+        """Seeds that are open, running lives taken as passed."""
+        passed = passed_seeds(self._outcomes)
+        need = Counter({(aim, format): wanted(aim, format) - len(passed[aim, format]) for aim, format in _targets()})
+        need.subtract((aim, life.format) for life in self._running for aim in set(life.aims))
+        return need
+
+    def _unmet(self) -> Counter[Meeting]:
+        """Open meetings, running lives taken as passed."""
+        running = Counter((life.kind, life.format, aim.way) for life in self._running for aim in life.aims if is_asked_for(aim))
+        return open_meetings(self._outcomes) - running
+
+    def _gain(self, flow: Flow, need: Counter[Target], unmet: Counter[Meeting]) -> tuple[int, int]:
+        """Open aims that a life of this flow can take; and strikes that its kind is still to meet."""
+        still = _open_of(flow, self._flows[flow], need, unmet)
+        return min(self._strikes, len(still)), sum(unmet[(*flow[:2], way)] for way in MEETINGS)
+
+    def _aims_of(self, flow: Flow, need: Counter[Target], unmet: Counter[Meeting], rng: random.Random) -> list[Aim]:
+        kind, format, partitioned = flow
+
+        def rank(aim: Aim) -> tuple[bool, int, int, float]:
+            met = self._met[aim, kind] + self._met[aim, partitioned]
+            return need[aim, format] <= 0, self._tried[aim, format], met, rng.random()
+
+        best = sorted(self._flows[flow], key=rank)
+        if best[0].way == "full":  # a small disk is for the whole life
+            return best[:1]
+        best = [aim for aim in best if (aim.way == best[0].way if best[0].way in _ALONE else aim.way not in _ALONE)]
+        return (_open_of(flow, best, need, unmet) or best)[: self._strikes]
+
+    def _note(self, life: Life) -> None:
+        self._lives[life.kind, life.format, life.partitioned] += 1
+        for aim in set(life.aims):
+            self._tried[aim, life.format] += 1
+            self._met.update(((aim, life.kind), (aim, life.partitioned)))
+
+
+def _open_of(flow: Flow, aims: Sequence[Aim], need: Counter[Target], unmet: Counter[Meeting]) -> list[Aim]:
+    """Those that are open; before them as many of each way as the flow's kind is still to meet. In the order of `aims`."""
+    kind, format, _ = flow
+    missing = {way: unmet[kind, format, way] for way in MEETINGS}
+    found = []
+    for aim in aims:
+        if is_asked_for(aim) and missing[aim.way] > 0:
+            missing[aim.way] -= 1
+            found.append(aim)
+    return [*found, *(aim for aim in aims if need[aim, format] > 0 and aim not in found)]
+
+
+def _arranged(aims: list[Aim], rng: random.Random, decisive: Sequence[str], *, by_unit: bool) -> Iterator[Aim]:
+    """In an order in which little is in vain: recoveries after a kill that leaves them work, takeovers one after the other."""
+    runs = [[aim for aim in aims if aim.way in ways] for ways in (("recovery",), SERIES)]
+    if runs[0]:
+        kills = [aim for aim in aims if aim.way == "kill" and aim.point in decisive]
+        first = kills[0] if kills else Aim("kill", rng.choice(decisive))
+        aims = [aim for aim in aims if aim != first]
+        runs[0].insert(0, first)
+    single = [[aim] for aim in aims if aim.way not in ("recovery", *SERIES) and not is_soft(aim, by_unit=by_unit)]
+    order = [run for run in (*runs, *single) if run]
+    rng.shuffle(order)
+    yield from (aim for aim in aims if is_soft(aim, by_unit=by_unit))
+    for run in order:
+        yield from run

@@ -1,0 +1,97 @@
+"""What the campaign over the control plane remembers (`control.jsonl`, a life a line) and tells (`control.md`, from all of it)."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from harness.faults.control.strikes import LifeTold, Struck
+from harness.faults.control.ways import WAYS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_MARKS = {"passed": "✓", "failed": "✗", "skipped": "skipped"}
+
+
+def read_lives(folder: Path) -> list[LifeTold]:
+    """All lives so far, oldest first."""
+    file = folder / "control.jsonl"
+    if not file.exists():
+        return []
+    lines: list[dict[str, Any]] = [msgspec.json.decode(line) for line in file.read_bytes().splitlines() if line.endswith(b"}")]
+    return [
+        LifeTold(**{**line, "ways": tuple(line["ways"]), "strikes": [Struck(**strike) for strike in line["strikes"]]}) for line in lines
+    ]
+
+
+def append_life(folder: Path, life: LifeTold) -> None:
+    """Remember one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "control.jsonl").open("ab") as file:
+        file.write(msgspec.json.encode(asdict(life)) + b"\n")
+
+
+def write_control_report(folder: Path, lives: Sequence[LifeTold]) -> Path:
+    """Write `control.md`; returns its path."""
+    path = folder / "control.md"
+    path.write_text("\n".join([*_summary(lives), *_recoveries(lives), *_lives(lives), ""]))
+    return path
+
+
+def line_of_life(life: LifeTold) -> str:
+    """A life in one line, for the terminal."""
+    wrong = "; ".join(life.wrong) or life.skipped
+    return f"{_MARKS[life.verdict]} seed {life.seed}  {life}  {life.rows} rows, {life.seconds:g} s" + (f"  {wrong}" if wrong else "")
+
+
+def _summary(lives: Sequence[LifeTold]) -> list[str]:
+    counts = [f"{count} {verdict}" for verdict in _MARKS if (count := sum(life.verdict == verdict for life in lives))]
+    strikes = sum(len(life.strikes) for life in lives)
+    rows, workers = sum(life.rows for life in lives), sum(life.workers for life in lives)
+    return [
+        "# Faults of the control plane",
+        "",
+        "Written by `make faults ONLY=control`; live a life again with `make faults ONLY=control SEED=…`.",
+        "",
+        f"{len(lives)} lives: {', '.join(counts)}. {strikes} strikes, {workers} workers started. {rows:,} rows checked.",
+        "",
+    ]
+
+
+def _recoveries(lives: Sequence[LifeTold]) -> list[str]:
+    lines = [
+        "## Recovery",
+        "",
+        "Seconds: the longest in which nothing new of a flow could be seen; from the strike until all was said to run.",
+    ]
+    lines += [
+        "",
+        "| strike | times | a flow is silent: median | worst | all runs after: median | worst | resumed by hand |",
+        f"|{'---|' * 7}",
+    ]
+    for way in WAYS:
+        struck = [strike for life in lives for strike in life.strikes if strike.way == way]
+        silent = sorted(took for strike in struck for took in strike.silent_s.values())
+        running = sorted(strike.running_s for strike in struck if strike.running_s is not None)
+        persons = sum(bool(strike.person) for strike in struck)
+        lines.append(f"| {way} | {len(struck)} | {_middle_and_worst(silent)} | {_middle_and_worst(running)} | {persons or ''} |")
+    return [*lines, ""]
+
+
+def _middle_and_worst(times: Sequence[float]) -> str:
+    return f"{statistics.median(times):.1f} | {times[-1]:.1f}" if times else " | "
+
+
+def _lives(lives: Sequence[LifeTold]) -> list[str]:
+    lines = ["## Lives", ""]
+    for life in lives:
+        lines.append(f"- seed {life.seed}, {life.verdict}, {life}: {life.rows} rows, {life.workers} workers, {life.seconds:g} s")
+        lines += [f"  - {strike}" for strike in life.strikes]
+        lines += [f"  - {trend}" for trend in life.flat]
+        lines += [f"  - WRONG: {' '.join(wrong.split())[:500]}" for wrong in life.wrong]
+    return lines

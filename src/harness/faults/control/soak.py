@@ -1,0 +1,163 @@
+"""What must stay flat while a control plane is struck for long: memory, threads, open files, records."""
+
+from __future__ import annotations
+
+import socket
+import statistics
+import threading
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.faults.control.processes import figures_of
+from harness.faults.control.wire import HOST
+from scribengin.control.home import Home
+from scribengin.core.errors import ScribenginError
+from scribengin.registry.contract import RegistryEntry
+from scribengin.registry.tree import ATTEMPTS, CHANGES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from harness.faults.control.household import Household
+    from scribengin.registry.contract import Registry
+
+EVERY_S = 30.0
+_FEWEST = 8
+"""samples of one process: with fewer nothing is said of it"""
+_WARM = 1 / 3
+"""of a process's samples: what it grows in them is what it needs"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One figure of one process (`of` is its role and pid), or of the registry, `at_s` seconds after the begin."""
+
+    at_s: float
+    of: str
+    what: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """How a figure went: its median, its least and most, and by how much it grew over the time, by the median of all slopes."""
+
+    of: str
+    what: str
+    samples: int
+    least: float
+    median: float
+    most: float
+    growth: float
+    may_grow: float
+
+    @property
+    def is_flat(self) -> bool:
+        """True where it grew less than it may."""
+        return self.growth <= self.may_grow
+
+    def __str__(self) -> str:
+        sign = "flat" if self.is_flat else "GROWS"
+        range_ = f"{self.least:,.0f} to {self.most:,.0f}, median {self.median:,.0f}"
+        return f"{self.of} {self.what}: {range_}; {self.growth:+,.1f} over {self.samples} samples, {self.may_grow:,.1f} allowed: {sign}"
+
+
+FLOORS = {"memory MiB": 8.0, "threads": 3.0, "open files": 6.0, "records": 6.0, "record bytes": 4096.0}
+"""What a figure may always grow by over a soak; else a tenth of its median."""
+HEAP_MIB = 48.0
+"""the same of ZooKeeper's memory: a JVM first fills a part of its heap, of 256 MiB, before it collects"""
+_SHARE = 0.1
+
+
+def trends(samples: Sequence[Sample]) -> list[Trend]:
+    """Of every figure of which there are enough samples, the first third left out."""
+    found = []
+    for of, what in dict.fromkeys((sample.of, sample.what) for sample in samples):
+        mine = [(sample.at_s, sample.value) for sample in samples if (sample.of, sample.what) == (of, what)]
+        kept = mine[int(len(mine) * _WARM) :]
+        if len(mine) < _FEWEST:
+            continue
+        values = [value for _, value in kept]
+        # a plain fit would follow one peak; the median of the slopes between all pairs does not
+        slope = statistics.median((later - value) / (then - at) for (at, value), (then, later) in combinations(kept, 2))
+        median = statistics.median(values)
+        growth = slope * (kept[-1][0] - kept[0][0])
+        floor = HEAP_MIB if of.startswith("zookeeper") and what == "memory MiB" else FLOORS[what]
+        may = max(floor, _SHARE * median)
+        found.append(Trend(of, what, len(kept), min(values), median, max(values), growth, may))
+    return found
+
+
+class Sampler:
+    """Looks at a household's master and ZooKeeper in a thread, and writes a line for each figure."""
+
+    def __init__(self, house: Household, file: Path, *, every_s: float = EVERY_S) -> None:
+        self.samples: list[Sample] = []
+        self._house = house
+        self._file = file
+        self._every_s = every_s
+        self._began = time.monotonic()
+
+    @contextmanager
+    def running(self) -> Iterator[Sampler]:
+        """Inside the block it looks."""
+        ended = threading.Event()
+
+        def look() -> None:
+            while not ended.wait(self._every_s):
+                self.look()
+
+        thread = threading.Thread(target=look, name="sampler")
+        thread.start()
+        try:
+            yield self
+        finally:
+            ended.set()
+            thread.join()
+
+    def look(self) -> None:
+        """One sample of everything."""
+        at_s = round(time.monotonic() - self._began, 1)
+        new = [
+            Sample(at_s, f"{part.role} {part.process.pid}", what, value)
+            for part in self._house.parts()
+            if part.role in ("up", "zookeeper")
+            for what, value in figures_of(part.process).items()
+        ]
+        port = self._house.zookeeper_port()
+        if port is not None:
+            with suppress(OSError, KeyError, ValueError, ScribenginError):
+                said = _monitored(port)
+                with Home(self._house.home).registry() as registry:
+                    kept = _histories(registry)
+                new.append(Sample(at_s, "registry", "records", float(said["zk_znode_count"]) - len(kept)))
+                new.append(Sample(at_s, "registry", "record bytes", float(said["zk_approximate_data_size"]) - sum(kept)))
+        self.samples += new
+        with self._file.open("a") as file:
+            file.writelines(f"{sample.at_s}\t{sample.of}\t{sample.what}\t{sample.value:g}\n" for sample in new)
+
+
+def _histories(registry: Registry) -> list[int]:
+    """The bytes of each record of which there are at most so many, or that holds at most so much: answers to writes that were asked for
+    (kept for a day), what became of flows, their operations and versions. They fill up in the first hours; that is no growth."""
+    found = [f"requests/{name}" for name in registry.children("requests")]
+    for flow in registry.children("flows"):
+        found += [CHANGES(flow).path, ATTEMPTS(flow).path]
+        found += [f"flows/{flow}/{folder}/{name}" for folder in ("ops", "spec") for name in registry.children(f"flows/{flow}/{folder}")]
+    return [len(msgspec.json.encode(each.value)) for each in registry.read_many(found) if isinstance(each, RegistryEntry)]
+
+
+def _monitored(port: int) -> dict[str, str]:
+    """What ZooKeeper says of itself."""
+    said = b""
+    with socket.create_connection((HOST, port), timeout=5.0) as connection:
+        connection.sendall(b"mntr")
+        while part := connection.recv(2**16):
+            said += part
+    return {name: value for name, _, value in (line.partition("\t") for line in said.decode().splitlines())}

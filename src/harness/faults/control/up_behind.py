@@ -1,0 +1,23 @@
+"""`python -m harness.faults.control.up_behind PORT [3]`: `scribengin up`, whose master and workers reach ZooKeeper through the
+wire that listens on PORT; or, where a number of servers follows, with so many that vote, and no wire. Nothing else of it is changed."""
+
+from __future__ import annotations
+
+import sys
+
+from harness import ensemble
+from scribengin.cli.main import main
+from scribengin.embedded import zookeeper
+from scribengin.hosts import up
+
+
+class _Behind(zookeeper.ZooKeeper):
+    @property
+    def address(self) -> str:
+        """That of the wire."""
+        return f"127.0.0.1:{sys.argv[1]}"
+
+
+if __name__ == "__main__":
+    up.ZooKeeper = _Behind if len(sys.argv) == 2 else ensemble.ZooKeeperEnsemble  # type: ignore[assignment, attr-defined]
+    main(["up"])
