@@ -374,7 +374,7 @@ def test_two_readers_do_not_wait_for_each_other(database: Any) -> None:
         (
             "CREATE TABLE orders (id serial PRIMARY KEY); ALTER SEQUENCE orders_id_seq CACHE 32",
             {"by": "id"},
-            "each session keeps 32 values in stock",
+            "each session caches 32 values",
             "CACHE 1",
         ),
     ],

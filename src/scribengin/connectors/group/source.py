@@ -139,7 +139,7 @@ class GroupReader:
             )
 
     def recheck(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
-        """See RecheckingReader. Raises Unreachable if a member that must be asked is unavailable."""
+        """See RecheckingReader. Raises Unreachable if a required member is unavailable."""
         checked: list[SourceStream] = []
         for name in dict.fromkeys(stream.place["member"] for stream in streams):
             part = [stream for stream in streams if stream.place["member"] == name]
