@@ -80,7 +80,7 @@ def test_a_log_that_was_cut_is_lost_without_a_number_and_only_once(topics: Any, 
     second = logged(going_on.take())
     ((rows, what),) = lost(second)
     assert rows is None
-    assert "ends at offset 3, the flow has read it up to 500" in what
+    assert "ends at offset 3, but the flow has read it up to 500" in what
     again = open_source(name, on_data_loss="continue")
     again.reader.restore([further, second])
     topics.write(name, [3])
