@@ -1,4 +1,4 @@
-"""Several ZooKeeper servers of this machine that vote: of three, one may be lost."""
+"""Several ZooKeeper servers of this machine that form a quorum: of three, one may fail."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ZooKeeperEnsemble:
 
     @property
     def pid(self) -> int | None:
-        """The first server's process, where all are there."""
+        """The first server's process, if all are running."""
         pids = [server.pid for server in self.servers]
         return None if None in pids else pids[0]
 
@@ -44,12 +44,12 @@ class ZooKeeperEnsemble:
             raise
 
     def stop(self) -> None:
-        """End all in order."""
+        """Stop all cleanly."""
         for server in self.servers:
             server.stop()
 
     def clear(self) -> None:
-        """Clear away what is left of those that have ended."""
+        """Clean up after servers that have ended."""
         for server in self.servers:
             server.clear()
 

@@ -1,5 +1,5 @@
-"""For who changes what a set of jars asks for: `python -m harness.pin_jars [SET …]` writes these sets of `jars.json` anew, or all,
-from what Ivy resolves now."""
+"""For changes of a set of jars: `python -m harness.pin_jars [SET …]` rewrites these sets of `jars.json`, or all, from what Ivy resolves
+now."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ TABLE = Path(jars.__file__).with_name("jars.json")
 
 
 def pinned(asked: Sequence[str], *, with_dependencies: bool) -> dict[str, str]:
-    """Coordinate → SHA-256, of the jars asked for and, on demand, of what they need. Raises EnvironmentFault where one cannot be had."""
+    """Coordinate → SHA-256, for the given jars and, on demand, their dependencies. Raises EnvironmentFault if one cannot be fetched."""
     with tempfile.TemporaryDirectory(prefix="scribengin-") as name:
         scratch = Path(name)
         pattern = f"{scratch}/jars/[organisation]/[artifact]/[revision]/[artifact]-[revision](-[classifier]).[ext]"
         said = run_ivy(ivy_module(asked, with_dependencies=with_dependencies), pattern, scratch)
         jars = [jar for jar in sorted(scratch.glob("jars/*/*/*/*")) if jar.suffix in (".jar", ".zip")]
-        # those with a classifier are native parts, which their users do without
+        # those with a classifier are native parts, which are not needed
         plain = [jar for jar in jars if jar.stem == f"{jar.parts[-3]}-{jar.parts[-2]}"]
         found = {
             ":".join(jar.parts[-4:-1]) + ("@zip" if jar.suffix == ".zip" else ""): sha256(jar.read_bytes()).hexdigest() for jar in plain
         }
     if lacking := set(asked) - found.keys():
-        raise EnvironmentFault(f"{', '.join(sorted(lacking))} cannot be resolved; Ivy says:\n{said}", code="jars-missing")
+        raise EnvironmentFault(f"{', '.join(sorted(lacking))} cannot be resolved; output of Ivy:\n{said}", code="jars-missing")
     return found
 
 
 def main() -> None:
-    """Renew every set of every PySpark, or those that are named."""
+    """Update every set of every PySpark, or the named ones."""
     wanted = sys.argv[1:]
     table = json.loads(TABLE.read_text())
     for version, sets in table.items():

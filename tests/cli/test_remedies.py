@@ -364,7 +364,7 @@ def test_a_file_that_was_taken_and_is_gone(away, command, state):
     (away.path / "data/a.jsonl").unlink()
     away.data("data/b.jsonl", [{"id": 5, "kind": "x"}])
     (problem,) = away.run(state=state).problems
-    assert "is gone; it was taken" in problem.message
+    assert "is missing; it had" in problem.message
     assert command(*printed(problem.remedy)).status == 0
     assert away.run(state=state).state == "finished"
     assert [row["id"] for row in away.read("out")] == [5]

@@ -70,7 +70,7 @@ def test_an_endless_sequence_ends_where_it_is_when_it_is_drained(options: dict[s
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"start": "soon"}, "is not a valid time"), ({"rows": 10**12, "step": 86400.0}, "past the year 9999")]
+    ("options", "message"), [({"start": "soon"}, "is not a valid time"), ({"rows": 10**12, "step": 86400.0}, "after the year 9999")]
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SourceError, match=message):

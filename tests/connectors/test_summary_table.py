@@ -129,12 +129,12 @@ def test_nothing_is_a_row_of_zeros_without_groups_and_nan_is_passed_over() -> No
         ("SELECT k, count(*) AS n FROM rows WHERE i > 1 GROUP BY k", "WHERE"),
         ("SELECT k, count(*) AS n FROM rows GROUP BY k HAVING count(*) > 1", "HAVING"),
         ("SELECT upper(k) AS u, count(*) AS n FROM rows GROUP BY upper(k)", "is not a column"),
-        ("SELECT k, count(*) AS n FROM rows", "not in GROUP BY"),
+        ("SELECT k, count(*) AS n FROM rows", "nor in GROUP BY"),
         ("SELECT count(*) AS n FROM rows GROUP BY k", "not selected"),
         ("SELECT count(*) FROM rows", "name"),
         ("SELECT count(*) AS n FROM orders", "does not read"),
         ("SELECT count(*) AS n FROM rows JOIN rows AS b ON true", "join"),
-        ("SELECT sum(i + 1) AS s FROM rows", "not of one column"),
+        ("SELECT sum(i + 1) AS s FROM rows", "not of a single column"),
         ("SELECT k, count(*) AS n FROM rows GROUP BY k ORDER BY i", "ORDER BY"),
         ("SELECT k, count(*) AS n FROM rows TABLESAMPLE (10 PERCENT) GROUP BY k", "TABLESAMPLE"),
         ("SELECT k, count(*) AS n FROM rows GROUP BY k ORDER BY n NULLS LAST", "NULLS"),
@@ -146,7 +146,7 @@ def test_nothing_is_a_row_of_zeros_without_groups_and_nan_is_passed_over() -> No
         ("SELECT place.k, count(*) AS n FROM rows GROUP BY place.k", "place.k is not a column"),
         ("SELECT max(place.k) AS n FROM rows", "place.k is not a column"),
         ("DROP TABLE rows", "not one SELECT"),
-        ("SELECT (", "no SQL"),
+        ("SELECT (", "not valid SQL"),
     ],
 )
 def test_what_cannot_be_put_together_is_refused_with_the_reason(sql: str, why: str) -> None:

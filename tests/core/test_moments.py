@@ -82,5 +82,5 @@ def test_what_is_no_time_is_told_in_the_same_words(place: str, text: str) -> Non
 @pytest.mark.parametrize("text", [*NONE, "2h"])
 def test_a_time_that_holds_at_each_run_is_written_out(text: str) -> None:
     assert start_fault(text) == (f'is "{text}", which is not a valid time', 'write it as "2026-01-31T12:00:00Z"')
-    with pytest.raises(SourceError, match="no place to begin at"):
+    with pytest.raises(SourceError, match="not a valid start position"):
         _start_of("k", text)

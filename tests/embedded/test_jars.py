@@ -165,7 +165,7 @@ def test_pinning_again_gives_what_is_pinned(repository: Path) -> None:
 
 def test_a_pyspark_that_the_table_does_not_know_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "version", lambda _name: "3.5.1")
-    with pytest.raises(EnvironmentFault, match=r"no jars are known for PySpark 3\.5; they are for 4\.2"):
+    with pytest.raises(EnvironmentFault, match=r"no jars are known for PySpark 3\.5; supported are 4\.2"):
         set_names()
 
 

@@ -107,9 +107,9 @@ def test_a_broker_that_does_not_take_its_settings_is_told_in_its_own_words(tmp_p
 
 def test_a_folder_with_another_number_of_brokers_is_refused(tmp_path: Path) -> None:
     KafkaCluster(tmp_path, brokers=3)
-    with pytest.raises(EnvironmentFault, match="a cluster of 3 brokers, expected one of 1"):
+    with pytest.raises(EnvironmentFault, match="a cluster with 3 brokers; expected 1"):
         KafkaCluster(tmp_path)
-    with pytest.raises(ValueError, match="1 broker or 3, not 2"):
+    with pytest.raises(ValueError, match="1 or 3 brokers, not 2"):
         KafkaCluster(tmp_path / "two", brokers=2)
 
 

@@ -117,7 +117,7 @@ def test_a_kill_between_the_move_and_its_record_loses_and_doubles_nothing(folder
         releases.look()
         assert names(folder.path / "data") == ["0.jsonl"]
     assert (folder.path / "done" / "0.jsonl").stat().st_mtime_ns == before.st_mtime_ns
-    assert "0.jsonl stays: it is not the file that was read" in "".join(said) or not said
+    assert "0.jsonl is kept: it is not the file that was read" in "".join(said) or not said
 
 
 def test_an_acknowledgement_ten_minutes_late_sends_nothing_twice(folder: Any) -> None:
@@ -300,7 +300,7 @@ def test_a_file_is_released_only_as_it_was_recorded(tmp_path: Path) -> None:
     piece = piece_of(file)
     file.write_text("two\n")
     os.utime(file, ns=(piece.mtime_ns + 1, piece.mtime_ns + 1))
-    assert "stays" in release_file(tmp_path, piece, None)
+    assert "is kept" in release_file(tmp_path, piece, None)
     assert file.exists()
     os.utime(file, ns=(piece.mtime_ns, piece.mtime_ns))
     assert not release_file(tmp_path, piece, None)

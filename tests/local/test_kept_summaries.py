@@ -196,7 +196,7 @@ def test_a_class_that_no_longer_reads_its_parts_is_told_and_holds_nothing_up(hom
         CLASS.replace("    def __init__", "    __slots__ = ()\n\n    def __init__").replace("self.seen = set()", "pass")
     )
     home.asks('python: "steps:Seen"')
-    assert "a stored part cannot be read" in home.told[0]
+    assert "a stored partial result cannot be read" in home.told[0]
 
 
 def test_one_class_that_fails_hides_no_other_table_and_odd_rows_are_shown_or_refused(

@@ -301,7 +301,7 @@ def test_a_sink_in_another_form_says_what_was_found_and_what_is_to_come(tmp_path
     (part,) = (path.parent / "out").glob("part-*")
     assert problem["code"] == "output-form"
     assert problem["message"] == (
-        f'sink "kept": {path.parent / "out"} holds files of another form, such as {part.name}: '
+        f'sink "kept": {path.parent / "out"} holds files of another format, such as {part.name}: '
         "found format json, expected parquet; found no folders, expected folders by k"
     )
     assert problem["remedy"] == (
@@ -463,7 +463,9 @@ def test_a_sink_of_another_path_goes_on_where_its_folder_was_moved_with_it(
     path.write_text(path.read_text().replace("path: out", "path: other"))
     _, (problem,) = planned(path)
     assert problem["message"] == f'sink "kept": {path.parent / "other"} holds no Batch of this flow, which has decided Batch 0'
-    assert f'write it as it was, or move the earlier folder to {path.parent / "other"}, or give sink "kept" another id' in problem["remedy"]
+    assert (
+        f'restore its old value, or move the earlier folder to {path.parent / "other"}, or give sink "kept" another id' in problem["remedy"]
+    )
     assert refused(path, monkeypatch).message == problem["message"]
     assert not (path.parent / "other").exists()
     (path.parent / "out").rename(path.parent / "other")
@@ -478,7 +480,7 @@ def test_what_a_run_will_write_beside_is_told_before_spark_starts(tmp_path: Path
     with pytest.raises(InterruptedError):
         run.run_flow(path, RunSettings(append_new_lineage=True), lambda view: told.extend(view.notices))
     assert told == [
-        f'sink "kept": out holds 1 row in 1 file of lineage {lineage}, of which this state knows nothing; it is kept, and the rows '
+        f'sink "kept": out holds 1 row in 1 file of lineage {lineage}, which this state does not know; it is kept, and the rows '
         "that this run reads again are duplicated"
     ]
 
@@ -489,7 +491,7 @@ def test_a_reset_takes_what_was_added_to_along_says_so_and_brings_it_back(tmp_pa
     begin(path, publish=True, adopt=True)
     before = files_below(path.parent / "out")
     (output,) = reset_of(path).lost()[1]
-    assert str(output) == f"sink kept: 2 files in out, among them 1 row in 1 file of lineage {lineage}, of which this state knows nothing"
+    assert str(output) == f"sink kept: 2 files in out, among them 1 row in 1 file of lineage {lineage}, which this state does not know"
     reset_of(path).run([output.as_json()])
     assert list((path.parent / "out").glob("*.jsonl")) == []
     assert planned(path) == (0, [])
@@ -543,7 +545,7 @@ def test_plan_says_that_a_file_changed_after_it_was_read(tmp_path: Path) -> None
     os.utime(file, ns=(0, file.stat().st_mtime_ns + 1_000))
     status, (problem,) = planned(path)
     assert (status, problem["code"], problem["line"]) == (2, "source", 4)
-    assert "a.jsonl changed after it was taken" in problem["message"]
+    assert "a.jsonl changed after it was assigned" in problem["message"]
     assert "touch -d " in problem["remedy"]
 
 
@@ -644,7 +646,7 @@ def test_a_path_is_shown_without_its_way_back_where_that_means_the_same(tmp_path
     monkeypatch.chdir(tmp_path)
     assert shown_path(Path("a/../gone")) == Path("gone")
     status, (problem,) = planned(write(tmp_path / "flow", source="../a/../gone"))
-    assert (status, problem["message"].endswith(f"{tmp_path / 'gone'} is not there")) == (2, True)
+    assert (status, problem["message"].endswith(f"{tmp_path / 'gone'} does not exist")) == (2, True)
 
 
 LOOKUP = """\
@@ -750,7 +752,7 @@ def test_a_misspelt_name_in_the_header_of_a_first_file_stops_before_spark(tmp_pa
     (tmp_path / "names" / "names.csv").write_text("code,naem\nx,ex\n")
     (error,) = first_file_faults(prepare(tmp_path / "flow.yaml", state=None))
     assert error.code == "source-columns"
-    assert 'no column "name", and one of nearly that name' in error.message
+    assert 'no column "name", but one with a similar name' in error.message
     assert error.remedy.startswith('write columns: {name: "naem"}')
 
 
@@ -800,10 +802,10 @@ def test_a_lookup_table_of_a_header_alone_has_no_record(data: bytes, told: bool,
 def test_a_file_that_is_missing_is_not_to_be_a_folder(tmp_path: Path) -> None:
     path = write(tmp_path / "flow", source="contries.csv")
     _, (problem,) = planned(path)
-    assert problem["remedy"].startswith("put the file there, or correct `path`")
+    assert problem["remedy"].startswith("create the file, or correct `path`")
     (path.parent / "countries.csv").touch()
     _, (problem,) = planned(path)
-    assert problem["remedy"].startswith('did you mean "countries.csv"? else put the file there')
+    assert problem["remedy"].startswith('did you mean "countries.csv"? else create the file')
 
 
 def test_a_first_run_that_is_refused_leaves_no_folder_of_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,7 +223,7 @@ def test_a_file_of_another_format_is_told_with_what_was_found(tmp_path):
     assert 'none of the 1 records of source "orders" can be read; first error: the file is Parquet' in problem.message
     (tmp_path / "orders.parquet").write_text("{}\n")
     found = look(path, files={"orders": tmp_path / "orders.parquet"})
-    assert "is no whole Parquet file" in found.problems[0].message
+    assert "is not a complete Parquet file" in found.problems[0].message
 
 
 def test_an_empty_source_is_a_warning_with_its_place(tmp_path):

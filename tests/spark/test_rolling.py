@@ -79,7 +79,7 @@ def test_a_disk_that_is_full_at_the_end_fails_the_run_and_the_next_shows_all(tmp
     assert result.state == "failed"
     (problem,) = result.problems
     assert "3 segments cannot be merged" in problem.message
-    assert "they stay hidden, nothing is lost, and it is tried again: No space left on device" in problem.message
+    assert "they stay hidden, nothing is lost, and the merge is retried: No space left on device" in problem.message
     assert problem.remedy.endswith("feeding.yaml --flush")
     assert (problem.place.file, ids(tmp_path / "between")) == (str(feeding), [])
     assert run(feeding, spark).state == "finished"

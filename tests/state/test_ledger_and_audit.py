@@ -99,7 +99,7 @@ def test_a_running_flow_is_audited_up_to_what_must_be_published(job: Job) -> Non
         ("publish.before@2", "batch 1 is decided, but not published; the next run of the flow publishes it"),
         (
             "publish.record.after@3",
-            "batch 1 is committed, but 2 of its 2 files still wait for their names; the next run of the flow publishes",
+            "batch 1 is committed, but 2 of its 2 files are not renamed yet; the next run of the flow publishes",
         ),
     ],
 )

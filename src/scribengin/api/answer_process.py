@@ -1,7 +1,8 @@
 """The process that reads the state of a flow for one request: dead letters, provenance of records, the audit, the graph. It may read much
 data and executes a person's modules, so it does not run in a master's thread.
 
-stdin: a `StateQuestion` as JSON. stdout: a `ChildAnswer` as JSON. It has copies of the records that it needs, and no access to the registry.
+stdin: a `StateQuestion` as JSON. stdout: a `ChildAnswer` as JSON. It has copies of the records that it needs, and no access to
+the registry.
 """
 
 from __future__ import annotations

@@ -77,8 +77,8 @@ def make_app(plane: Plane) -> FastAPI:
 
 
 def _gate(plane: Plane) -> Callable[..., Any]:
-    """role → the dependency that admits callers with this role, and gives the handler an `ApiRequest`. `by_labels`: the handler itself does not
-    check whether this caller may see the flow, or all flows."""
+    """role → the dependency that admits callers with this role, and gives the handler an `ApiRequest`. `by_labels`: the handler
+    itself does not check whether this caller may see the flow, or all flows."""
 
     def may(role: Role, *, by_labels: bool = False) -> Any:
         def asked(request: Request) -> ApiRequest:

@@ -1,1 +1,2 @@
-"""Outside places: one folder a system, one contract for all, a catalog that loads them when they are asked for."""
+"""Connectors to external systems: one folder per system, one contract for all, and a catalog that loads a connector when it is first
+used."""

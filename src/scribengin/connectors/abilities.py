@@ -1,6 +1,8 @@
-"""What a built source, reader, sink or stream can do beyond the contract that all keep: each answer narrows it to that Protocol.
+"""What a built source, reader, sink or stream supports beyond the contract that all implement: each function narrows its argument to that
+Protocol.
 
-Asked by attribute, not by `isinstance` of a runtime Protocol: a check of some hundred nanoseconds, and a connector need not import a name.
+The check is by attribute, not by `isinstance` of a runtime Protocol: it takes some hundred nanoseconds, and a connector need not import a
+name.
 """
 
 from __future__ import annotations
@@ -44,20 +46,20 @@ if TYPE_CHECKING:
     from scribengin.connectors.unit_contract import UnitSink
 
     class CodeSink(SinkConnector, Protocol):
-        """A sink whose streams run a person's code."""
+        """A sink whose streams run user code."""
 
         load: Callable[[str], Any] | None
-        """what `module:name` stands for; set in the executor's copy before it is asked for a stream"""
+        """the object that `module:name` refers to; set in the executor's copy before a stream is requested"""
 
     class RedactedSink(SinkConnector, Protocol):
-        """A sink that gives Spark options with secrets in them."""
+        """A sink that passes secrets to Spark in options."""
 
         redacted: Sequence[str]
-        """their names"""
+        """the names of the options that hold secrets"""
 
 
 def can_restore(sink: SinkConnector) -> TypeGuard[RestorableSink | TrashSink]:
-    """True for a RestorableSink, or a TrashSink, whose place allows it."""
+    """True for a RestorableSink or a TrashSink whose place supports it."""
     return getattr(sink, "restorable", False)
 
 
@@ -82,7 +84,7 @@ def counts_others(sink: SinkConnector) -> TypeGuard[CountingSink]:
 
 
 def is_audited_in_state(sink: SinkConnector) -> bool:
-    """True where an audit reads what the flow's state says of the sink, and asks no place."""
+    """True if an audit reads only the flow's state about this sink, and never the place."""
     return getattr(sink, "audited_in_state", False)
 
 
@@ -127,7 +129,7 @@ def takes_json(stream: SinkStream | OriginStream) -> TypeGuard[JsonStream]:
 
 
 def wants_origins(stream: SinkStream | OriginStream) -> TypeIs[OriginStream]:
-    """True for an OriginStream that wants them."""
+    """True for an OriginStream that requires origins."""
     return getattr(stream, "wants_origins", False)
 
 
@@ -167,7 +169,7 @@ def keeps_batches(sink: SinkConnector) -> TypeGuard[KeptSink]:
 
 
 def is_handed_over(source: SourceConnector) -> bool:
-    """True where a source's records come from another tier: its blocks are all TracedBlocks."""
+    """True if a source's records come from another tier: all of its blocks are TracedBlocks."""
     return getattr(source, "handed_over", False)
 
 

@@ -1,4 +1,4 @@
-"""Addresses in options: what is wrong with one by itself, without a connection. Imports no client."""
+"""Checks of addresses in options, made without a connection. Imports no client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
 Fault = tuple[str, str]
-"""what is wrong with a value, behind the name of its option, and what to write"""
+"""what is wrong with a value, as text to follow the name of its option, and what to write instead"""
 
 _MOST_PORT = 65535
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]@,]+)(?::(\d{1,5}))?")
@@ -19,7 +19,7 @@ _LISTENER = re.compile(r"[A-Za-z_0-9]+://")
 
 
 def split_url(url: str) -> SplitResult | None:
-    """The parts of a URL. None where it cannot be cut into parts: a bracket that is not closed, or is not an address.
+    """The parts of a URL. None if it cannot be split: a bracket is not closed, or its content is not an address.
 
     >>> split_url("http://search1:9200").netloc, split_url("http://[::1")
     ('search1:9200', None)
@@ -31,7 +31,7 @@ def split_url(url: str) -> SplitResult | None:
 
 
 def has_password(addresses: str) -> bool:
-    """Whether one of several addresses, apart by commas, holds a password: before its host, or among what is asked.
+    """Whether one of several comma-separated addresses contains a password: before its host, or in its query.
 
     >>> has_password("postgresql://etl@db1/shop"), has_password("http://a:1,http://me:pw@b:1"), has_password("postgresql://db/s?password=x")
     (False, True, True)
@@ -40,7 +40,7 @@ def has_password(addresses: str) -> bool:
 
 
 def without_login(addresses: str) -> str:
-    """One address or several, without who logs in.
+    """One address or several, without the login.
 
     >>> without_login("postgresql://etl@db1/shop, http://me:pw@b:1")
     'postgresql://db1/shop, http://b:1'
@@ -49,7 +49,7 @@ def without_login(addresses: str) -> str:
 
 
 def is_host(text: str) -> bool:
-    """True for HOST and HOST:PORT, where the port is from 1 to 65535.
+    """True for HOST and HOST:PORT with a port from 1 to 65535.
 
     >>> is_host("db1"), is_host("[::1]:9042"), is_host("db1:0"), is_host("http://db1")
     (True, True, False, False)
@@ -75,7 +75,7 @@ def url_check(*schemes: str, write: str) -> Callable[[str | Iterable[str]], Faul
 
 
 def hosts_fault(hosts: Iterable[str]) -> Fault | None:
-    """For `Option.check`: each text is HOST or HOST:PORT, and there is one."""
+    """For `Option.check`: each text is HOST or HOST:PORT, and there is at least one."""
     named = [*hosts]
     if not named:
         return "is empty", "write HOST or HOST:PORT"

@@ -1,12 +1,12 @@
-"""Which connectors there are: the built-in ones and those of the entry points `scribengin.connectors`.
+"""The available connectors: the built-in ones and those of the entry points `scribengin.connectors`.
 
 A connector is a module (or any object) with `SOURCE` and/or `SINK` (`core.options.NodeType`) and the functions
 `make_source(place) -> SourceConnector`, `make_sink(place) -> SinkConnector`. Declarations are read at once, code only when a node is built.
 
-One whose places are on this machine can have two functions more, by which `plan` knows what `run` would refuse: `look_at_source(place)`
-and `look_at_sink(place, claimant)`. They change nothing, take milliseconds, import neither Spark nor Arrow, and raise what
-`SourceConnector.reader`, `SinkConnector.prepare` and `SinkConnector.recover` would raise.
-`claimant` is None where nobody asks whose the place is.
+A connector whose places are on this machine can have two more functions, so that `plan` reports what `run` would refuse:
+`look_at_source(place)` and `look_at_sink(place, claimant)`. They change nothing, take milliseconds, import neither Spark nor Arrow, and
+raise what `SourceConnector.reader`, `SinkConnector.prepare` and `SinkConnector.recover` would raise. `claimant` is None if the ownership of
+the place is not checked.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def _modules() -> dict[str, ModuleType]:
 
 
 def source_types(*, internal: bool = False) -> dict[str, NodeType]:
-    """`type:` → declaration, of every source that a flow file can name; `internal`: of every one."""
+    """`type:` → declaration, for every source that a flow file can name; with `internal`, for every source."""
     return _types("SOURCE", internal=internal)
 
 
 def sink_types(*, internal: bool = False) -> dict[str, NodeType]:
-    """`type:` → declaration, of every sink that a flow file can name; `internal`: of every one."""
+    """`type:` → declaration, for every sink that a flow file can name; with `internal`, for every sink."""
     return _types("SINK", internal=internal)
 
 
@@ -66,7 +66,7 @@ def _types(role: str, *, internal: bool) -> dict[str, NodeType]:
 
 
 def open_source(type_: str, place: ConnectorContext) -> SourceConnector:
-    """The configured source, or that of a group. KeyError for a type that is not there: the checks have told it before."""
+    """The configured source, or that of a group. Raises KeyError for an unknown type, which earlier checks have already reported."""
     if place.members:
         grouped: SourceConnector = _group().make_source(type_, place, open_source)
         return grouped
@@ -76,14 +76,14 @@ def open_source(type_: str, place: ConnectorContext) -> SourceConnector:
 
 
 def for_tasks(type_: str, place: ConnectorContext) -> ConnectorContext:
-    """The place of a source, for processes with another environment: with what this one's says of it, where its module has `for_tasks`."""
+    """The place of a source for processes with another environment: with values of this environment, if its module has `for_tasks`."""
     module: Any = next(m for m in _modules().values() if hasattr(m, "SOURCE") and m.SOURCE.type == type_)
     filled: ConnectorContext = module.for_tasks(place) if hasattr(module, "for_tasks") else place
     return filled
 
 
 def look_at_source(type_: str, place: ConnectorContext) -> bool:
-    """Look at a source's place on this machine. False: the connector has no such look. Raises SourceError where `reader` would."""
+    """Check a source's place on this machine. Returns False if the connector has no such check. Raises SourceError if `reader` would."""
     module: Any = next(m for m in _modules().values() if hasattr(m, "SOURCE") and m.SOURCE.type == type_)
     if place.members or not hasattr(module, "look_at_source"):
         return False
@@ -92,8 +92,8 @@ def look_at_source(type_: str, place: ConnectorContext) -> bool:
 
 
 def look_at_sink(type_: str, place: ConnectorContext, claimant: Claimant | None) -> bool:
-    """Look at a sink's place on this machine. False: the connector has no such look, or the place is elsewhere. Raises SinkError,
-    Refused or StateError where `prepare` or `recover` would."""
+    """Check a sink's place on this machine. Returns False if the connector has no such check, or the place is not on this machine. Raises
+    SinkError, Refused or StateError if `prepare` or `recover` would."""
     module: Any = next(m for m in _modules().values() if hasattr(m, "SINK") and m.SINK.type == type_)
     if place.members or not hasattr(module, "look_at_sink"):
         return False
@@ -101,7 +101,7 @@ def look_at_sink(type_: str, place: ConnectorContext, claimant: Claimant | None)
 
 
 def open_sink(type_: str, place: ConnectorContext) -> SinkConnector:
-    """The configured sink, or that of a group. KeyError for a type that is not there: the checks have told it before."""
+    """The configured sink, or that of a group. Raises KeyError for an unknown type, which earlier checks have already reported."""
     if place.members:
         grouped: SinkConnector = _group().make_sink(type_, place, open_sink)
         return grouped

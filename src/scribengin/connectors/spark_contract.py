@@ -1,4 +1,4 @@
-"""The contract of sinks whose rows a sink of Spark's own writes."""
+"""The contract of sinks whose rows are written by one of Spark's own sinks."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 
 class RowStream(SinkStream, Protocol):
-    """A stream of a SparkSink. `write` makes rows for Spark, `close` only counts them."""
+    """A stream of a SparkSink. `write` prepares rows for Spark, `close` only counts them."""
 
     def take(self) -> Sequence[pa.RecordBatch]:
-        """The rows for Spark that were made since the last call, with the sink's `columns`."""
+        """The rows prepared for Spark since the last call, with the sink's `columns`."""
 
 
 class SparkSink(StagingSink, Protocol):
-    """A sink whose rows a sink of Spark's own writes, at least once: a Batch that fails, or is killed, before it is decided is written
-    again. Alone in its Query. `stream` gives RowStreams; `publish` has nothing left to do."""
+    """A sink whose rows are written by one of Spark's own sinks, at least once: a Batch that fails, or is killed, before it is decided is
+    written again. Alone in its Query. `stream` returns RowStreams; `publish` does nothing."""
 
     format: str
-    """what Spark calls its sink"""
+    """Spark's name of its sink"""
     columns: str
-    """of the rows that Spark gets, as DDL"""
+    """the columns of the rows for Spark, as DDL"""
     jars: str
     """the set of jars that Spark needs for it (`embedded.jars`)"""
 
     def spark_options(self) -> Mapping[str, str]:
-        """What Spark's sink is told, secrets in plain: for Spark alone, under a redaction of all these names. Raises SinkError for
+        """The options for Spark's sink, with secrets in plain text: only for Spark, with redaction of all these names. Raises SinkError for
         settings that Spark's client does not have."""
 
     def fault(self, text: str) -> ScribenginError | None:
-        """What Spark said of a failed write in our words; None where it was not the place that failed."""
+        """Spark's message about a failed write, as a Scribengin error; None if the place is not the cause."""

@@ -1,4 +1,5 @@
-"""Rows of one unit in a file of the state folder: an Arrow stream, summed, which a decision names and a publication reads."""
+"""Rows of one task output in a file of the state folder: an Arrow stream with a checksum, which a decision names and a publication
+reads."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class StagedFile:
-    """The file of an attempt at a unit. It is made with its first batch."""
+    """The file of an attempt at a task output. It is created with its first batch."""
 
     def __init__(self, folder: Path, unit: int, attempt: str, schema: pa.Schema) -> None:
         self._folder = folder
@@ -30,7 +31,7 @@ class StagedFile:
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append it."""
+        """Append the batch."""
         if self._writer is None:
             make_folder(self._folder)
             self._file = SummedFile(self._folder / self._name)
@@ -39,7 +40,7 @@ class StagedFile:
         self._rows += batch.num_rows
 
     def close(self, sink: str) -> Receipt:
-        """Make the file durable; what the sink has of the unit, nothing where there is no file."""
+        """Make the file durable; returns the segment for the write receipt, nothing if there is no file."""
         if self._file is None or self._writer is None:
             return Receipt(sink, self._unit, 0, 0)
         self._writer.close()
@@ -50,7 +51,7 @@ class StagedFile:
         return Receipt(sink, self._unit, self._rows, self._file.size, (segment,))
 
     def abort(self) -> None:
-        """Remove the file."""
+        """Delete the file."""
         if self._file is None:
             return
         with suppress(OSError):
@@ -62,19 +63,21 @@ class StagedFile:
 
 @contextmanager
 def open_staged(folder: Path, segment: Mapping[str, Any], sink: str) -> Iterator[pa.ipc.RecordBatchStreamReader]:
-    """The file that a Receipt's segment names. Raises StateError where it is gone, torn or changed."""
+    """The file that a segment of a write receipt names. Raises StateError if it is missing, truncated or changed."""
     path = folder / segment["staged"]
     try:
         source = mapped(path)
     except FileNotFoundError as error:
-        raise _damaged(sink, path, "is gone") from error
+        raise _damaged(sink, path, "is missing") from error
     with source:
         data = source.read_buffer()
         if data.size != segment["bytes"] or zlib.crc32(data) != segment["crc"]:
-            raise _damaged(sink, path, f"was changed: it has {data.size} bytes, a decision says {segment['bytes']}")
+            raise _damaged(sink, path, f"was changed: it has {data.size} bytes; expected {segment['bytes']}, by its decision")
         with pa.ipc.open_stream(data) as reader:
             yield reader
 
 
 def _damaged(sink: str, path: Path, what: str) -> StateError:
-    return StateError(f'sink "{sink}": {path}, staged rows that were decided, {what}', remedy="restore it from a backup, or reset the flow")
+    return StateError(
+        f'sink "{sink}": {path}, which holds staged rows of a decided batch, {what}', remedy="restore it from a backup, or reset the flow"
+    )

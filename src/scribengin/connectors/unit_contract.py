@@ -1,4 +1,4 @@
-"""Sinks that commit the units of a Batch one by one, beside the contract that all sinks keep."""
+"""Sinks that commit the task outputs of a Batch one by one, beside the contract that all sinks implement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class AlreadyCommitted(Exception):
-    """Raised by a UnitStream: this unit of this Batch is committed; `report` is what its task reported then."""
+    """Raised by a UnitStream: this task output of this Batch is committed; `report` is what its task reported then."""
 
     def __init__(self, report: Mapping[str, Any]) -> None:
         super().__init__("committed by another attempt")
@@ -22,10 +22,10 @@ class AlreadyCommitted(Exception):
 
 
 class UnitStream(SinkStream, Protocol):
-    """A stream whose rows become visible by `commit`, in one step with what the task has to report of them.
+    """A stream whose rows become visible by `commit`, in one step with the report of its task.
 
-    `write`, `close` and `commit` raise AlreadyCommitted where another attempt was first. `close` waits until the rows are where they
-    will be, still invisible, and says so in the Receipt.
+    `write`, `close` and `commit` raise AlreadyCommitted if another attempt was first. `close` waits until the rows are in their final
+    place, still invisible, and records it in the write receipt.
     """
 
     def commit(self, report: Mapping[str, Any]) -> None:
@@ -33,13 +33,14 @@ class UnitStream(SinkStream, Protocol):
 
 
 class UnitSink(ChainedSink, StagingSink, Protocol):
-    """A sink that can commit the units of a Batch one by one: each in a transaction of its own that also holds its report. The engine
-    asks for it where a unit is the same whenever the Batch is run: its `input_hash` says what is read, and the unit which part."""
+    """A sink that can commit the task outputs of a Batch one by one: each in its own transaction, which also contains its report. The
+    engine uses it if a task output is the same whenever the Batch is run: its `input_hash` identifies the input, and the unit number the
+    part."""
 
     units: int
-    """how many units a Batch may have at most"""
+    """maximum number of task outputs of a Batch"""
 
     def unit_stream(
         self, batch: BatchId, unit: int, attempt: str, schema: Schema, *, input_hash: str, behind: Mapping[str, Any]
     ) -> UnitStream:
-        """Executor side: as `stream`. `unit` counts from 0; `behind` is what `ChainedSink.behind` has said."""
+        """Executor side: like `stream`. `unit` counts from 0; `behind` is the value of `ChainedSink.behind`."""

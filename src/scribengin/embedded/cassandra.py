@@ -1,4 +1,4 @@
-"""A real Cassandra on 127.0.0.1: one node from jars, whoever is on this machine may do all."""
+"""A real Cassandra on 127.0.0.1: one node from jars, open to all users of this machine."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _OPENS = (
     "java.rmi/sun.rmi.transport.tcp",
     "jdk.management/com.sun.management.internal",
 )
-"""what Cassandra's own start script opens to it of Java 17"""
+"""Java 17 modules that Cassandra's own start script opens"""
 _SETTINGS = {
     "ring_delay_ms": 100,
     "skip_wait_for_gossip_to_settle": 0,
@@ -65,7 +65,8 @@ _SETTINGS = {
     "initial_token": 0,
     "auth_bcrypt_gensalt_log2_rounds": 4,
 }
-"""of a node that has no others to wait for, and whose passwords are no secret: by default each new connection costs it 0.1 s of a core"""
+"""settings for a node without other nodes to wait for, whose passwords are not secret: by default each new connection costs it 0.1 s of a
+core"""
 _STARTUP = b"\x04\x00\x00\x00\x01"
 _QUERY = b"\x04\x00\x00\x00\x07"
 _READY, _AUTHENTICATE, _RESULT = 2, 3, 8
@@ -78,7 +79,7 @@ class _Storage(msgspec.Struct, frozen=True):
 
 
 class Cassandra(LoneServer):
-    """One node. What it has acknowledged it keeps when it is killed."""
+    """One node. It keeps acknowledged writes when it is killed."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, NAME, files="cassandra")
@@ -89,8 +90,8 @@ class Cassandra(LoneServer):
         fetch(JARS, tell)
 
     def start(self, **settings: str) -> None:
-        """Start it where it is not up, with settings over our own (`authenticator="PasswordAuthenticator"`), and return when it serves.
-        Fetches the jars where the cache lacks them. Raises EnvironmentFault: no Java, no jars, a port taken, it does not come up."""
+        """Start it if it is not up, with settings that override ours (`authenticator="PasswordAuthenticator"`), and return when it serves.
+        Fetches the jars if the cache lacks them. Raises EnvironmentFault: no Java, no jars, its port is taken, or it does not come up."""
         if self._server is not None and self._server.alive():
             return
         for port in (self._port, self._storage):
@@ -118,7 +119,7 @@ class Cassandra(LoneServer):
             raise
 
     def answers(self, *, timeout_s: float = 2.0) -> bool:
-        """Whether it answers a query, or asks who we are: its port is open before."""
+        """Whether it answers a query, or requests a login: its port is open earlier."""
         with suppress(OSError), socket.create_connection((HOST, self._port), timeout=timeout_s) as connection:
             said = _asked(connection, _STARTUP, b"\x00\x01\x00\x0bCQL_VERSION\x00\x053.0.0")
             if said == _READY:
@@ -141,7 +142,7 @@ class Cassandra(LoneServer):
             "seed_provider": [
                 {"class_name": "org.apache.cassandra.locator.SimpleSeedProvider", "parameters": [{"seeds": f"{HOST}:{self._storage}"}]}
             ],
-            "commitlog_sync": "batch",  # periodic, the usual, acknowledges before: one node alone loses that when it is killed
+            "commitlog_sync": "batch",  # periodic, the default, acknowledges before: a single node loses such writes when it is killed
             "commitlog_segment_size": "8MiB",
             "commitlog_total_space": "256MiB",
             "data_file_directories": [str(data / "data")],
@@ -158,7 +159,7 @@ class Cassandra(LoneServer):
 
 
 def _asked(connection: socket.socket, kind: bytes, body: bytes) -> int:
-    """The operation that the server answers with; 0 where it hangs up."""
+    """The operation in the server's answer; 0 if it disconnects."""
     connection.sendall(kind + struct.pack(">i", len(body)) + body)
     answer = b""
     wanted = _HEADER_BYTES

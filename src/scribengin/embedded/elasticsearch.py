@@ -46,8 +46,8 @@ class _Inner(msgspec.Struct, frozen=True):
 
 
 class Elasticsearch(LoneServer):
-    """One node; whoever is on this machine may do all. Its launcher starts the node as a process of its own, which ends where the launcher
-    does; `pid` is the node's."""
+    """One node, open to all users of this machine. Its launcher starts the node as a process of its own, which ends with the launcher;
+    `pid` is the node's."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, NAME, files="elasticsearch")
@@ -56,12 +56,12 @@ class Elasticsearch(LoneServer):
 
     @property
     def uri(self) -> str:
-        """What a client connects to."""
+        """The URL for clients."""
         return f"http://{self.address}"
 
     @property
     def pid(self) -> int | None:
-        """The node's process, where it is there; the launcher's before it has written which that is."""
+        """The node's process, if it is known; else the launcher's."""
         node = self._node()
         return node.pid if node is not None else super().pid
 
@@ -70,8 +70,8 @@ class Elasticsearch(LoneServer):
         fetch(JARS, tell)
 
     def start(self) -> None:
-        """Start it where it is not up, and return when it serves. Fetches the distribution where the cache lacks it. Raises
-        EnvironmentFault: no Java, no distribution, its port taken, it does not come up."""
+        """Start it if it is not up, and return when it serves. Fetches the distribution if the cache lacks it. Raises EnvironmentFault: no
+        Java, no distribution, its port is taken, or it does not come up."""
         if self._server is not None and self._server.alive():
             return
         check_port(self._port, NAME)
@@ -94,18 +94,18 @@ class Elasticsearch(LoneServer):
             raise
 
     def answers(self, *, timeout_s: float = 2.0) -> bool:
-        """Whether it takes documents: its state has been recovered."""
+        """Whether it accepts documents: its state has been recovered."""
         return takes_documents(self._port, timeout_s)
 
     def stop(self) -> None:
-        """End it in order; it is killed where it does not end in time. No error where it is not up."""
+        """Stop it cleanly; it is killed if it does not end in time. No error if it is not up."""
         node = self._node()
         super().stop()
         if node is not None and not node.gone_within(_GONE_WITHIN_S):  # its launcher was killed
             node.send(signal.SIGKILL)
 
     def kill(self) -> None:
-        """End the node as a crash does, and return when it is gone. No error where it is not up."""
+        """Kill the node, and return when it has ended. No error if it is not up."""
         node = self._node()
         if node is not None:
             node.send(signal.SIGKILL)
@@ -113,7 +113,7 @@ class Elasticsearch(LoneServer):
         super().kill()
 
     def _node(self) -> Process | None:
-        """The process that has the data."""
+        """The process that holds the data."""
         try:
             pid = int(self._node_file.read_text())
         except (FileNotFoundError, ValueError):
@@ -122,7 +122,7 @@ class Elasticsearch(LoneServer):
         return Process(pid, born) if born is not None and self._server is not None and self._server.alive() else None
 
     def _unpacked(self) -> Path:
-        """The distribution, in the server's own folder: others may not be let into the cache."""
+        """The distribution, in the server's own folder: other users have no access to the cache."""
         (archive,) = fetch(JARS)
         home = self.folder / archive.stem
         if not home.is_dir():
@@ -148,7 +148,7 @@ class Elasticsearch(LoneServer):
             "path.data": str(self.folder / "data"),
             "path.logs": str(run),
             "xpack.security.enabled": False,
-            # a laptop's disk is nine tenths full for years
+            # a laptop's disk is often nine tenths full
             "cluster.routing.allocation.disk.threshold_enabled": False,
         }
         lines = "".join(f"{name}: {msgspec.json.encode(value).decode()}\n" for name, value in settings.items())

@@ -1,4 +1,4 @@
-"""Programs written in Go that tests and demos need: built once by the Go of this machine, and kept in the cache by their version."""
+"""Go programs that tests and demos need: built once with the Go of this machine, and kept in the cache by version."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 _BUILT_WITHIN_S = 1800.0
 _INSTALLED = "/usr/local/go/bin"
-"""where Go's own instructions put it; whoever has not followed the next line of them has it off the PATH"""
+"""the folder of Go's own installation instructions; without their last step it is not on the PATH"""
 
 
 def built(package: str, version: str, tell: Callable[[str], None] = lambda _line: None) -> Path:
-    """The program of a package, such as `example.org/tools/cmd/thing`; where the cache lacks it, it is built, which takes minutes.
+    """The program of a package, such as `example.org/tools/cmd/thing`; if the cache lacks it, it is built, which takes minutes.
 
-    Any number of processes may ask at once. `tell` gets a line before that. Raises EnvironmentFault: there is no Go, or it cannot.
+    Any number of processes may ask at once. `tell` gets a line before a build. Raises EnvironmentFault if there is no Go, or the build
+    fails.
     """
     name = package.rpartition("/")[2]
     folder = cache_folder() / "go"
@@ -44,7 +45,7 @@ def _build(package: str, version: str, program: Path) -> None:
     go = shutil.which("go") or shutil.which("go", path=_INSTALLED)
     if go is None:
         raise EnvironmentFault(
-            f"{package} is built by Go, and there is no `go` on the PATH",
+            f"{package} must be built with Go, but there is no `go` on the PATH",
             remedy="install Go (1.24 or newer)",
             code="server-missing",
         )
@@ -58,7 +59,7 @@ def _build(package: str, version: str, program: Path) -> None:
         if made.returncode:
             said = " ".join(made.stderr.split())[-600:]
             raise EnvironmentFault(
-                f"Go cannot build {package}@{version}: {said}", remedy="look whether it reaches its modules", code="server-missing"
+                f"Go cannot build {package}@{version}: {said}", remedy="check that Go can download its modules", code="server-missing"
             )
         (scratch / package.rpartition("/")[2]).replace(program)
     finally:

@@ -28,16 +28,16 @@ _THRIFT = "org.apache.hadoop.hbase.thrift2.ThriftServer"
 _HEAP_MIB, _GATEWAY_HEAP_MIB = 512, 256
 _READY_WITHIN_S = 180.0
 _STOPPED_WITHIN_S = 8.0
-"""it writes its regions down in one; then it may wait for the ZooKeeper that it has just ended itself"""
+"""it stores its regions in one; otherwise it may wait for the ZooKeeper that it has just ended itself"""
 _OLDER = ("servlet-api-2.5", "jersey-", "jetty-", "javax.servlet.jsp", "reload4j", "slf4j-")
-"""jars that Hadoop 2 brings: older classes of the REST server's own names, and a logging beside that of PySpark"""
+"""jars of Hadoop 2 to leave out: older classes of the REST server's own names, and a logging library beside that of PySpark"""
 _OPENS = (
     *(f"java.base/java.{package}" for package in ("io", "lang", "lang.reflect", "net", "nio", "util", "util.concurrent")),
     *(f"java.base/{package}" for package in ("jdk.internal.misc", "jdk.internal.ref", "sun.nio.ch")),
     "java.security.jgss/sun.security.krb5",
 )
 _EXPORTS = ("java.base/jdk.internal.misc", "java.security.jgss/sun.security.krb5")
-"""what HBase's own start script opens to it of Java 17"""
+"""Java 17 modules that HBase's own start script opens"""
 _FLAGS = (
     *(f"--add-opens={each}=ALL-UNNAMED" for each in _OPENS),
     *(f"--add-exports={each}=ALL-UNNAMED" for each in _EXPORTS),
@@ -56,7 +56,7 @@ class _Port(msgspec.Struct, frozen=True):
 
 
 class _Gateway:
-    """A process by which clients that do not speak HBase's own protocol come to it."""
+    """A gateway process for clients that do not use HBase's own protocol."""
 
     def __init__(self, name: str, main: str, port: int, folder: Path, files: str) -> None:
         self.name = name
@@ -67,14 +67,14 @@ class _Gateway:
         self.server: ServerProcess | None = find_server(name, pid_file=self.pid_file, log=self.log)
 
     def taken(self) -> ServerProcess | None:
-        """Its process, which somebody ends now."""
+        """Its process, which the caller ends now."""
         server, self.server = self.server, None
         return server
 
 
 class HBase(LoneServer):
-    """One region server over files; whoever is on this machine may do all. Its address is the REST server's; `pid` is the process that
-    has the data. `thrift`: a Thrift server (of version 2 of its interface) beside the REST server."""
+    """One region server over files, open to all users of this machine. Its address is the REST server's; `pid` is the process that holds
+    the data. `thrift`: a Thrift server (of version 2 of its interface) beside the REST server."""
 
     def __init__(self, folder: Path, *, thrift: bool = False) -> None:
         super().__init__(folder, NAME, files="hbase")
@@ -87,12 +87,12 @@ class HBase(LoneServer):
 
     @property
     def uri(self) -> str:
-        """What a client connects to."""
+        """The URL for clients."""
         return f"http://{self.address}"
 
     @property
     def thrift_uri(self) -> str:
-        """What a client connects to that speaks Thrift, where there is such a server."""
+        """The URL for Thrift clients, if there is such a server."""
         assert self._thrift_port is not None
         return f"thrift://{HOST}:{self._thrift_port}"
 
@@ -101,8 +101,8 @@ class HBase(LoneServer):
         fetch(JARS, tell)
 
     def start(self) -> None:
-        """Start what of it is not up, and return when it serves. Fetches the jars where the cache lacks them. Raises EnvironmentFault:
-        no Java, no jars, a port taken, it does not come up."""
+        """Start those of its processes that are not up, and return when it serves. Fetches the jars if the cache lacks them. Raises
+        EnvironmentFault: no Java, no jars, a port is taken, or it does not come up."""
         try:
             started = False
             if self._server is None or not self._server.alive():
@@ -123,7 +123,7 @@ class HBase(LoneServer):
             raise
 
     def answers(self, *, timeout_s: float = 10.0) -> bool:
-        """Whether it can say what a table is made of: the REST server is up, and the master behind it, which has all it needs; and others
+        """Whether it can describe a table: the REST server is up, and the master behind it, which has all it needs; and the other processes
         listen."""
         with suppress(OSError), socket.create_connection((HOST, self._port), timeout=timeout_s) as connection:
             connection.sendall(b"GET /hbase:meta/schema HTTP/1.0\r\nAccept: application/json\r\n\r\n")
@@ -134,14 +134,14 @@ class HBase(LoneServer):
         return False
 
     def release(self) -> None:
-        """Let it live on when this process ends."""
+        """Keep it running after this process ends."""
         super().release()
         for each in self._gateways:
             if each.server is not None:
                 each.server.release()
 
     def stop(self) -> None:
-        """End it in order, gateways first."""
+        """Stop it cleanly, gateways first."""
         for each in self._gateways:
             if gateway := each.taken():
                 gateway.stop(_STOPPED_WITHIN_S)
@@ -150,18 +150,18 @@ class HBase(LoneServer):
             server.stop(_STOPPED_WITHIN_S)
 
     def kill(self) -> None:
-        """End all as a crash does."""
+        """Kill all processes."""
         self.kill_gateways()
         super().kill()
 
     def kill_gateways(self) -> None:
-        """End the REST and the Thrift server as a crash does; what has the data stays."""
+        """Kill the REST and the Thrift server; the process that holds the data keeps running."""
         for each in self._gateways:
             if gateway := each.taken():
                 gateway.kill()
 
     def kill_store(self) -> None:
-        """End what has the data as a crash does; gateways stay."""
+        """Kill the process that holds the data; gateways keep running."""
         super().kill()
 
     def _command(self, main: str, heap_mib: int) -> list[str | Path]:
@@ -182,7 +182,7 @@ class HBase(LoneServer):
             "hbase.zookeeper.property.clientPortAddress": HOST,
             "hbase.zookeeper.quorum": HOST,
             "hbase.cluster.distributed": "false",
-            "hbase.unsafe.stream.capability.enforce": "false",  # a killed process leaves what it has written to a file
+            "hbase.unsafe.stream.capability.enforce": "false",  # the written bytes of a killed process stay in a file
             "hbase.wal.provider": "filesystem",
             "hbase.localcluster.assign.random.ports": "false",
             "hbase.master.hostname": "localhost",
@@ -222,12 +222,12 @@ _FEW = {
     "zookeeper.recovery.retry": 0,
     "zookeeper.session.timeout": 10_000,
 }
-"""of a machine with a few clients: a request that finds the store away says so soon, and whoever asks tries again; and a process that
-ends its own ZooKeeper does not wait for it"""
+"""settings for a machine with a few clients: a request that finds the store unavailable fails soon, and the client retries; and a process
+that ends its own ZooKeeper does not wait for it"""
 
 
 def _as_xml(settings: dict[str, object]) -> str:
-    """As HBase reads it.
+    """The configuration file in HBase's format.
 
     >>> _as_xml({"a": 1})
     '<configuration><property><name>a</name><value>1</value></property></configuration>'

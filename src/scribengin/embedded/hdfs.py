@@ -1,4 +1,4 @@
-"""A real HDFS on 127.0.0.1: a NameNode and a DataNode, which can be ended one by one, from jars."""
+"""A real HDFS on 127.0.0.1: a NameNode and a DataNode, which can be stopped separately, from jars."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OURS = (
     "leveldbjni-all-*.jar",
     "javax.servlet-api-*.jar",
 )
-"""what the servers need of PySpark's"""
+"""jars of PySpark that the servers need"""
 _HEAP_MIB = 192
 _READY_WITHIN_S = 180.0
 _RUN_WITHIN_S = 120.0
@@ -45,7 +45,7 @@ class _Web(msgspec.Struct, frozen=True):
 
 
 class _Node(LoneServer):
-    """One of the two."""
+    """One of the two processes."""
 
     MAIN = ""
 
@@ -56,11 +56,11 @@ class _Node(LoneServer):
 
     @property
     def up(self) -> bool:
-        """Whether its process is there."""
+        """Whether its process is running."""
         return self.pid is not None
 
     def begin(self, conf: Path) -> bool:
-        """Start it where it is not up, and do not wait; whether that was so."""
+        """Start it if it is not up, without waiting; returns whether it was started."""
         if self.up:
             return False
         for port in (self._port, self.web_port):
@@ -74,28 +74,28 @@ class _Node(LoneServer):
         return java_command(main or self.MAIN, jars, arguments, heap_mib=_HEAP_MIB, folder=self.folder / "run")
 
     def asked(self, bean: str, timeout_s: float) -> dict[str, Any]:
-        """What it says of itself. Raises OSError where it does not answer, LookupError where it does not know yet."""
+        """Its own status. Raises OSError if it does not answer, LookupError if it is not known yet."""
         url = f"http://{HOST}:{self.web_port}/jmx?qry=Hadoop:{bean}"
         with urllib.request.urlopen(url, timeout=timeout_s) as answer:
             found: dict[str, Any] = msgspec.json.decode(answer.read(_ANSWER_BYTES))["beans"][0]
             return found
 
     def start(self) -> None:
-        """Never alone: see `Hdfs.start`."""
+        """Not started alone: see `Hdfs.start`."""
         raise NotImplementedError
 
     def answers(self) -> bool:
-        """Whether it serves, which one alone does not."""
+        """Whether it serves, which it does not do alone."""
         raise NotImplementedError
 
     def wait_ready(self, ready: Callable[[], bool]) -> None:
-        """Until `ready` says yes, once it was begun."""
+        """Wait until `ready` returns True, after it was started."""
         assert self._server is not None
         self._server.wait_ready(ready, _READY_WITHIN_S)
 
 
 class NameNode(_Node):
-    """Keeps the names."""
+    """The NameNode: stores the names."""
 
     MAIN = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 
@@ -103,14 +103,14 @@ class NameNode(_Node):
         super().__init__(folder, "HDFS NameNode", files="namenode")
 
     def format(self, conf: Path) -> None:
-        """Make an empty file system, where none was made."""
+        """Create an empty file system, if there is none."""
         if (self.folder / "data" / "current" / "VERSION").exists():
             return
         _run(self.command(conf, "-format", "-nonInteractive"))
 
 
 class DataNode(_Node):
-    """Keeps the bytes."""
+    """The DataNode: stores the bytes."""
 
     MAIN = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 
@@ -119,10 +119,10 @@ class DataNode(_Node):
 
 
 class Hdfs:
-    """A NameNode and a DataNode. Data and ports stay in `folder` over restarts; those that were released are found again.
+    """A NameNode and a DataNode. Data and ports stay in `folder` over restarts; released processes are found again.
 
-    As a context manager both are up inside the block, gone after it, and gone too when this process ends in any other way. Whoever says
-    that he is this user (HADOOP_USER_NAME) may do all.
+    As a context manager both run inside the block, and end after it, also if this process ends in any other way. Any client that claims to
+    be this user (HADOOP_USER_NAME) has full access.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -132,12 +132,12 @@ class Hdfs:
 
     @property
     def uri(self) -> str:
-        """`hdfs://127.0.0.1:port`: what a client connects to."""
+        """`hdfs://127.0.0.1:port`: the URL for clients."""
         return f"hdfs://{self.name_node.address}"
 
     @property
     def pid(self) -> int | None:
-        """The NameNode's process, where it is there."""
+        """The NameNode's process, if it is running."""
         return self.name_node.pid
 
     @property
@@ -150,15 +150,15 @@ class Hdfs:
         fetch(JARS, tell)
 
     def start(self) -> None:
-        """Start what is not up, and return when files can be written. Fetches the jars where the cache lacks them. Raises EnvironmentFault:
-        no Java, no jars, a port taken, one does not come up."""
+        """Start those that are not up, and return when files can be written. Fetches the jars if the cache lacks them. Raises
+        EnvironmentFault: no Java, no jars, a port is taken, or one does not come up."""
         begun: list[_Node] = []
         try:
             conf = self._write_settings()
             if not self.name_node.up:
                 self.name_node.format(conf)
             begun = [node for node in (self.name_node, self.data_node) if node.begin(conf)]
-            # the DataNode last: where it ends, the NameNode is not waited for in vain
+            # the DataNode last: if it ends, the NameNode would wait without effect
             for node in begun:
                 node.wait_ready(lambda: self.answers() or not self.data_node.up)
             if not self.answers():
@@ -169,7 +169,7 @@ class Hdfs:
             raise
 
     def answers(self, *, timeout_s: float = _ANSWER_S) -> bool:
-        """Whether files can be written: the NameNode is out of its safe mode, and it and the DataNode know of each other."""
+        """Whether files can be written: the NameNode has left safe mode, and it and the DataNode know each other."""
         with suppress(OSError, ValueError, LookupError):
             name = self.name_node.asked("service=NameNode,name=NameNodeInfo", timeout_s)
             data = self.data_node.asked("service=DataNode,name=DataNodeInfo", timeout_s)
@@ -177,21 +177,21 @@ class Hdfs:
         return False
 
     def admin(self, *arguments: str) -> None:
-        """What `hdfs dfsadmin` does with these. Raises EnvironmentFault where it fails."""
+        """The output of `hdfs dfsadmin` with these arguments. Raises EnvironmentFault if it fails."""
         _run(self.name_node.command(self.folder / "conf", *arguments, main="org.apache.hadoop.hdfs.tools.DFSAdmin"))
 
     def release(self) -> None:
-        """Let both live on when this process ends."""
+        """Keep both running after this process ends."""
         self.name_node.release()
         self.data_node.release()
 
     def stop(self) -> None:
-        """End both in order; what does not end in time is killed. No error where none is up."""
+        """Stop both cleanly; a process that does not end in time is killed. No error if none is up."""
         self.data_node.stop()
         self.name_node.stop()
 
     def kill(self) -> None:
-        """End both as a crash does, and return when they are gone."""
+        """Kill both, and return when they have ended."""
         self.data_node.kill()
         self.name_node.kill()
 
@@ -203,7 +203,7 @@ class Hdfs:
         self.stop()
 
     def _write_settings(self) -> Path:
-        """What both are told; the folder is the first of their classpath."""
+        """The settings of both; the folder is the first of their classpath."""
         conf = self.folder / "conf"
         make_folder(conf)
         name, data = self.name_node, self.data_node
@@ -215,12 +215,12 @@ class Hdfs:
             "dfs.datanode.address": data.address,
             "dfs.datanode.http.address": f"{HOST}:{data.web_port}",
             "dfs.datanode.ipc.address": f"{HOST}:0",
-            # by default 30 s are waited at each start of the NameNode
+            # by default each start of the NameNode waits 30 s
             "dfs.namenode.safemode.extension": 0,
-            # one that was killed is missed after 20 s, not after ten minutes
+            # a killed one is noticed after 20 s, not after ten minutes
             "dfs.heartbeat.interval": 1,
             "dfs.namenode.heartbeat.recheck-interval": 5000,
-            # a block's last bytes are looked after by one node: there is no other to take its place
+            # a block's last bytes are kept by one node: there is no other to replace it
             "dfs.client.block.write.replace-datanode-on-failure.enable": "false",
         }
         core = {"fs.defaultFS": self.uri, "hadoop.tmp.dir": self.folder / "run" / "tmp"}
@@ -234,4 +234,4 @@ def _run(command: list[str | Path]) -> None:
     said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=_RUN_WITHIN_S)
     if said.returncode:
         lines = "\n  ".join(said.stdout.splitlines()[-8:])
-        raise EnvironmentFault(f"HDFS does not do what it is told:\n  {lines}", remedy="read what it says", code="server-ended")
+        raise EnvironmentFault(f"the HDFS command failed:\n  {lines}", remedy="read the output of the command", code="server-ended")

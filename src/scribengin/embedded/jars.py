@@ -1,7 +1,7 @@
-"""The jars that PySpark does not carry: which they are, their cache, and how they come into it.
+"""The jars that are not part of PySpark: their list, their cache, and how they are fetched.
 
-`jars.json` pins each by coordinate and SHA-256, for each version of PySpark; `python -m harness.pin_jars` writes it. What the
-cache lacks is fetched by the Ivy that PySpark carries, with the settings that Ivy has here; no address stands in this code.
+`jars.json` pins each by coordinate and SHA-256, for each version of PySpark; `python -m harness.pin_jars` writes it. Jars that the
+cache lacks are fetched by the Ivy that is part of PySpark, with the Ivy settings of this machine; this code contains no address.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Jar:
 
 
 def set_names() -> list[str]:
-    """The sets that there are for the installed PySpark."""
+    """The sets for the installed PySpark."""
     return list(_table())
 
 
@@ -66,16 +66,16 @@ def jars_folder() -> Path:
 
 
 def missing(name: str) -> list[Jar]:
-    """The jars of a set that the cache lacks, or has with another content. Reads all of them: some 0.2 s for 50 MB."""
+    """The jars of a set that the cache lacks, or has with other content. Reads all of them: some 0.2 s for 50 MB."""
     folder = jars_folder()
     return [jar for jar in jars_of(name) if _digest(folder / jar.file_name) != jar.sha256]
 
 
 def fetch(name: str, tell: Callable[[str], None] = lambda _line: None) -> list[Path]:
-    """The files of a set, in the cache, each with the right content; what is lacking is fetched, which takes minutes.
+    """The files of a set, in the cache, each with the right content; missing ones are fetched, which takes minutes.
 
-    Any number of processes may fetch at once, different sets side by side. `tell` gets a line before anything is fetched. Raises
-    EnvironmentFault that names the missing files and their folder where they cannot be had.
+    Any number of processes may fetch at once, different sets in parallel. `tell` gets a line before anything is fetched. Raises
+    EnvironmentFault, with the missing files and their folder, if they cannot be fetched.
     """
     folder = jars_folder()
     if missing(name):
@@ -87,7 +87,7 @@ def fetch(name: str, tell: Callable[[str], None] = lambda _line: None) -> list[P
 
 
 def pyspark_jars(*patterns: str) -> list[Path]:
-    """Those of PySpark's own jars that match. Raises EnvironmentFault where there is none for a pattern."""
+    """Those of PySpark's own jars that match. Raises EnvironmentFault if there is none for a pattern."""
     spec = find_spec("pyspark")
     folder = Path(spec.submodule_search_locations[0], "jars") if spec and spec.submodule_search_locations else Path("pyspark", "jars")
     found: list[Path] = []
@@ -100,7 +100,8 @@ def pyspark_jars(*patterns: str) -> list[Path]:
 
 
 def run_ivy(module: str, pattern: str, scratch: Path) -> str:
-    """Resolve an Ivy module (XML) and put its jars where Ivy's `pattern` says; returns what Ivy said, worth showing where a jar lacks."""
+    """Resolve an Ivy module (XML) and store its jars according to Ivy's `pattern`; returns Ivy's output, to be shown if a jar is
+    missing."""
     asked = scratch / "ivy.xml"
     asked.write_text(module)
     settings = os.environ.get(IVY_SETTINGS)
@@ -115,7 +116,7 @@ def run_ivy(module: str, pattern: str, scratch: Path) -> str:
 
 
 def ivy_module(coordinates: Sequence[str], *, with_dependencies: bool) -> str:
-    """An Ivy module that asks for these."""
+    """An Ivy module that depends on these."""
     wanted = "default" if with_dependencies else "master"
     asked = []
     for coordinate in coordinates:
@@ -162,14 +163,16 @@ def _fault(folder: Path, name: str, failed: Sequence[str], said: str) -> Environ
     listed = "".join(f"\n  {jar}" for jar in failed)
     return EnvironmentFault(
         f"{len(failed)} jars of {name} could not be fetched{reason}:{listed}",
-        remedy=f"with a network run: scribengin jars fetch {name}; without one, put these files into {folder}; all that Ivy said: {log}",
+        remedy=(
+            f"with a network run: scribengin jars fetch {name}; without one, put these files into {folder}; the output of Ivy is in {log}"
+        ),
         code="jars-missing",
     )
 
 
 @contextmanager
 def _only_fetcher(folder: Path, name: str) -> Iterator[None]:
-    """Others who want this set wait meanwhile, and find what this one has fetched."""
+    """Other processes that want this set wait meanwhile, and then find the fetched files."""
     make_folder(folder)
     file = folder / f"lock-{name}"
     with explained(f"{file} cannot be written"), file.open("w") as lock:
@@ -178,7 +181,7 @@ def _only_fetcher(folder: Path, name: str) -> Iterator[None]:
 
 
 def _digest(path: Path) -> str:
-    """Empty where there is no such file."""
+    """Empty if there is no such file."""
     try:
         return sha256(path.read_bytes()).hexdigest()
     except FileNotFoundError:
@@ -193,7 +196,7 @@ def _table() -> dict[str, Any]:
     table: dict[str, dict[str, Any]] = json.loads(files(__package__).joinpath("jars.json").read_text())
     if installed not in table:
         raise EnvironmentFault(
-            f"no jars are known for PySpark {installed}; they are for {', '.join(table)}",
+            f"no jars are known for PySpark {installed}; supported are {', '.join(table)}",
             remedy=f"pip install 'pyspark=={max(table)}.*'",
             code="jars-unknown",
         )

@@ -1,4 +1,4 @@
-"""What the servers here have in common: a Java of few needs, a readable log, a port that stays theirs."""
+"""Common parts of the servers here: a small Java process, a readable log, and a fixed port."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 PORTS = range(20_000, 32_000)
-"""Below those that Linux and macOS give to outgoing connections: a server that is down must find its port free when it comes back."""
+"""Below the ports that Linux and macOS use for outgoing connections: a stopped server must find its port free when it restarts."""
 
 _TRIES = 200
-# small, quick to start, one thread for the garbage; and nothing of it under /tmp
+# small, quick to start, one thread for garbage collection; and no files under /tmp
 _FLAGS = ("-XX:+UseSerialGC", *FIRST_COMPILER_ONLY, "-XX:-UsePerfData", "-Djava.awt.headless=true")
 _LOGGING = """\
 appender.console.type = Console
@@ -37,13 +37,13 @@ rootLogger.appenderRef.console.ref = console
             "org.apache.kafka.common.config": "WARN",  # hundreds of lines: every setting, several times
             "org.apache.kafka.clients": "WARN",
             "org.apache.kafka.common.utils.AppInfoParser": "WARN",
-            "org.apache.zookeeper.server.NIOServerCnxn": "WARN",  # a line for each time that it is asked how it is
-            "http.requests": "WARN",  # HDFS: each time that it is asked how it is
-            "org.apache.zookeeper.server.ServerCnxn": "OFF",  # a trace where it is asked before it has its data
+            "org.apache.zookeeper.server.NIOServerCnxn": "WARN",  # a line for each status request
+            "http.requests": "WARN",  # HDFS: a line for each status request
+            "org.apache.zookeeper.server.ServerCnxn": "OFF",  # a trace if the status is requested before it has its data
         }.items()
     )
 )
-"""Warnings and what changes; a healthy server says nothing for hours."""
+"""Logs warnings and changes; a healthy server logs nothing for hours."""
 
 LOGGING_JARS = ("slf4j-api-*.jar", "log4j-slf4j2-impl-*.jar", "log4j-api-*.jar", "log4j-core-*.jar")
 
@@ -51,8 +51,8 @@ LOGGING_JARS = ("slf4j-api-*.jar", "log4j-slf4j2-impl-*.jar", "log4j-api-*.jar",
 def java_command(
     main: str, jars: Sequence[Path], arguments: Sequence[str | Path], *, heap_mib: int, folder: Path, flags: Sequence[str] = ()
 ) -> list[str | Path]:
-    """A command line for `main`, with `flags` for its Java. Its logging is written to `folder`, its temporary files go there too. Logging
-    is always PySpark's."""
+    """A command line for `main`, with `flags` for its Java. Its log is written to `folder`, and so are its temporary files. The logging
+    library is always PySpark's."""
     temporary = folder / "tmp"
     make_folder(temporary)
     logging = folder / "log4j2.properties"
@@ -63,31 +63,32 @@ def java_command(
 
 
 def free_ports(count: int, among: range = PORTS) -> list[int]:
-    """Different ports of 127.0.0.1 that nobody listens on now."""
+    """Different ports of 127.0.0.1 that are free now."""
     tries = min(_TRIES, len(among))
     found = [port for port in random.sample(among, tries) if _is_free(port)][:count]
     if len(found) < count:
         raise EnvironmentFault(
-            f"of {tries} ports between {among.start} and {among.stop} of {HOST} {len(found)} are free, {count} are needed",
-            remedy="look which processes listen there, and end some",
+            f"{len(found)} of {tries} tested ports between {among.start} and {among.stop} of {HOST} are free; expected {count}",
+            remedy="find the processes that listen there, and end some",
             code="port-taken",
         )
     return found
 
 
 def check_port(port: int, server: str) -> None:
-    """Raise EnvironmentFault where somebody listens on the port that the server has."""
+    """Raise EnvironmentFault if another process listens on the server's port."""
     if not _is_free(port):
         raise EnvironmentFault(
             f"{server} cannot start: another process listens on its port, {HOST}:{port}",
-            remedy="end that process, or remove the server's folder: it then begins anew, empty, on another port",
+            remedy="end that process, or delete the server's folder: the server then starts empty, on another port",
             code="port-taken",
         )
 
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a closed connection's rest is no hindrance
+        # as servers do: the rest of a closed connection does not block the port
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
             probe.listen()

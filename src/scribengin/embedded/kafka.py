@@ -29,7 +29,7 @@ JARS = "kafka-broker"
 _HEAP_MIB = 384
 _READY_WITHIN_S = 120.0
 _STOPPED_WITHIN_S = 20.0
-_LAST_STOPPED_WITHIN_S = 2.0  # a controller that has no majority left waits 5 s for it, in vain
+_LAST_STOPPED_WITHIN_S = 2.0  # a controller without a majority waits 5 s for it, without effect
 _FORMATTED_WITHIN_S = 120.0
 _ANSWER_S = 5.0
 
@@ -46,15 +46,15 @@ class _Cluster(msgspec.Struct, frozen=True):
 
 
 class KafkaCluster:
-    """One broker, or three of which one may be lost. Data, ports and identity stay in `folder` over restarts.
+    """One broker, or three of which one may fail. Data, ports and identity stay in `folder` over restarts.
 
-    As a context manager it is up inside the block, gone after it, and gone too when this process ends in any other way. `properties`
-    are further settings of the brokers, and win over those here. Brokers count from 1.
+    As a context manager it runs inside the block, and ends after it, also if this process ends in any other way. `properties` are
+    additional broker settings, and override those here. Brokers are numbered from 1.
     """
 
     def __init__(self, folder: Path, brokers: int = 1, properties: Mapping[str, str] | None = None) -> None:
         if brokers not in (1, 3):
-            raise ValueError(f"a cluster has 1 broker or 3, not {brokers}")
+            raise ValueError(f"a cluster has 1 or 3 brokers, not {brokers}")
         self.folder = folder.absolute()
         self._properties = dict(properties or {})
         self._cluster = _read_or_make(folder, brokers)
@@ -66,12 +66,12 @@ class KafkaCluster:
 
     @property
     def bootstrap(self) -> str:
-        """`127.0.0.1:port`, with commas between those of three; for `bootstrap.servers`."""
+        """`127.0.0.1:port`, separated by commas for three brokers; for `bootstrap.servers`."""
         return ",".join(f"{HOST}:{node.port}" for node in self._cluster.nodes)
 
     @property
     def brokers_up(self) -> dict[int, int]:
-        """Broker → its process, of those whose process is there."""
+        """Broker → its process, for running ones."""
         return {number: server.process.pid for number, server in sorted(self._servers.items()) if server.alive()}
 
     def log(self, broker: int = 1) -> Path:
@@ -81,8 +81,7 @@ class KafkaCluster:
     def start(self) -> None:
         """Start the brokers that are not up, and return when all answer and know each other.
 
-        Fetches the jars where the cache lacks them. Raises EnvironmentFault: no Java, no jars, a port taken, a broker that does not
-        come up.
+        Fetches the jars if the cache lacks them. Raises EnvironmentFault: no Java, no jars, a port is taken, or a broker does not come up.
         """
         begun = [node for node in self._cluster.nodes if not self._alive(node)]
         for node in begun:
@@ -91,7 +90,7 @@ class KafkaCluster:
             self._format(begun)
             for node in begun:
                 self._start(node)
-            for node in self._cluster.nodes:  # each for itself first, so that one that ended is told, and not one that waits for it
+            for node in self._cluster.nodes:  # each by itself first, so that the one that ended is reported, and not one that waits for it
                 self._servers[node.number].wait_ready(partial(self._knows, node, {node.number}), _READY_WITHIN_S)
             numbers = {node.number for node in self._cluster.nodes}
             for node in self._cluster.nodes:
@@ -103,12 +102,12 @@ class KafkaCluster:
             raise
 
     def release(self) -> None:
-        """Let the brokers live on when this process ends."""
+        """Keep the brokers running after this process ends."""
         for server in self._servers.values():
             server.release()
 
     def stop(self) -> None:
-        """End all brokers, in order; one that does not end in time is killed. No error where none is up."""
+        """Stop all brokers cleanly; one that does not end in time is killed. No error if none is up."""
         servers = list(self._servers.values())
         majority = len(self._cluster.nodes) // 2 + 1
         for server in servers:
@@ -119,13 +118,13 @@ class KafkaCluster:
         self._servers.clear()
 
     def kill(self, broker: int) -> None:
-        """End a broker as a crash does, and return when it is gone. No error where it is not up."""
+        """Kill a broker, and return when it has ended. No error if it is not up."""
         server = self._servers.pop(self._node(broker).number, None)
         if server is not None:
             server.kill()
 
     def restart(self, broker: int) -> None:
-        """Start a broker that is down, over its data, and return when it answers and knows of all brokers that are up.
+        """Start a stopped broker, with its data, and return when it answers and knows all brokers that are up.
 
         Raises EnvironmentFault as `start` does.
         """
@@ -146,7 +145,7 @@ class KafkaCluster:
         return all(self._knows(node, numbers) for node in self._cluster.nodes)
 
     def read_metadata(self, broker: int = 1) -> Metadata:
-        """What a broker knows of nodes and topics. Raises OSError where it does not answer."""
+        """A broker's information about nodes and topics. Raises OSError if it does not answer."""
         return read_metadata(HOST, self._node(broker).port, timeout_s=_ANSWER_S)
 
     def __enter__(self) -> KafkaCluster:
@@ -160,7 +159,7 @@ class KafkaCluster:
         for node in self._cluster.nodes:
             if node.number == broker:
                 return node
-        raise ValueError(f"there is no broker {broker}; they count from 1 to {len(self._cluster.nodes)}")
+        raise ValueError(f"there is no broker {broker}; brokers are numbered from 1 to {len(self._cluster.nodes)}")
 
     def _alive(self, node: _Node) -> bool:
         return node.number in self._servers and self._servers[node.number].alive()
@@ -182,7 +181,7 @@ class KafkaCluster:
         self._servers[node.number] = start_server(self._name(node), command, pid_file=self._pid_file(node), log=self.log(node.number))
 
     def _format(self, nodes: list[_Node]) -> None:
-        """Give the data folders of these nodes the cluster's identity, all at a time; those that have one keep it."""
+        """Give the data folders of these nodes the cluster's identity, all at once; existing identities are kept."""
         formatting: list[tuple[_Node, subprocess.Popen[str]]] = []
         try:
             for node in nodes:
@@ -197,7 +196,7 @@ class KafkaCluster:
                 if child.returncode != 0:
                     raise EnvironmentFault(
                         f"{self._name(node)}: {self._data(node)} cannot be prepared:\n{said}",
-                        remedy=f"remove {self.folder}, unless you need what is in it",
+                        remedy=f"delete {self.folder}, unless you need its contents",
                         code="server-format",
                     )
         finally:
@@ -207,7 +206,7 @@ class KafkaCluster:
 
     @cached_property
     def _jars(self) -> list[Path]:
-        """Each fetch reads all of them to compare: once is enough for all brokers and restarts."""
+        """Each fetch reads all jars to compare them: once is enough for all brokers and restarts."""
         return fetch(JARS)
 
     def _java(self, main: str, *arguments: str | Path) -> list[str | Path]:
@@ -235,13 +234,13 @@ class KafkaCluster:
             "share.coordinator.state.topic.min.isr": in_sync,
             "share.coordinator.state.topic.num.partitions": 8,
             "group.initial.rebalance.delay.ms": 0,
-            # a broker that was killed is let in again only when the session of its former life has run out
+            # a killed broker is accepted again only when the session of its former process has expired
             "broker.session.timeout.ms": 3000,
             "broker.heartbeat.interval.ms": 500,
             "controlled.shutdown.enable": str(count > 1).lower(),
-            # none of the records that say every half second that nothing has changed: they were a third of what an idle broker costs
+            # no records every half second that nothing has changed: they were a third of the cost of an idle broker
             "metadata.max.idle.interval.ms": 0,
-            "log.cleaner.dedupe.buffer.size": 16 * 2**20,  # of a heap that is small
+            "log.cleaner.dedupe.buffer.size": 16 * 2**20,  # for a small heap
             **self._properties,
         }
         config = self.folder / "run" / f"kafka-{node.number}.properties"
@@ -262,7 +261,7 @@ def _read_or_make(folder: Path, brokers: int) -> _Cluster:
     cluster = remembered(folder / "cluster.json", _Cluster, lambda: _new_cluster(brokers))
     if len(cluster.nodes) != brokers:
         raise EnvironmentFault(
-            f"{folder} holds a cluster of {len(cluster.nodes)} brokers, expected one of {brokers}",
+            f"{folder} holds a cluster with {len(cluster.nodes)} brokers; expected {brokers}",
             remedy="name another folder",
             code="server-folder",
         )
@@ -275,7 +274,7 @@ def _new_cluster(brokers: int) -> _Cluster:
 
 
 def _new_id() -> str:
-    """As Kafka makes them: 16 bytes in 22 letters; none begins with a dash, which its tool would take for an option."""
+    """In Kafka's format: 16 bytes in 22 characters; none begins with a dash, which its tool would read as an option."""
     while True:
         id_ = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
         if not id_.startswith("-"):

@@ -1,4 +1,4 @@
-"""What servers of one process have in common: a folder with their log, their port and their pid, and how they end."""
+"""Common parts of servers with one process: a folder with their log, port and pid, and how they are stopped."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _STOPPED_WITHIN_S = 20.0
 
 
 class LoneServer(ABC):
-    """One process. Data and port stay in `folder` over restarts; one that was released is found again.
+    """One process. Data and port stay in `folder` over restarts; a released process is found again.
 
-    As a context manager it is up inside the block, gone after it, and gone too when this process ends in any other way.
+    As a context manager it runs inside the block, and ends after it, also if this process ends in any other way.
     """
 
     def __init__(self, folder: Path, name: str, *, files: str, ports: range = PORTS) -> None:
-        """`name` is for messages, `files` begins the names of its log and of the file with its pid; it listens on one of `ports`."""
+        """`name` is for messages, `files` is the beginning of the names of its log and its pid file; it listens on one of `ports`."""
         self.folder = folder.absolute()
         self.log = self.folder / "log" / f"{files}.log"
         self._pid_file = self.folder / "run" / f"{files}.pid.json"
@@ -40,38 +40,38 @@ class LoneServer(ABC):
 
     @property
     def uri(self) -> str:
-        """What a client connects to."""
+        """The URL for clients."""
         return self.address
 
     @property
     def pid(self) -> int | None:
-        """The server's process, where it is there."""
+        """The server's process, if it is running."""
         return self._server.process.pid if self._server is not None and self._server.alive() else None
 
     def fetch(self, tell: Callable[[str], None]) -> None:  # noqa: B027 (most have it already)
-        """Fetch what it is made of, where that lacks; `tell` gets a line before, for it may take minutes. Raises EnvironmentFault."""
+        """Fetch its files, if they are missing; `tell` gets a line before, because it may take minutes. Raises EnvironmentFault."""
 
     @abstractmethod
     def start(self) -> None:
-        """Start it where it is not up, and return when it serves. Raises EnvironmentFault."""
+        """Start it if it is not up, and return when it serves. Raises EnvironmentFault."""
 
     @abstractmethod
     def answers(self) -> bool:
         """Whether it serves."""
 
     def release(self) -> None:
-        """Let it live on when this process ends."""
+        """Keep it running after this process ends."""
         if self._server is not None:
             self._server.release()
 
     def stop(self) -> None:
-        """End it in order; it is killed where it does not end in time. No error where it is not up."""
+        """Stop it cleanly; it is killed if it does not end in time. No error if it is not up."""
         server, self._server = self._server, None
         if server is not None:
             server.stop(_STOPPED_WITHIN_S)
 
     def kill(self) -> None:
-        """End it as a crash does, and return when it is gone. No error where it is not up."""
+        """Kill it, and return when it has ended. No error if it is not up."""
         server, self._server = self._server, None
         if server is not None:
             server.kill()

@@ -1,4 +1,4 @@
-"""Servers that do not run for root, started by root."""
+"""Servers that refuse to run as root, started by root."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _NOBODY = ("setpriv", f"--reuid={_NOBODYS_ID}", f"--regid={_NOBODYS_ID}", "--cle
 
 
 def as_nobody_special() -> tuple[str, ...]:
-    """What root puts before the command of such a server: as a user of a namespace of its own, to whom root's files belong; where there can
-    be none, as `nobody`, to whom its folders are given (`give`), and who must be let into those above them. Nothing for other users."""
+    """The command prefix with which root starts such a server: as a user of a new namespace, who owns root's files; if that is not
+    possible, as `nobody`, who is given its folders (`give`) and needs access to their parents. Empty for other users."""
     if os.geteuid() != 0:
         return ()
     return _NAMESPACE if _may_have_a_namespace() else _NOBODY
 
 
 def give(folder: Path) -> None:
-    """Give the folder, with all in it, to the user that `as_nobody_special` makes of root."""
+    """Give the folder, with all contents, to the user that `as_nobody_special` switches to."""
     if as_nobody_special() != _NOBODY:
         return
     os.chown(folder, _NOBODYS_ID, _NOBODYS_ID)

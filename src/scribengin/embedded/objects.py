@@ -1,4 +1,4 @@
-"""A real object store on 127.0.0.1 that speaks S3: versitygw over a folder, built once by this machine's Go."""
+"""A real object store with the S3 protocol on 127.0.0.1: versitygw over a folder, built once with this machine's Go."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NAME = "versitygw"
 PACKAGE, VERSION = "github.com/versity/versitygw/cmd/versitygw", "v1.8.0"
 BUCKET = "objects"
-"""is there from the first start on"""
+"""created at the first start"""
 _READY_WITHIN_S = 30.0
 
 
@@ -33,19 +33,19 @@ class _Keys(msgspec.Struct, frozen=True):
 
 
 class ObjectServer(LoneServer):
-    """One server. Its keys of access are made once, and stand in a file for this user alone, as AWS's tools read them."""
+    """One server. Its access keys are created once, and stored in a file for this user alone, in the format of AWS's tools."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, NAME, files="objects")
 
     @property
     def uri(self) -> str:
-        """What a client connects to."""
+        """The URL for clients."""
         return f"http://{self.address}"
 
     @property
     def credentials(self) -> Path:
-        """A file for AWS_SHARED_CREDENTIALS_FILE; there once it was started."""
+        """A file for AWS_SHARED_CREDENTIALS_FILE; it exists after the first start."""
         return self.folder / "keys" / "credentials"
 
     def fetch(self, tell: Callable[[str], None]) -> None:
@@ -53,7 +53,8 @@ class ObjectServer(LoneServer):
         built(PACKAGE, VERSION, tell)
 
     def start(self) -> None:
-        """Start it where it is not up, and return when it serves. Raises EnvironmentFault: no Go, its port taken, it does not come up."""
+        """Start it if it is not up, and return when it serves. Raises EnvironmentFault: no Go, its port is taken, or it does not come
+        up."""
         if self._server is not None and self._server.alive():
             return
         program = built(PACKAGE, VERSION)
@@ -62,12 +63,13 @@ class ObjectServer(LoneServer):
         data = self.folder / "data"
         make_folder(data / BUCKET)
         command: list[str | Path] = [program, "--quiet", "--port", self.address, "posix", data]
-        environment = {"ROOT_ACCESS_KEY": keys.key, "ROOT_SECRET_KEY": keys.secret}  # not in the command line, which all users see
+        # not in the command line, which is visible to all users
+        environment = {"ROOT_ACCESS_KEY": keys.key, "ROOT_SECRET_KEY": keys.secret}
         self._server = start_server(NAME, command, pid_file=self._pid_file, log=self.log, environment=environment)
         self._server.wait_ready(self.answers, _READY_WITHIN_S)
 
     def answers(self, *, timeout_s: float = 1.0) -> bool:
-        """Whether it answers: to a stranger, that he may not."""
+        """Whether it answers: an anonymous request is denied."""
         with suppress(OSError, http.client.HTTPException):
             connection = http.client.HTTPConnection(HOST, self._port, timeout=timeout_s)
             connection.request("GET", "/")
@@ -77,7 +79,7 @@ class ObjectServer(LoneServer):
     def _keys(self) -> _Keys:
         folder = self.credentials.parent
         make_folder(folder)
-        with explained(f"{folder} cannot be closed to others"):
+        with explained(f"the permissions of {folder} cannot be restricted to this user"):
             folder.chmod(0o700)
         keys = remembered(folder / "keys.json", _Keys, lambda: _Keys(secrets.token_hex(10), secrets.token_hex(20)))
         shared = f"[default]\naws_access_key_id = {keys.key}\naws_secret_access_key = {keys.secret}\n"

@@ -20,24 +20,24 @@ NAME = "OpenSearch"
 JARS = "opensearch"
 _MAIN = "org.codelibs.opensearch.runner.OpenSearchRunner"
 _MODULES = "org.opensearch.transport.Netty4Plugin"
-"""of those that a distribution brings only HTTP: each more takes longer to start"""
+"""only the HTTP module of those in a distribution: each further one takes longer to start"""
 _PORTS = range(9201, 9299)
-"""the runner takes no port beyond for HTTP"""
+"""the runner uses no HTTP port above this"""
 _SETTINGS = b"cluster.routing.allocation.disk.threshold_enabled: false\n"
-"""a laptop's disk is nine tenths full for years: no index could be made there"""
+"""disk limits: a laptop's disk is often nine tenths full, and no index could be created there"""
 _HEAP_MIB = 512
 _READY_WITHIN_S = 120.0
 
 
 class OpenSearch(LoneServer):
-    """One node; whoever is on this machine may do all."""
+    """One node, open to all users of this machine."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, NAME, files="opensearch", ports=_PORTS)
 
     @property
     def uri(self) -> str:
-        """What a client connects to."""
+        """The URL for clients."""
         return f"http://{self.address}"
 
     def fetch(self, tell: Callable[[str], None]) -> None:
@@ -45,12 +45,12 @@ class OpenSearch(LoneServer):
         fetch(JARS, tell)
 
     def start(self) -> None:
-        """Start it where it is not up, and return when it serves. Fetches the jars where the cache lacks them. Raises EnvironmentFault:
-        no Java, no jars, its port taken, it does not come up."""
+        """Start it if it is not up, and return when it serves. Fetches the jars if the cache lacks them. Raises EnvironmentFault: no Java,
+        no jars, its port is taken, or it does not come up."""
         if self._server is not None and self._server.alive():
             return
         check_port(self._port, NAME)
-        config = self.folder / "data" / "node_1" / "config"  # the runner keeps a file that is there
+        config = self.folder / "data" / "node_1" / "config"  # the runner keeps an existing file
         for folder in (self.folder / "run", config):
             make_folder(folder)
         replace(config / "opensearch.yml", _SETTINGS)
@@ -67,12 +67,12 @@ class OpenSearch(LoneServer):
             raise
 
     def answers(self, *, timeout_s: float = 2.0) -> bool:
-        """Whether it takes documents: its state has been recovered."""
+        """Whether it accepts documents: its state has been recovered."""
         return takes_documents(self._port, timeout_s)
 
 
 def takes_documents(port: int, timeout_s: float) -> bool:
-    """Whether the node on that port has its state, so that it knows its indexes."""
+    """Whether the node on that port has loaded its state, so that it knows its indexes."""
     with suppress(OSError), socket.create_connection((HOST, port), timeout=timeout_s) as connection:
         connection.sendall(b"GET /_cluster/health?filter_path=status HTTP/1.0\r\n\r\n")
         said = b""

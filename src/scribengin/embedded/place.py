@@ -1,4 +1,4 @@
-"""What a server's folder remembers, so that it stays the same over restarts: its ports, and who it is."""
+"""A server's persistent settings in its folder, which stay the same over restarts: its ports, and its identity."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 def port_of(folder: Path, among: range = PORTS) -> int:
-    """What `folder` remembers, or a free one of these that it remembers from now on. Raises EnvironmentFault where that is
-    nonsense."""
+    """The port stored in `folder`, or a free one of these, which is stored there. Raises EnvironmentFault if the stored value is not
+    valid."""
     return remembered(folder / "place.json", _Place, lambda: _Place(free_ports(1, among)[0])).port
 
 
 def remembered(path: Path, kind: type[T], make: Callable[[], T]) -> T:
-    """What stands in the file, as JSON; what `make` gives where it is not there, or what somebody else has put there meanwhile. Raises
-    EnvironmentFault where it is no `kind`."""
+    """The contents of the file, as JSON; if it does not exist, the result of `make`, or what another process has stored there meanwhile.
+    Raises EnvironmentFault if it is not a `kind`."""
     data = read_or_none(path)
     if data is None:
         put_if_absent(path, msgspec.json.encode(make()) + b"\n")
@@ -37,6 +37,4 @@ def remembered(path: Path, kind: type[T], make: Callable[[], T]) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.DecodeError as error:
-        raise EnvironmentFault(
-            f"{path} is not what was written there: {error}", remedy=f"remove {path.parent}", code="server-folder"
-        ) from error
+        raise EnvironmentFault(f"{path} is damaged: {error}", remedy=f"remove {path.parent}", code="server-folder") from error

@@ -19,29 +19,29 @@ from scribengin.embedded.process import start_server
 
 NAME = "PostgreSQL"
 USER = "postgres"
-"""not `scribengin`: tables without a schema would be made in the one of the user's name, where ours are"""
+"""not `scribengin`: tables without a schema would be created in the one of the user's name, where ours are"""
 DATABASE = "postgres"
 _READY_WITHIN_S = 60.0
 _CHILDREN_GONE_S = 0.5
-"""after a kill its children see that it is gone, and give its memory back, within so much"""
+"""seconds after a kill within which its child processes notice it, and release its memory"""
 _SSL_REQUEST = b"\x00\x00\x00\x08\x04\xd2\x16\x2f"
-"""of the protocol: answered with S or N by a server that listens (PostgreSQL's documentation, 54.7 Message Formats)"""
+"""a protocol request: a listening server answers S or N (PostgreSQL's documentation, 54.7 Message Formats)"""
 
 
 class Postgres(LoneServer):
-    """One server; who connects from this machine is trusted."""
+    """One server; connections from this machine are trusted."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, NAME, files="postgres")
 
     @property
     def uri(self) -> str:
-        """What a client connects to."""
+        """The URL for clients."""
         return f"postgresql://{USER}@{self.address}/{DATABASE}"
 
     def start(self, **settings: str) -> None:
-        """Start it where it is not up, with settings over our own (`max_connections="5"`), and return when it serves. Raises
-        EnvironmentFault: the package is not installed, its port taken, it does not come up."""
+        """Start it if it is not up, with settings that override ours (`max_connections="5"`), and return when it serves. Raises
+        EnvironmentFault: the package is not installed, its port is taken, or it does not come up."""
         if self._server is not None and self._server.alive():
             return
         binaries = _binaries()
@@ -63,26 +63,26 @@ class Postgres(LoneServer):
         self._server.wait_ready(self.answers, _READY_WITHIN_S)
 
     def stop(self) -> None:
-        """End it in order, whoever is connected; it is killed where it does not end in time. No error where it is not up."""
+        """Stop it cleanly, even with open connections; it is killed if it does not end in time. No error if it is not up."""
         if self._server is not None:
             self._server.process.send(signal.SIGINT)
         super().stop()
 
     def kill(self) -> None:
-        """End it as a crash does, and return when it is gone. No error where it is not up."""
+        """Kill it, and return when it has ended. No error if it is not up."""
         was_up = self._server is not None
         super().kill()
         if was_up:
             time.sleep(_CHILDREN_GONE_S)
 
     def answers(self, *, timeout_s: float = 1.0) -> bool:
-        """Whether it takes connections: it says so where it does not yet."""
+        """Whether it accepts connections: it reports if it does not yet."""
         with suppress(OSError), socket.create_connection((HOST, self._port), timeout=timeout_s) as connection:
             connection.sendall(_SSL_REQUEST)
             connection.recv(1)
             start_up = b"user\0" + USER.encode() + b"\0database\0" + DATABASE.encode() + b"\0\0"
             connection.sendall((len(start_up) + 8).to_bytes(4, "big") + b"\0\x03\0\0" + start_up)
-            return connection.recv(1) == b"R"  # it asks who we are, or is content; E: it is starting up
+            return connection.recv(1) == b"R"  # it requests a login, or accepts it; E: it is starting up
         return False
 
     def _make(self, binaries: Path, data: Path) -> None:
@@ -94,8 +94,8 @@ class Postgres(LoneServer):
         if made.returncode:
             said = " ".join(made.stderr.split())
             raise EnvironmentFault(
-                f"{NAME} cannot make its data in {data}: {said}",
-                remedy="let every user enter the folders above it, or do not be root",
+                f"{NAME} cannot create its data in {data}: {said}",
+                remedy="make its parent folders accessible to all users, or do not run as root",
                 code="server-folder",
             )
 

@@ -1,7 +1,7 @@
-"""A server as a child process: started, found again, and ended without ever striking a process of somebody else.
+"""A server as a child process: started, found again, and stopped, without ever signalling an unrelated process.
 
-Between the starter and the server stands a shell that waits on a pipe. The starter's end, even by SIGKILL, closes the pipe, and the
-shell kills the server; `release` tells the shell to leave the server alone. So a server outlives its starter only where that was said.
+A shell that waits on a pipe runs between the starter and the server. The end of the starter, even by SIGKILL, closes the pipe, and the
+shell kills the server; `release` tells the shell to leave the server alone. So a server outlives its starter only if that was requested.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ wait
 
 
 class ServerProcess:
-    """A server that was started here, or found by its pid file. `log` has what it says."""
+    """A server that was started here, or found by its pid file. `log` is its log file."""
 
     def __init__(self, name: str, process: Process, pid_file: Path, log: Path, holder: subprocess.Popen[bytes] | None = None) -> None:
         self.name = name
@@ -48,13 +48,13 @@ class ServerProcess:
         self._holder = holder
 
     def alive(self) -> bool:
-        """Whether its process is there."""
+        """Whether its process is running."""
         return self.process.alive()
 
     def wait_ready(self, ready: Callable[[], bool], timeout_s: float) -> None:
-        """Ask `ready` until it says yes.
+        """Call `ready` until it returns True.
 
-        Raises EnvironmentFault, with the last lines of the log, where the server ends or time runs out.
+        Raises EnvironmentFault, with the last lines of the log, if the server ends or the time limit is exceeded.
         """
         deadline = time.monotonic() + timeout_s
         while not ready():
@@ -65,39 +65,39 @@ class ServerProcess:
             time.sleep(POLL_S)
 
     def release(self) -> None:
-        """Let it live on when this process ends."""
+        """Keep it running after this process ends."""
         holder, self._holder = self._holder, None
         if holder is not None:
             try:
                 holder.communicate(_RELEASE)
-            except BrokenPipeError:  # somebody killed the shell
+            except BrokenPipeError:  # the shell was killed
                 holder.wait()
 
     def ask_to_end(self) -> None:
-        """SIGTERM, without waiting; `stop` then waits."""
+        """Send SIGTERM, without waiting; `stop` then waits."""
         self.process.send(signal.SIGTERM)
 
     def stop(self, timeout_s: float) -> None:
-        """Ask it to end (SIGTERM), and kill it when it has not after `timeout_s`; the pid file goes with it."""
+        """Send SIGTERM, and kill it if it has not ended after `timeout_s`; also deletes the pid file."""
         self.ask_to_end()
         if not self.process.gone_within(timeout_s):
             self.process.send(signal.SIGKILL)
         self._bury()
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone: until then its port may still answer."""
+        """Send SIGKILL, and wait until it has ended: until then its port may still answer."""
         self.process.send(signal.SIGKILL)
         self._bury()
 
     def _bury(self) -> None:
         if not self.process.gone_within(_KILLED_WITHIN_S):
             raise EnvironmentFault(
-                f"{self.name} (process {self.process.pid}) does not end, even killed",
-                remedy="look whether its disk hangs",
+                f"{self.name} (process {self.process.pid}) does not end, even after SIGKILL",
+                remedy="check whether its disk hangs",
                 code="server-stuck",
             )
         self._pid_file.unlink(missing_ok=True)
-        self.release()  # the shell, with nothing left to hold
+        self.release()  # the shell, which has nothing left to guard
 
     def _fault(self, what: str, code: str) -> EnvironmentFault:
         try:
@@ -111,9 +111,9 @@ class ServerProcess:
 def start_server(
     name: str, command: Sequence[str | Path], *, pid_file: Path, log: Path, environment: Mapping[str, str] | None = None
 ) -> ServerProcess:
-    """Start a program; it ends with this process unless it is released. It gets this process's environment, `environment` over it.
+    """Start a program; it ends with this process unless it is released. It gets this process's environment, overridden by `environment`.
 
-    Raises EnvironmentFault where its folders cannot be written.
+    Raises EnvironmentFault if its folders cannot be written.
     """
     for folder in (pid_file.parent, log.parent):
         make_folder(folder)
@@ -123,8 +123,8 @@ def start_server(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, **(environment or {}), "SERVER_LOG": str(log.absolute())},
-        cwd=pid_file.parent,  # what a crash leaves belongs there
-        start_new_session=True,  # a Ctrl-C for the starter is none for the server: the starter ends it in order
+        cwd=pid_file.parent,  # remains of a crash belong there
+        start_new_session=True,  # a Ctrl-C for the starter must not reach the server: the starter stops it cleanly
     )
     try:
         assert holder.stdout is not None
@@ -138,7 +138,7 @@ def start_server(
 
 
 def find_server(name: str, *, pid_file: Path, log: Path) -> ServerProcess | None:
-    """The server that the pid file tells of, alive or not; None where there is no such file, or one that no start has written."""
+    """The server of the pid file, alive or not; None if there is no such file, or it is not valid."""
     data = read_or_none(pid_file)
     if data is None:
         return None
@@ -149,7 +149,7 @@ def find_server(name: str, *, pid_file: Path, log: Path) -> ServerProcess | None
 
 
 def _turn_over(log: Path) -> None:
-    """A log that has grown large becomes `<name>.1`; an older one of that name goes."""
+    """A large log is renamed to `<name>.1`; an older one of that name is deleted."""
     with explained(f"{log} cannot be written"):
         if log.exists() and log.stat().st_size > _LOG_BYTES:
             log.replace(log.with_name(f"{log.name}.1"))

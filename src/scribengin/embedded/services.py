@@ -1,4 +1,4 @@
-"""`scribengin services`: servers that live on, one of each kind for a project, under `<folder>/services/<name>/`."""
+"""`scribengin services`: servers that keep running, one of each kind per project, under `<folder>/services/<name>/`."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _LONE: dict[str, Callable[[Path], LoneServer]] = {
 }
 NAMES = ("kafka", "zookeeper", "spark", *list(_LONE)[1:], "hdfs")
 BY_DEFAULT = ("kafka", "zookeeper")
-"""What is started where no name is given."""
+"""The services that are started if no name is given."""
 
 State = Literal["running", "silent", "dead", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceInfo:
-    """What is known of a service.
+    """The status of a service.
 
-    `state`: running; silent (its process is there and does not answer); dead (it was started, nobody stopped it, and it is not there);
-    stopped (also where it was never started: then it has no address and no log). `pid` is None where no process is there.
+    `state`: running; silent (its process is running and does not answer); dead (it was started, not stopped, and is not running); stopped
+    (also if it was never started: then it has no address and no log). `pid` is None if there is no process.
     """
 
     name: str
@@ -61,14 +61,14 @@ class ServiceInfo:
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """What was last asked of a service, and when."""
+    """The last request for a service, and its time."""
 
     wanted: Literal["up", "down"]
     since: str
 
 
 def start(names: Sequence[str], folder: Path, tell: Callable[[str], None] = lambda _line: None) -> list[ServiceInfo]:
-    """Start those of the services that are not up; they live on after this process. Returns when they answer.
+    """Start those of the services that are not up; they keep running after this process. Returns when they answer.
 
     `tell` gets a line before jars are fetched, or a program is built, which takes minutes. Raises EnvironmentFault; services before the one
     that does not come up are then up.
@@ -84,13 +84,13 @@ def start(names: Sequence[str], folder: Path, tell: Callable[[str], None] = lamb
                 fetch(JARS, tell)
             server.start()
             if pid is None:
-                _write(home, "up")  # before it may live on: killed in between, both are gone, and the record says dead
+                _write(home, "up")  # before it may keep running: if it is killed in between, both are gone, and the record says dead
             server.release()
         return [_look(name, folder) for name in names]
 
 
 def stop(names: Sequence[str], folder: Path) -> list[ServiceInfo]:
-    """End those of the services that are up; their data stays. No error where one is not up."""
+    """Stop those of the services that are up; their data is kept. No error if one is not up."""
     with _alone(folder):
         for name in names:
             home = _home(folder, name)
@@ -103,12 +103,12 @@ def stop(names: Sequence[str], folder: Path) -> list[ServiceInfo]:
 
 
 def known(folder: Path) -> list[str]:
-    """What is looked at, and stopped, where no name is given: those by default, and what was started once."""
+    """The services that are checked, and stopped, if no name is given: the default ones, and all that were ever started."""
     return [name for name in NAMES if name in BY_DEFAULT or _read(_home(folder, name)) is not None]
 
 
 def status(names: Sequence[str], folder: Path) -> list[ServiceInfo]:
-    """Look, and change nothing."""
+    """Check their status; changes nothing."""
     return [_look(name, folder) for name in names]
 
 
@@ -134,7 +134,7 @@ def _open(name: str, home: Path) -> Hdfs | KafkaCluster | LoneServer | Standalon
 
 
 def _facts(server: Hdfs | KafkaCluster | LoneServer | StandaloneCluster) -> tuple[str, int | None, Path]:
-    """Address, process where there is one, and log."""
+    """Address, process if there is one, and log."""
     if isinstance(server, KafkaCluster):
         return server.bootstrap, server.brokers_up.get(1), server.log()
     return server.uri if isinstance(server, LoneServer | Hdfs) else server.address, server.pid, server.log
@@ -148,7 +148,7 @@ def _read(home: Path) -> _Record | None:
     data = read_or_none(home / "service.json")
     try:
         return None if data is None else msgspec.json.decode(data, type=_Record)
-    except msgspec.DecodeError:  # edited: what can be known without it is whether the server is there
+    except msgspec.DecodeError:  # edited by hand: without it only the existence of the process is known
         return _Record("down", "")
 
 
@@ -159,7 +159,7 @@ def _write(home: Path, wanted: Literal["up", "down"]) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Two that start or stop at once go one after the other."""
+    """Concurrent starts and stops are serialised."""
     home = folder.absolute() / "services"
     make_folder(home)
     with explained(f"{home / 'lock'} cannot be written"), (home / "lock").open("w") as lock:

@@ -1,4 +1,4 @@
-"""A real Spark standalone cluster: a master and its workers, on 127.0.0.1, from the jars that PySpark carries."""
+"""A real Spark standalone cluster: a master and its workers, on 127.0.0.1, from the jars of PySpark."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class _Place(msgspec.Struct, frozen=True):
 class StandaloneCluster:
     """A master, and workers that each offer `cores` and `memory_mib` to executors. Ports stay in `folder` over restarts.
 
-    As a context manager it is up inside the block, gone after it, and gone too when this process ends in any other way. Workers count
-    from 1. What executors say lies in `work/`, and is removed by Spark an hour after its application.
+    As a context manager it runs inside the block, and ends after it, also if this process ends in any other way. Workers are numbered from
+    1. Logs of executors are in `work/`; Spark deletes them an hour after their application.
     """
 
     def __init__(self, folder: Path, *, workers: int = 1, cores: int = 2, memory_mib: int = 2048) -> None:
@@ -51,7 +51,7 @@ class StandaloneCluster:
         self._memory_mib = memory_mib
         self._names = (MASTER, *(_worker(number) for number in range(1, workers + 1)))
         self._servers: dict[str, ServerProcess] = {}
-        # those too of a larger one that was started in this folder before
+        # those too of a larger cluster that was started in this folder before
         before = [_worker(int(path.name.split("-")[2].partition(".")[0])) for path in (self.folder / "run").glob("spark-worker-*.pid.json")]
         for name in dict.fromkeys([*self._names, *before]):
             found = find_server(name, pid_file=self._pid_file(name), log=self._log(name))
@@ -65,27 +65,28 @@ class StandaloneCluster:
 
     @property
     def web(self) -> str:
-        """`http://127.0.0.1:port`: the master's page; under `/json/` its state as JSON."""
+        """`http://127.0.0.1:port`: the master's web UI; `/json/` returns its state as JSON."""
         return f"http://{HOST}:{self._place.web_port}"
 
     @property
     def pid(self) -> int | None:
-        """The master's process, where it is there."""
+        """The master's process, if it is running."""
         server = self._servers.get(MASTER)
         return server.process.pid if server is not None and server.alive() else None
 
     @property
     def whole(self) -> bool:
-        """Whether all its processes are there."""
+        """Whether all its processes are running."""
         return all(self._alive(name) for name in self._names)
 
     @property
     def log(self) -> Path:
-        """The master's log; those of the workers lie beside it."""
+        """The master's log; those of the workers are beside it."""
         return self._log(MASTER)
 
     def start(self) -> None:
-        """Start what is not up, and return when the master has all workers. Raises EnvironmentFault: no Java, its port taken, no answer."""
+        """Start processes that are not up, and return when the master has all workers. Raises EnvironmentFault: no Java, its port is taken,
+        or no answer."""
         begun = [name for name in self._names if not self._alive(name)]
         try:
             for name in begun:
@@ -100,17 +101,17 @@ class StandaloneCluster:
             raise
 
     def release(self) -> None:
-        """Let it live on when this process ends."""
+        """Keep it running after this process ends."""
         for server in self._servers.values():
             server.release()
 
     def stop(self) -> None:
-        """End workers (with them their executors) and master in order; what does not end in time is killed. No error where none is up."""
+        """Stop workers (with their executors) and master cleanly; a process that does not end in time is killed. No error if none is up."""
         for name in sorted(self._servers, key=lambda name: (name == MASTER, name)):
             self._servers.pop(name).stop(_STOPPED_WITHIN_S)
 
     def kill(self, worker: int) -> None:
-        """End a worker as a crash does, and return when it is gone; its executors then leave. No error where it is not up."""
+        """Kill a worker, and return when it has ended; its executors then exit. No error if it is not up."""
         server = self._servers.pop(_worker(worker), None)
         if server is not None:
             server.kill()
@@ -123,7 +124,7 @@ class StandaloneCluster:
         return False
 
     def read_state(self) -> Mapping[str, Any]:
-        """What the master says of workers and applications, as its `/json/`. Raises OSError where it does not answer."""
+        """The master's information about workers and applications, from its `/json/`. Raises OSError if it does not answer."""
         with urllib.request.urlopen(f"{self.web}/json/", timeout=_ANSWER_S) as answer:
             state: Mapping[str, Any] = msgspec.json.decode(answer.read(_ANSWER_BYTES))
             return state
@@ -139,7 +140,7 @@ class StandaloneCluster:
         return name in self._servers and self._servers[name].alive()
 
     def _is_up(self, name: str) -> bool:
-        """The master: it answers. A worker is up when the master has it, which is asked of all together."""
+        """For the master: whether it answers. A worker is up when the master has it, which is checked for all together."""
         if name != MASTER:
             return True
         with suppress(OSError, ValueError):
@@ -161,7 +162,7 @@ class StandaloneCluster:
         command = java_command(main, jars, words, heap_mib=_HEAP_MIB, folder=self.folder / "run")
         (core,) = pyspark_jars("spark-core_*.jar")
         environment = {
-            # where, and by what name, a worker finds what its executors are started with
+            # where, and under which name, a worker finds the commands that start its executors
             "SPARK_HOME": str(core.parent.parent),
             "SPARK_SCALA_VERSION": core.name.removeprefix("spark-core_").partition("-")[0],
             "JAVA_HOME": str(find_java().home),
@@ -173,12 +174,12 @@ class StandaloneCluster:
         for part in ("work", "run/recovery"):
             make_folder(self.folder / part)
         settings = {
-            # Spark's own door for submissions ran Python drivers on local[*], and left them behind when they were killed
+            # Spark's own submission gateway ran Python drivers on local[*], and left them behind when they were killed
             "spark.master.rest.enabled": "false",
             "spark.worker.cleanup.enabled": "true",
             "spark.worker.cleanup.appDataTtl": _KEPT_APPLICATION_S,
             "spark.local.dir": self.folder / "run" / "tmp",
-            # a master that is started again knows its applications and workers: these go on
+            # a restarted master recovers its applications and workers: these continue
             "spark.deploy.recoveryMode": "FILESYSTEM",
             "spark.deploy.recoveryDirectory": self.folder / "run" / "recovery",
         }

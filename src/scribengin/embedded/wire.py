@@ -1,7 +1,7 @@
-"""As much of Kafka's protocol as readiness needs: one question, who is in this cluster, asked over a plain socket.
+"""The part of Kafka's protocol that readiness checks need: one request for the nodes of the cluster, over a plain socket.
 
-Facts from the protocol guide of Kafka: a request is its length, then api key 3 (Metadata), version 2, a correlation number, a client
-name; texts have a length of two bytes, lists one of four, all big-endian. Version 2 is the oldest that names the cluster.
+Facts from the protocol guide of Kafka: a request is its length, then api key 3 (Metadata), version 2, a correlation number, a client name;
+texts have a length of two bytes, lists one of four, all big-endian. Version 2 is the oldest that contains the cluster's id.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LARGEST_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """`leader` is a node's number, -1 where there is none now; `in_sync` are the nodes whose copy is whole."""
+    """`leader` is a node's number, -1 if there is none now; `in_sync` are the nodes with a complete copy."""
 
     leader: int
     in_sync: tuple[int, ...]
@@ -25,7 +25,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What a broker knows of its cluster: nodes that are up, by number, with their addresses; topics with their partitions in order."""
+    """A broker's information about its cluster: running nodes, by number, with their addresses; topics with their partitions in order."""
 
     cluster_id: str
     nodes: dict[int, str]
@@ -33,24 +33,24 @@ class Metadata:
 
 
 def read_metadata(host: str, port: int, *, timeout_s: float) -> Metadata:
-    """Ask the broker at that address. Raises OSError where none answers, ValueError where what answers is no Kafka broker."""
+    """Ask the broker at that address. Raises OSError if no server answers, ValueError if the server is not a Kafka broker."""
     asked = struct.pack(f">hhih{len(_CLIENT)}si", _METADATA, _VERSION, _CORRELATION, len(_CLIENT), _CLIENT, -1)  # -1: of all topics
     with socket.create_connection((host, port), timeout=timeout_s) as connection:
         connection.sendall(struct.pack(">i", len(asked)) + asked)
         (size,) = struct.unpack(">i", _exactly(connection, 4))
         if not 4 <= size <= _LARGEST_BYTES:
-            raise ValueError(f"{host}:{port} answers with {size} bytes")
+            raise ValueError(f"{host}:{port} answered with {size} bytes")
         answer = _Answer(_exactly(connection, size))
     try:
         return _metadata(answer)
     except (struct.error, UnicodeDecodeError) as error:
-        raise ValueError(f"{host}:{port} answers with what is no Metadata of Kafka: {error}") from error
+        raise ValueError(f"{host}:{port} answered with invalid Kafka Metadata: {error}") from error
 
 
 def _metadata(answer: _Answer) -> Metadata:
     correlation = answer.number("i")
     if correlation != _CORRELATION:
-        raise ValueError(f"the answer is for request {correlation}, not {_CORRELATION}")
+        raise ValueError(f"the answer is for request {correlation}; expected {_CORRELATION}")
     nodes = {}
     for _ in range(answer.number("i")):
         node, host, port = answer.number("i"), answer.text(), answer.number("i")
@@ -74,7 +74,7 @@ def _metadata(answer: _Answer) -> Metadata:
 
 
 class _Answer:
-    """Reads values one after the other."""
+    """Reads consecutive values."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -86,7 +86,7 @@ class _Answer:
         return int(value)
 
     def text(self) -> str:
-        """Empty where it is null."""
+        """Empty if it is null."""
         size = max(self.number("h"), 0)
         value = self._data[self._at : self._at + size]
         self._at += size
@@ -101,6 +101,6 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
     while len(data) < size:
         part = connection.recv(size - len(data))
         if not part:
-            raise ConnectionError("it closed the connection")
+            raise ConnectionError("the server closed the connection")
         data += part
     return bytes(data)

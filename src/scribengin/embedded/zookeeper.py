@@ -1,4 +1,4 @@
-"""A real ZooKeeper on 127.0.0.1, one server or several that vote, from the jars that PySpark carries."""
+"""A real ZooKeeper on 127.0.0.1, one server or several that form a quorum, from the jars of PySpark."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _JARS = ("zookeeper-*.jar", "metrics-core-*.jar", "snappy-java-*.jar", "netty-*.
 _HEAP_MIB = 256
 _READY_WITHIN_S = 120.0
 _ANSWER_S = 5.0
-_STARTING_ANSWER_S = 0.5  # asked in the moment between its socket and its data, it never answers that connection
+_STARTING_ANSWER_S = 0.5  # a request in the moment between its socket and its data is never answered on that connection
 _ANSWER_BYTES = 2**16
 
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """A server's place among those that vote: its number, and of each number the ports for followers and for elections."""
+    """A server's position in a quorum: its number, and for each number the ports for followers and for elections."""
 
     number: int
     ports: Mapping[int, tuple[int, int]]
@@ -38,12 +38,13 @@ class ZooKeeper(LoneServer):
     """One server. Sessions may be as short as 1 s: a tick is half of that."""
 
     def __init__(self, folder: Path, quorum: Quorum | None = None) -> None:
-        """`quorum`: where it is one of several (`ensemble.ZooKeeperEnsemble`): alone it serves nobody."""
+        """`quorum`: set if it is one of several (`ensemble.ZooKeeperEnsemble`): alone it does not serve."""
         super().__init__(folder, NAME, files="zookeeper")
         self._quorum = quorum
 
     def start(self) -> None:
-        """Start it where it is not up, and return when it serves. Raises EnvironmentFault: no Java, its port taken, it does not come up."""
+        """Start it if it is not up, and return when it serves. Raises EnvironmentFault: no Java, its port is taken, or it does not come
+        up."""
         begun = self.begin()
         try:
             self.wait_ready()
@@ -53,7 +54,7 @@ class ZooKeeper(LoneServer):
             raise
 
     def begin(self) -> bool:
-        """Start it where it is not up, and do not wait; whether that was so."""
+        """Start it if it is not up, without waiting; returns whether it was started."""
         if self._server is not None and self._server.alive():
             return False
         check_port(self._port, NAME)
@@ -69,23 +70,23 @@ class ZooKeeper(LoneServer):
         return True
 
     def wait_ready(self) -> None:
-        """Until it serves, once it was begun. Raises EnvironmentFault where it ends, or does not in time."""
+        """Wait until it serves, after it was started. Raises EnvironmentFault if it ends, or does not serve in time."""
         assert self._server is not None
         self._server.wait_ready(lambda: self.answers(timeout_s=_STARTING_ANSWER_S), _READY_WITHIN_S)
 
     def clear(self) -> None:
-        """Clear away what is left of one that has ended by itself; one that is up stays."""
+        """Clean up after a server that has ended by itself; a running one is kept."""
         if self.pid is None:
             self.kill()
 
     def answers(self, *, timeout_s: float = _ANSWER_S) -> bool:
-        """Whether it serves: it says its mode. (`ruok` is answered long before.)"""
+        """Whether it serves: it reports its mode. (`ruok` is answered long before.)"""
         with suppress(OSError):
             return b"\nMode: " in self._ask(b"srvr", timeout_s)
         return False
 
     def _ask(self, word: bytes, timeout_s: float) -> bytes:
-        """The whole answer to one of ZooKeeper's words of four letters."""
+        """The complete answer to one of ZooKeeper's four-letter commands."""
         said = b""
         with socket.create_connection((HOST, self._port), timeout=timeout_s) as connection:
             connection.sendall(word)

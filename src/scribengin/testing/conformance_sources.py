@@ -4,7 +4,8 @@ of them together are what a source of your own should pass.
 
     def test_my_source_keeps_the_contract(tmp_path):
         place = MyPlace(tmp_path)
-        check_changing_source(Bench(lambda: MySource(ConnectorContext("in", tmp_path, {...})), place.add, SOURCE, {...}, change=place.change))
+        make = lambda: MySource(ConnectorContext("in", tmp_path, {...}))
+        check_changing_source(Bench(make, place.add, SOURCE, {...}, change=place.change))
 """
 
 from __future__ import annotations

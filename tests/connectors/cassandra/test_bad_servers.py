@@ -65,7 +65,7 @@ def test_a_cluster_that_stays_overloaded_is_told_in_its_words(
     sink.prepare(owner="me", lineage="lineage-1")
     door.errors = [OVERLOADED] * 1_000
     batch = decided(sink, 0, rows_of(1, 2))
-    with pytest.raises(Unreachable, match=r"takes no rows for now, .*: too busy") as told:
+    with pytest.raises(Unreachable, match=r"has accepted no rows for .*: too busy") as told:
         offered(sink, batch)
     assert told.value.code == "store-overloaded"
     door.errors = []
@@ -120,7 +120,7 @@ def test_who_may_not_read_or_write_is_told_what_right_it_takes_and_with_it_goes_
     with pytest.raises(SinkError, match=f"User {role} has no .* permission") as by_sink:
         sink.prepare(owner="me", lineage="lineage-1", adopt=True)
     assert by_sink.value.code == "cassandra-rights"
-    assert by_sink.value.remedy == "grant the user CREATE, SELECT and MODIFY on the keyspace, or make the tables"
+    assert by_sink.value.remedy == "grant the user CREATE, SELECT and MODIFY on the keyspace, or create the tables"
     space.session.execute(f"GRANT CREATE ON KEYSPACE {space.name} TO {role}")
     space.session.execute(f"GRANT SELECT ON KEYSPACE {space.name} TO {role}")
     batch = decided(sink, 0, rows_of(1))

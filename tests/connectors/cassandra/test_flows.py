@@ -87,8 +87,8 @@ def test_a_table_of_counters_stops_a_start_with_the_reason(folder: FlowFolder, s
     with pytest.raises(InputError) as told:
         folder.run()
     assert {problem.code for problem in told.value.problems} == {"table-columns"}
-    assert "what is added twice counts twice" in str(told.value)
-    assert "counters take no lightweight transaction" in str(told.value)
+    assert "would be counted twice" in str(told.value)
+    assert "counters do not support the lightweight transaction" in str(told.value)
 
 
 @pytest.mark.long
@@ -105,7 +105,7 @@ def test_a_table_is_read_on_behind_a_kill_and_a_row_that_changed_meanwhile_stops
         space.ask("UPDATE kept SET name = 'changed' WHERE id = %s", number)
     stopped = folder.run()
     assert stopped.state == "failed"
-    assert "changed after it was taken" in stopped.queries[0].error
+    assert "changed after it was assigned" in stopped.queries[0].error
     assert "on_change: ignore" in stopped.queries[0].remedy
     assert {row["id"] for row in folder.read("out")} == read
     for number in range(40):

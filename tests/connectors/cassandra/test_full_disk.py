@@ -50,7 +50,7 @@ def test_a_full_disk_at_the_server_loses_nothing_and_what_waits_comes_when_there
                 write()
             assert 1 < len(batches) < _MOST
             assert told.value.code == "cassandra-away"
-            assert "look whether the cluster is up and well" in (told.value.remedy or "")
+            assert "check that the cluster is up and healthy" in (told.value.remedy or "")
             disk.grow("400m")
             server.kill()
             server.start()

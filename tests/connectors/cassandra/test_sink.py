@@ -107,7 +107,7 @@ def test_a_row_that_the_table_does_not_take_is_refused_alone_with_the_servers_wo
     batch = decided(sink, 0, [*rows_of(1, 2), *rows_of(3, name="ü"), *rows_of(4), *rows_of(5, name="x" * (5 << 20))])
     first, second = offered(sink, batch)
     assert (first.id, first.reason, first.came) == ("source/a+0.2", "refused", '{"id":3,"name":"ü","at":null}'.encode())
-    assert "kept does not take it: Invalid byte for ascii" in first.message
+    assert "kept rejected the row: Invalid byte for ascii" in first.message
     assert (second.id, second.reason) == ("source/a+0.4", "too-large")
     assert sorted(row["id"] for row in space.rows()) == [1, 2, 4]
     assert [row["record"] for row in space.rows() if row["id"] == 4] == ["source/a+0.3"]
@@ -156,12 +156,15 @@ def test_values_of_each_type_come_back(space: Keyspace, tmp_path: Path) -> None:
         ("id bigint PRIMARY KEY, n counter", "a table of counters"),
         (
             "id bigint PRIMARY KEY, name list<text>, at timestamp",
-            'column "name" is list<text>: of a row that is sent again it would double the elements, and a lightweight transaction (IF), '
-            "which could tell, takes no time of writing",
+            'column "name" is list<text>: a row that is sent again would duplicate the elements, and a lightweight transaction (IF), '
+            "which would prevent that, takes no time of writing",
         ),
-        ("id bigint PRIMARY KEY, name boolean, at timestamp", 'column "name" is boolean in the table, the flow gives STRING'),
+        ("id bigint PRIMARY KEY, name boolean, at timestamp", 'column "name" is boolean in the table, but STRING in the flow'),
         ("id bigint PRIMARY KEY, name text", 'the table has no column "at" (timestamp)'),
-        ("name text, id bigint, at timestamp, PRIMARY KEY (name, id)", "its primary key is (name, id), the flow writes by (id)"),
+        (
+            "name text, id bigint, at timestamp, PRIMARY KEY (name, id)",
+            "its primary key is (name, id); expected (id), by `key` of the flow",
+        ),
     ],
 )
 def test_a_table_that_does_not_take_what_comes_is_told_before_a_start(space: Keyspace, tmp_path: Path, columns: str, sentence: str) -> None:
@@ -190,7 +193,7 @@ def test_another_lineage_and_rows_of_others_are_refused_and_a_new_one_that_adopt
     first.prepare(owner="me", lineage="lineage-1")
     offered(first, decided(first, 0, rows_of(1)))
     other = make(space, tmp_path, mode="upsert", key=["id"])
-    with pytest.raises(Refused, match="rows that this lineage has not written"):
+    with pytest.raises(Refused, match="rows that this lineage did not write"):
         other.prepare(owner="me", lineage="lineage-2")
     other.prepare(owner="me", lineage="lineage-2", adopt=True)
     with pytest.raises(Exception, match="another lineage has claimed it"):
@@ -247,8 +250,8 @@ def test_a_table_that_is_gone_is_an_error_not_dead_letters(space: Keyspace, tmp_
         ({"config": {}}, SinkError, "[Aa]uthentication"),
         ({"config": {"usr": "me"}}, SinkError, '"usr", which is not known'),
         ({"server": ["127.0.0.1:9"]}, Unreachable, "Connection refused"),
-        ({"server": ["me:hunter2@host:9042"]}, SinkError, "is no address"),
-        ({"server": ["host:70000"]}, SinkError, "is no address"),
+        ({"server": ["me:hunter2@host:9042"]}, SinkError, "is not an address"),
+        ({"server": ["host:70000"]}, SinkError, "is not an address"),
         ({"config": {"ca": "gone.pem"}}, SinkError, "ca: gone.pem, which cannot be read: No such file"),
         ({"config": {"ca": __file__}}, SinkError, "which cannot be read: .*no certificate"),
         (
@@ -272,7 +275,7 @@ def test_a_keyspace_that_may_forget_what_it_acknowledged_is_refused(space: Keysp
     space.session.execute(f"ALTER KEYSPACE {space.name} WITH durable_writes = false")
     sink = make(space, tmp_path)
     sink.prepare(owner="me", lineage="lineage-1")
-    with pytest.raises(SinkError, match="what it acknowledges is lost"):
+    with pytest.raises(SinkError, match="acknowledged rows are lost"):
         offered(sink, decided(sink, 0, rows_of(1)))
 
 
@@ -290,9 +293,9 @@ def test_a_certificate_is_looked_at_and_one_that_is_not_trusted_is_told_with_wha
             prepared(stranger)
         assert (told.value.code, told.value.remedy) == (
             "cassandra-trust",
-            "name who signs its certificate: config: {ca: /path/to/ca.pem}",
+            "name the CA file that signed its certificate: config: {ca: /path/to/ca.pem}",
         )
-        with pytest.raises(SinkError, match="it speaks no TLS"):
+        with pytest.raises(SinkError, match="it does not use TLS"):
             prepared(authority, space.address)
         assert offered(prepared(authority), decided(prepared(authority), 0, rows_of(1))) == []
     assert [row["id"] for row in space.rows()] == [1]
@@ -324,7 +327,7 @@ def test_names_of_columns_are_quoted_and_never_taken_for_cql(space: Keyspace, tm
 @pytest.mark.parametrize("odd", ['x"; DROP TABLE victim; --', "it's", "$1 %s 100%", "größe", "a-b", ""])
 def test_what_cassandra_takes_for_no_name_is_told_before_anybody_is_asked(tmp_path: Path, option: str, odd: str) -> None:
     options = sink_types()["cassandra"].filled({"server": ["nobody"], "keyspace": "shop", "table": "kept"} | {option: odd})
-    with pytest.raises(SinkError, match=f"`{option}` is .*: names of keyspaces and tables are made of letters") as told:
+    with pytest.raises(SinkError, match=f"`{option}` is .*: a name of a keyspace or table consists of the letters") as told:
         open_sink("cassandra", ConnectorContext("out", tmp_path, options, flow="flow", work=tmp_path / "work"))
     assert (told.value.code, told.value.remedy) == ("cassandra-name", f"correct `{option}`")
 

@@ -105,8 +105,8 @@ def test_batches_wait_while_the_channel_is_away_and_go_over_in_order_before_newe
     assert shelf.taken == [0, 1, 2, 3, 4]
     assert read_left(tmp_path, "life").batches == 0
     said = sink.upkeep()
-    assert "away, rows wait" in said[0]
-    assert "3 Batches that waited went over" in said[1]
+    assert "unavailable, rows wait" in said[0]
+    assert "3 waiting Batches were sent" in said[1]
 
 
 def test_a_flow_starts_while_the_channel_is_away(tmp_path, clock):

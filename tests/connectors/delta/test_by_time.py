@@ -88,13 +88,13 @@ def test_rows_go_to_the_columns_of_their_time_and_the_log_says_what_is_complete(
     assert minute(opened(where).transaction_version(CLOSED)) == 65
     newest = opened(where).history(1)[0]
     assert json.loads(newest["userMetadata"]) == {"closed_until": "2026-01-01T01:05:00+00:00"}
-    assert writer.write(2, rows(2, 59, 61)) == ["0: country=DE/dt=2026-01-01/hour=00/ is closed: rows of its time came too late for it"]
+    assert writer.write(2, rows(2, 59, 61)) == ["0: country=DE/dt=2026-01-01/hour=00/ is closed: these rows arrived too late for it"]
     assert held(where) == {"DE/2026-01-01/00": 2, "DE/2026-01-01/01": 3, "DE/None/None": 1}
     assert minute(closed_of(opened(where))) == 65, "it never goes back"
     assert writer.sink.unlike(SCHEMA) == []
     told = list(writer.sink.audit(lineage="one", decided=[]))
     assert sum(each.rows for each in told) == 6
-    assert [text for each in told for text in each.violations if "no decision says so" not in text] == []
+    assert [text for each in told for text in each.violations if "there is no decision for it" not in text] == []
 
 
 def test_readers_find_the_folders_as_columns(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_table_of_other_columns_stops_a_start_with_what_is_to_be_done(folder: 
     problems = told.value.problems
     assert {problem.code for problem in problems} == {"table-columns"}
     assert len(problems) == 2
-    assert 'column "id" is string in the table, the flow gives BIGINT' in str(told.value)
+    assert 'column "id" is string in the table, but BIGINT in the flow' in str(told.value)
     assert problems[0].place.line == 6
 
 
@@ -98,7 +98,7 @@ def test_rows_come_to_a_table_in_a_store_over_two_runs(
     written = [path for path in folder.path.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
     assert written == [], "the secret stands in no state, plan or log"
     folder.flow(folder.path.joinpath("flow.yaml").read_text().replace("amount DOUBLE", "amount STRING"))
-    with pytest.raises(InputError, match='column "amount" is double in the table, the flow gives STRING'):
+    with pytest.raises(InputError, match='column "amount" is double in the table, but STRING in the flow'):
         folder.run()
 
 

@@ -59,11 +59,11 @@ STORED = FLOW.replace("path: kept, OPTIONS", 'mode: append, path: "s3://lake/kep
     [
         (
             STORED.replace("s3://", "s3a://"),
-            'path begins with "s3a://"; write s3://BUCKET/PREFIX, and the server as `endpoint`; or a folder of',
+            'path begins with "s3a://"; write s3://BUCKET/PREFIX, and the server as `endpoint`; or a plain path for a folder of',
         ),
         (
             STORED.replace("s3://", "s3://key:word@"),
-            "path holds a user; take it out: write it as `config`, with the secret as ${secret:env/NAME}",
+            "path contains a user; remove it: write it as `config`, with the secret as ${secret:env/NAME}",
         ),
         (STORED.replace("mode: append", "endpoint: store"), 'endpoint has "store", which is not an address; write it as https://HOST:PORT'),
         (STORED.replace("mode: append", "config: {secret: a}"), 'config has "secret", which is not part of a login'),

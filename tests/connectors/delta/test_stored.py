@@ -203,7 +203,7 @@ def test_a_driver_that_sleeps_loses_to_a_newer_lineage_before_and_behind_its_rec
         assert recorded == ([0] if point == "publish.record.before" else [0, 1]), "a lineage that is over records nothing more"
         sink: Any = make_sink(where)
         told = [text for each in sink.audit(lineage="two", decided=[]) for text in each.violations]
-        assert told == ["batch 0 is published, but no decision says so"], "its rows are counted, and its end is none of its Batches"
+        assert told == ["batch 0 is published, but there is no decision for it"], "its rows are counted, and its end is none of its Batches"
 
 
 def test_two_drivers_with_one_decision_commit_it_once(at: At) -> None:
@@ -247,7 +247,7 @@ def test_commits_of_others_hold_up_nobody(at: At, monkeypatch: pytest.MonkeyPatc
     assert next(times, None) is None, "both collisions came about"
     assert ids(where) == [1, 2, 3, 100]
     told = [text for each in writer.sink.audit(lineage="one", decided=[]) for text in each.violations]
-    assert told[-1] == f"1 rows in {lies.uri} were written by no batch"
+    assert told[-1] == f"1 rows in {lies.uri} belong to no batch"
 
 
 @pytest.mark.parametrize(("rivals", "versions"), [pytest.param(2, 20, marks=pytest.mark.long), (16, 5)])
@@ -456,7 +456,7 @@ def test_what_is_gone_from_a_table_is_found_by_an_audit(at: At) -> None:
     lies.store.put(second, data[:-9])
     told = {each.number: " ".join(each.violations) for each in writer.sink.audit(lineage="one", decided=decided)}
     assert told[0] == ""
-    assert "(5 rows) was taken out of the table by DELETE (version" in told[1]
+    assert "(5 rows) was removed from the table by DELETE (version" in told[1]
     assert "bytes" in told[2]
     assert "is missing: 5 rows" in told[3]
 
@@ -465,13 +465,13 @@ def test_a_table_with_rows_of_others_is_refused_and_taken_where_that_is_said(at:
     where = at()
     lies = stored(where)
     write_deltalake(lies.uri, pa.table({"id": pa.array([7], pa.int64())}), storage_options=lies.options)
-    with pytest.raises(Refused, match="holds rows that this lineage has not written") as told:
+    with pytest.raises(Refused, match="holds rows that this lineage did not write") as told:
         make_sink(where).prepare(owner="me", lineage="one")
     assert "--append-new-lineage" in told.value.remedy
     writer = Writer(where, IDS, adopt=True)
     writer.write(0, [{"id": 1}])
     assert ids(where) == [1, 7]
-    with pytest.raises(Refused, match="held rows of others when the flow began"):
+    with pytest.raises(Refused, match="held rows of other writers when the flow started"):
         writer.sink.clear(owner="me", flow="flow")
 
 

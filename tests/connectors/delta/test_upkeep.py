@@ -64,7 +64,7 @@ def test_rows_that_are_missing_behind_a_compaction_are_told(tmp_path: Path) -> N
     assert keep_table(FolderPlace("", tmp_path / "kept"), LARGE, RETAIN_S, flush=True).merged == 2
     DeltaTable(tmp_path / "kept").delete("id = 3")
     told = [text for each in writer.sink.audit(lineage="one", decided=decided) for text in each.violations]
-    assert told == [f"1 rows are missing in {tmp_path / 'kept'}: 10 were written, 9 are there"]
+    assert told == [f"1 rows are missing in {tmp_path / 'kept'}: expected 10, found 9"]
 
 
 def test_a_batch_that_is_recorded_or_staged_keeps_its_files(tmp_path: Path, read: Read, monkeypatch: pytest.MonkeyPatch) -> None:

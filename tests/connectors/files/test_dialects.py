@@ -320,7 +320,7 @@ STOPS: dict[str, tuple[bytes, str, dict[str, Any], str]] = {
     "UTF-32": ("id,name\n".encode("utf-32"), "id INT, name STRING", {}, "write encoding: utf-32"),
     "UTF-16 text": ("a\nb\n".encode("utf-16"), "value STRING", {"format": "text"}, "write encoding: utf-16"),
     "JSON without any": (b'{"a":1}\n{"b":1}\n', "id INT, name STRING", {"format": "json"}, ""),
-    "JSON in capitals": (b'{"ID":1,"name":"x"}\n', "id INT, name STRING", {"format": "json"}, 'name "ID" and not "id"'),
+    "JSON in capitals": (b'{"ID":1,"name":"x"}\n', "id INT, name STRING", {"format": "json"}, 'write "ID" and not "id"'),
     "cells over lines in a file with tabs": (
         b'id\tname\n1\t"North\n2\tSouth"\n',
         "id INT, name STRING",
@@ -385,7 +385,7 @@ def test_a_file_that_lacks_a_column_which_is_a_key_stops_the_source(form: str, s
 
 
 @pytest.mark.parametrize(
-    ("given", "way"), [({"country": "cod"}, "write columns: {country: code}"), ({"country": "land"}, "name one that it has")]
+    ("given", "way"), [({"country": "cod"}, "write columns: {country: code}"), ({"country": "land"}, "name a column that it has")]
 )
 def test_a_name_in_columns_that_the_header_has_not_is_told_at_that_option(given: dict[str, str], way: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
@@ -421,7 +421,7 @@ def test_a_header_that_is_cut_at_another_delimiter_is_told_also_where_its_names_
 def test_a_name_that_no_record_has_and_nearly_all_records_spell_otherwise_is_told(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(b'{"country":"de","amount":1}\n' * 10)
-    with pytest.raises(SourceError, match='no column "amont", and one of nearly that name') as found:
+    with pytest.raises(SourceError, match='no column "amont", but one with a similar name') as found:
         keyed(path, schema="country STRING, amont INT", options={"format": "json"}).check_first()
     assert '"amount" and not "amont"' in found.value.remedy
     keyed(path, schema="country STRING, amount_eur INT", options={"format": "json"}).check_first()

@@ -144,7 +144,7 @@ def packed(name: str, data: bytes) -> bytes:
         ("a.log", b"\xfd7zXZ\x00" + bytes(100), "the file is xz"),
         ("a.zip", packed("zip", LINES), "the file is a zip archive"),
         ("a.tar", packed("tar", LINES), "the file is a tar archive"),
-        ("a.tar.gz", packed("tar.gz", LINES), "inside of the gzip file is a tar archive"),
+        ("a.tar.gz", packed("tar.gz", LINES), "the gzip file contains a tar archive"),
         ("a.log", b"PAR1" + bytes(100), "set format: parquet"),
         ("a.log", b"Obj\x01" + bytes(100), "set format: avro"),
     ],

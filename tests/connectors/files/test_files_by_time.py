@@ -165,7 +165,7 @@ def test_a_path_that_names_no_stretch_of_time_is_a_fault(path: str, why: str) ->
 
 def test_the_sink_refuses_what_a_check_before_the_run_could_not_see(tmp_path: Path) -> None:
     for by, why in (
-        ({"time": "at", "path": "dt=%Y"}, "no column"),
+        ({"time": "at", "path": "dt=%Y"}, "not a column"),
         ({"time": "id", "path": "dt=%Y"}, "BIGINT"),
         ({"time": "ts", "path": "id=%Y"}, "of that name"),
     ):
@@ -866,7 +866,7 @@ def test_a_turn_of_a_form_that_is_not_known_is_told_with_its_place_and_a_remedy(
     lineage.merges.amend(number, turn)
     with pytest.raises(StateError, match=why) as caught:
         keep_folder(tmp_path / "out", may)
-    assert f"turn {number} of the roller in {lineage.merges.folder}" in caught.value.message
+    assert f"compaction run {number} in {lineage.merges.folder}" in caught.value.message
     assert "run the version" in caught.value.remedy
     with pytest.raises(StateError, match=why):
         rewound(tmp_path)

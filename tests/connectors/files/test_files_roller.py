@@ -268,7 +268,7 @@ def test_a_segment_that_was_changed_or_is_gone_is_told_and_not_merged(tmp_path: 
         roll_folder(tmp_path / "out", may, flush=True)
     assert wrong(sink, decided) != []
     first.unlink()
-    with pytest.raises(StateError, match="2 rows of batch 0 that are committed, and not merged yet"):
+    with pytest.raises(StateError, match="2 rows of batch 0 that are committed and not merged yet"):
         roll_folder(tmp_path / "out", may, flush=True)
     assert (visible(tmp_path), internal(tmp_path, "merged")) == ([], [])
     first.write_bytes(data)
@@ -283,7 +283,7 @@ def test_a_merged_file_that_is_gone_or_changed_is_found_by_the_audit(tmp_path: P
     merged = tmp_path / "out" / visible(tmp_path)[0]
     data = merged.read_bytes()
     merged.write_bytes(data[:-1])
-    assert any(f"{len(data) - 1} bytes; {len(data)} were written" in said for said in wrong(sink, decided))
+    assert any(f"{len(data) - 1} bytes; expected {len(data)}" in said for said in wrong(sink, decided))
     merged.unlink()
     assert any("is missing: 6 rows" in said for said in wrong(sink, decided))
 
@@ -420,7 +420,9 @@ def test_a_roller_killed_at_any_point_loses_and_doubles_nothing(tmp_path: Path, 
         assert ended(in_child(die)) == -signal.SIGKILL
         said = wrong(sink, decided)
         assert [
-            each for each in said if "waits for its name" not in each and "published, but no decision" not in each and "rows of" not in each
+            each
+            for each in said
+            if "not renamed yet" not in each and "published, but there is no decision" not in each and "rows of" not in each
         ] == []
         sink = rolling(tmp_path, roll={"size": 150, "every": 300.0})
         newest = sink._of(LINEAGE).commits.newest()
@@ -516,7 +518,7 @@ def test_a_disk_that_is_full_is_told_and_costs_nothing_once_there_is_room(tmp_pa
         except EnvironmentFault as error:
             told = error.message
         assert "200 segments cannot be merged" in told
-        assert "they stay hidden, nothing is lost, and it is tried again" in told
+        assert "they stay hidden, nothing is lost, and the merge is retried" in told
 
     assert ended(in_child(crowded)) == 0
     assert (visible(tmp_path), hidden(tmp_path), internal(tmp_path, "merged"), wrong(sink, decided)) == ([], 200, [], [])

@@ -296,7 +296,7 @@ def test_what_was_taken_of_a_growing_file_and_is_nowhere_any_more_is_told(tmp_pa
             path.with_name("_new").replace(path)
         else:
             path.unlink()
-        with pytest.raises(SourceError, match="is gone; it was taken" if change == "gone" else "changed after it was taken"):
+        with pytest.raises(SourceError, match="is missing; it had" if change == "gone" else "changed after it was assigned"):
             ids(source, streams)
 
 

@@ -200,7 +200,7 @@ def test_line_ends_boms_and_nul_bytes(tmp_path: Path) -> None:
 
 def test_a_missing_folder_is_told_at_the_start(tmp_path: Path) -> None:
     for path in ("gone", "gone.jsonl", "gone/*.jsonl"):
-        with pytest.raises(SourceError, match=r"gone.* is not there") as caught:
+        with pytest.raises(SourceError, match=r"gone.* does not exist") as caught:
             open_source("files", ConnectorContext("in", tmp_path, {"path": path, "format": "json"}, ID)).reader()
         assert "correct `path`" in caught.value.remedy
 
@@ -234,7 +234,7 @@ def test_a_folder_or_file_without_permission_is_told_with_the_remedy(public_path
         )
     finally:
         (public_path / what).chmod(0o755)
-    assert f"{what} may not be read by this user | give the right to read it: {remedy}" in run.stdout, run.stderr
+    assert f"this user is not allowed to read {what} | make it readable: {remedy}" in run.stdout, run.stderr
 
 
 def test_a_file_that_is_removed_before_or_while_it_is_read_fails_with_the_remedy(tmp_path: Path) -> None:
@@ -247,9 +247,9 @@ def test_a_file_that_is_removed_before_or_while_it_is_read_fails_with_the_remedy
         if when == "while":
             next(blocks)
         path.unlink()
-        with pytest.raises(SourceError, match=r"a\.jsonl is gone; it was taken with \d+ bytes") as caught:
+        with pytest.raises(SourceError, match=r"a\.jsonl is missing; it had \d+ bytes") as caught:
             list(blocks)
-        assert caught.value.remedy == "restore it, or give it up: scribengin source skip FLOW a.jsonl"
+        assert caught.value.remedy == "restore it, or skip it: scribengin source skip FLOW a.jsonl"
 
 
 def test_a_file_that_has_another_time_only_is_told_by_its_times(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_file_that_has_another_time_only_is_told_by_its_times(tmp_path: Path) 
     os.utime(path, (1_700_000_060, 1_700_000_060))
     reader = source.reader()
     reader.restore(entries)
-    how = r"it has 9 bytes as before, but its time of change was 2023-11-14T22:13:20\+00:00 and is 2023-11-14T22:14:20\+00:00"
+    how = r"it has 9 bytes as before, but its modification time was 2023-11-14T22:13:20\+00:00 and is 2023-11-14T22:14:20\+00:00"
     with pytest.raises(SourceError, match=how):
         reader.split(BatchLimits())
     with pytest.raises(SourceError, match=how):
@@ -280,9 +280,9 @@ def test_a_file_that_changes_before_or_while_it_is_read_fails_with_the_remedy(tm
             next(blocks)
         with path.open("ab") as file:
             file.write(b'{"id":1}\n')
-        with pytest.raises(SourceError, match=r"a\.jsonl changed after it was taken") as caught:
+        with pytest.raises(SourceError, match=r"a\.jsonl changed after it was assigned") as caught:
             list(blocks)
-        assert "restore it with its old time (cp -p)" in caught.value.remedy
+        assert "restore it with its old modification time (cp -p)" in caught.value.remedy
         if when == "before":
             ignoring = source_of(path, on_change="ignore")
             assert len([1 for _ in ignoring.read(stream)]) > 0
@@ -339,7 +339,7 @@ def test_a_file_that_an_archive_brings_back_has_its_time_in_whole_seconds_and_is
         if same:
             assert later.split(BatchLimits(), final=True) == []
             continue
-        with pytest.raises(SourceError, match="changed after it was taken"):
+        with pytest.raises(SourceError, match="changed after it was assigned"):
             later.split(BatchLimits(), final=True)
 
 
@@ -419,7 +419,7 @@ def test_a_file_that_changed_after_it_was_committed_is_found(tmp_path: Path, on_
     reader = source_of(tmp_path / "data", on_change=on_change).reader()
     reader.restore(entries)
     if on_change == "stop":
-        with pytest.raises(SourceError, match=r"it had 9 bytes, now 18") as caught:
+        with pytest.raises(SourceError, match=r"it had 9 bytes, and now has 18") as caught:
             reader.split(BatchLimits())
         assert "`growing: true` if lines are appended" in caught.value.remedy
     else:

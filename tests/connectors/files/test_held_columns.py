@@ -30,7 +30,7 @@ def parquet(tmp_path: Path) -> Path:
 
 def test_another_type_is_told_with_file_column_and_both_types(parquet: Path) -> None:
     assert found(parquet, "id BIGINT NOT NULL, amount STRING") == [
-        'column "amount" is DOUBLE in /part-0000000000-00000-a.parquet, and would be STRING'
+        'column "amount" is DOUBLE in /part-0000000000-00000-a.parquet, but STRING in the flow'
     ]
     assert found(parquet, "id BIGINT, amount STRING", evolve="any") == []
 
@@ -45,7 +45,7 @@ def test_json_is_compared_by_kinds_and_numbers_that_json_has_none_for_say_nothin
     (tmp_path / "part-1.jsonl").write_text('{"id":1,"x":"NaN","t":null}\n{"id":1,"x":1.5,"t":"2026-01-01T00:00:00.000000Z"}\n')
     assert found(tmp_path, "id BIGINT, x DOUBLE, t TIMESTAMP", format="json") == []
     assert found(tmp_path, "id STRING, x DOUBLE, t DATE", format="json") == [
-        'column "id" is a number in /part-1.jsonl, and would be STRING'
+        'column "id" is a number in /part-1.jsonl, but STRING in the flow'
     ]
 
 

@@ -199,21 +199,21 @@ def test_of_many_files_some_of_each_are_looked_at(tmp_path: Path) -> None:
 
 def test_what_is_no_data_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("[1]\n")
-    with pytest.raises(SourceError, match="of 1 lines none is a JSON object"):
+    with pytest.raises(SourceError, match="none of 1 lines is a JSON object"):
         proposed(tmp_path / "a.jsonl")
     for line, why in (("{'a': 1}", "object keys must be strings"), ('{"a": NaN}', "invalid character"), ('{"a": 1,}', "trailing comma")):
         (tmp_path / "n.jsonl").write_text(f"{line}\n" * 3)
-        with pytest.raises(SourceError, match=rf"of 3 lines none .* the first of .*n.jsonl: .*{why}") as wrong:
+        with pytest.raises(SourceError, match=rf"none of 3 lines .* the first of .*n.jsonl: .*{why}") as wrong:
             proposed(tmp_path / "n.jsonl")
         assert "null for NaN" in wrong.value.remedy
     for data, said in (
         (b"", "are empty"),
-        (b"id,name\n", "hold a line of names and no record"),
+        (b"id,name\n", "hold a header line and no record"),
     ):
         (tmp_path / "d.csv").write_bytes(data)
         with pytest.raises(SourceError, match=said):
             proposed(tmp_path / "d.csv")
-    with pytest.raises(SourceError, match="is not there"):
+    with pytest.raises(SourceError, match="does not exist"):
         files_of([str(tmp_path / "missing")])
 
 

@@ -450,7 +450,7 @@ def test_a_last_look_waits_until_it_is_clear(tmp_path: Path) -> None:
     reader.restore(before)
     assert lines(source, reader.split(BatchLimits(), final=True)) == ["start"]
     assert time.time() - path.stat().st_mtime >= 0.3
-    assert "app.log was written anew: 8 bytes of it were read, it has 6 now" in reader.notices()[0]
+    assert "app.log was rewritten: 8 of its bytes were read, and now it has 6" in reader.notices()[0]
 
 
 @pytest.mark.parametrize("on_change", ["stop", "ignore"])
@@ -465,11 +465,11 @@ def test_a_long_file_that_is_cut_in_its_midst_is_told(tmp_path: Path, on_change:
     reader = source.reader()
     reader.restore(before)
     if on_change == "stop":
-        with pytest.raises(SourceError, match=r"12,000 bytes of it were read, then it was cut to 6,000 bytes"):
+        with pytest.raises(SourceError, match=r"12,000 bytes of it were read, then it was truncated to 6,000 bytes"):
             reader.split(BatchLimits(), final=True)
         return
     assert reader.split(BatchLimits()) == []
-    assert "nothing of it is read until it is longer" in reader.notices()[0]
+    assert "it is not read until it is longer" in reader.notices()[0]
     with path.open("a") as file:
         file.write(LONG[6000:] + "more\n")
     assert lines(source, reader.split(BatchLimits())) == ["more"]
@@ -485,7 +485,7 @@ def test_what_is_lost_is_told_once_and_logged(tmp_path: Path) -> None:
     found, second = looked(source, first)
     assert found == ["b"]
     (lost,) = [stream for entry in second for stream in entry if stream.lost]
-    assert "app.log was replaced or deleted when 4 of its 6 bytes had not been read" in lost.lost
+    assert "app.log was replaced or deleted while 4 of its 6 bytes were unread" in lost.lost
     assert lost.skipped
     assert looked(source, first, second) == ([], [])
 
@@ -542,7 +542,7 @@ def test_a_file_that_begins_otherwise_is_said_to_be_written_anew(tmp_path: Path)
     (folder / "app.log").write_text(LONG.replace("00000 a", "00000 b"))
     (stream,) = reader.split(BatchLimits())
     assert not stream.again
-    assert any("app.log was written anew" in notice for notice in reader.notices())
+    assert any("app.log was rewritten" in notice for notice in reader.notices())
 
 
 def test_a_log_that_is_deleted_and_made_anew_is_no_edit(tmp_path: Path) -> None:
@@ -613,7 +613,7 @@ def test_a_known_file_that_comes_back_compressed_and_cut_off_is_told(tmp_path: P
     reader = source.reader()
     reader.restore([[logged(stream) for stream in entry] for entry in first])
     assert len(lines(source, reader.split(BatchLimits(), final=True))) > 1000
-    assert any("app.log.1.gz: the gzip file ends too early" in notice for notice in reader.notices())
+    assert any("app.log.1.gz: the gzip file is truncated" in notice for notice in reader.notices())
 
 
 def test_it_is_asked_for_contents_whether_a_file_can_be_read_again(tmp_path: Path) -> None:
@@ -638,7 +638,7 @@ def test_an_exchanged_file_that_was_logged_without_a_trace_stops_the_source(tmp_
     first = [[old(stream) for stream in entry] for entry in looked(source)[1]]
     do(folder, "echo b > new; echo c >> new; mv new app.log")
     if on_change == "stop":
-        with pytest.raises(SourceError, match="2 bytes of it were read, then another file has its name"):
+        with pytest.raises(SourceError, match="2 bytes of it were read, then another file took its name"):
             looked(source, first)
     else:
         assert looked(source, first)[0] == ["b", "c"]
@@ -647,7 +647,7 @@ def test_an_exchanged_file_that_was_logged_without_a_trace_stops_the_source(tmp_
 def test_a_single_file_may_be_away_while_it_is_rotated_but_not_from_the_start(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     folder.mkdir()
-    with pytest.raises(SourceError, match=r"app\.log is not there"):
+    with pytest.raises(SourceError, match=r"app\.log does not exist"):
         looked(source_of(tmp_path))
     do(folder, "echo a > app.log")
     _, first = looked(source_of(tmp_path))

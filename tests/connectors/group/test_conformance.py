@@ -138,5 +138,5 @@ def test_an_audit_finds_a_batch_that_stands_at_a_member_that_it_was_not_decided_
     assert [text for each in driver.audit() for text in each.violations] == []
     driver.decided[0] = replace(driver.decided[0], behind={**driver.decided[0].behind, "member": "far"})
     found = [text for each in driver.audit() for text in each.violations]
-    assert "member near: batch 0 is published, but no decision says so" in found
+    assert "member near: batch 0 is published, but there is no decision for it" in found
     assert any(text.startswith("member far: ") for text in found)

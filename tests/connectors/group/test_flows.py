@@ -136,7 +136,7 @@ def test_while_a_flow_runs_its_batches_move_to_the_next_member_and_back(flow: Fl
 
     def watch(view: RunView) -> None:
         # who keeps the members' folders, in a thread of its own, says too that one is away: sooner or later than the sink
-        moves.extend(note for note in view.notices if " on to member " in note)
+        moves.extend(note for note in view.notices if " UTC Batches go to member " in note)
         if steps and steps[0][0]():
             steps.pop(0)[1]()
 
@@ -147,9 +147,9 @@ def test_while_a_flow_runs_its_batches_move_to_the_next_member_and_back(flow: Fl
     members = [member for member, _ in flow.chosen()]
     assert members[:4] == ["near", "near", "far", "far"]
     assert members[-1] == "near"
-    assert flow.chosen()[2][1].startswith("near is out: ")
-    assert ["to member far (cost 2) in place of near" in note for note in moves] == [True, False]
-    assert "to member near (cost 1) in place of far: tried again after " in moves[1]
+    assert flow.chosen()[2][1].startswith("near is unavailable: ")
+    assert ["to member far (cost 2) instead of near" in note for note in moves] == [True, False]
+    assert "to member near (cost 1) instead of far: retried after " in moves[1]
 
 
 @pytest.mark.timeout(400)
@@ -180,7 +180,7 @@ def test_a_batch_that_a_killed_driver_has_decided_waits_for_its_member_and_stand
     assert once.returncode == 1
     (problem,) = json.loads(once.stdout)["problems"]
     assert problem["code"] == "group-waits"
-    assert 'batch 1 is decided for member "near", and waits for it' in problem["message"]
+    assert 'batch 1 is decided for member "near" and waits for it' in problem["message"]
     assert flow.batches("far") == 0, "neither that Batch nor one behind it went elsewhere"
     with started(flow.folder, sys.executable, "-m", "scribengin.cli", "run", "flow.yaml") as child:
         within(120, lambda: "waits for it" in said(flow.folder))
@@ -209,7 +209,7 @@ def test_without_a_healthy_member_a_run_says_so_and_loses_nothing(flow: Flow, sp
     assert problem.code == "group-down"
     assert problem.place.line == 5
     for name in ("near", "far"):
-        assert f"{name} (tried again in " in problem.message
+        assert f"{name} (retried in " in problem.message
     assert "owner.json cannot be read: Not a directory" in problem.message
     assert "nothing is lost" in (problem.remedy or "")
     flow.give_back("far")
@@ -259,7 +259,7 @@ def test_what_waits_at_a_member_that_is_away_is_read_when_it_is_back_and_the_oth
     result = cut.run(spark, lambda view: notices.extend(view.notices), once=True, tier="second")
     assert result.state == "failed", "not all that was there could be read"
     assert [problem.code for problem in result.problems] == ["group-waits"]
-    assert any("member m2 is away, what waits there is read when it is back" in note for note in notices)
+    assert any("member m2 is unavailable; its backlog is read when it is available again" in note for note in notices)
     assert len(list(read_output(cut.folder / "out", "json"))) == 30, "what waits at the other member was read"
     assert not cut.acknowledged()
     cut.give_back("m2")

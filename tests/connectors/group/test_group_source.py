@@ -111,14 +111,14 @@ def test_while_a_member_is_away_the_others_go_on_and_it_is_read_on_when_it_is_ba
     edge.start()
     assert edge.take() == [4]
     (away,) = edge.reader.notices()
-    assert "member m2 is away, what waits there is read when it is back" in away
+    assert "member m2 is unavailable; its backlog is read when it is available again" in away
     assert edge.take() == []
     assert edge.reader.notices() == [], "told once"
     edge.give_back("m2")
     assert edge.take() == [], "it is left out for a second"
     edge.clock.seconds += 1
     assert edge.take() == [3]
-    assert edge.reader.notices() == ["a: member m2 is back, and is read on"]
+    assert edge.reader.notices() == ["a: member m2 is available again; reading continues"]
 
 
 def test_the_end_is_not_reached_while_a_member_is_away(edge: Edge) -> None:
@@ -130,7 +130,7 @@ def test_the_end_is_not_reached_while_a_member_is_away(edge: Edge) -> None:
     edge.start()
     assert edge.take(final=True) == [3], "first what can be read"
     assert edge.take(final=True) == []
-    with pytest.raises(Unreachable, match="members of its group are away, and what waits there is not read: m2: "):
+    with pytest.raises(Unreachable, match="members of its group are unavailable, and their backlog is not read: m2: "):
         edge.reader.finish()
     edge.give_back("m2")
     assert edge.take(final=True) == [], "whoever ends looks at all, whatever their back-off"
@@ -152,7 +152,7 @@ def test_a_file_that_was_deleted_at_a_member_that_answers_is_no_reason_to_wait(e
     streams = edge.reader.split(BatchLimits())
     (part,) = (edge.folder / "m1/hand").glob("part-*")
     part.unlink()
-    with pytest.raises(SourceError, match="is gone"):
+    with pytest.raises(SourceError, match="is missing"):
         edge.ids(streams)
 
 
@@ -182,8 +182,8 @@ def test_a_member_that_left_the_group_is_told_and_what_is_under_way_there_is_ref
     edge.members = ("m1",)
     edge.start()
     assert edge.take() == []
-    assert edge.reader.notices() == ["a: member m2 is not in the group any more: what it holds unread is not read"]
-    with pytest.raises(SourceError, match="which its group does not have any more"):
+    assert edge.reader.notices() == ["a: member m2 is not in the group any more: its unread rows are not read"]
+    with pytest.raises(SourceError, match="which is not in its group any more"):
         edge.ids(streams)
 
 

@@ -112,7 +112,7 @@ def test_the_reason_of_a_choice_names_who_is_out_and_why() -> None:
     assert choice.why == "the lowest cost"
     health.failed("near", 0, "no broker answers")
     assert (choice := health.choose(0))
-    assert (choice.member, choice.cost, choice.why) == ("far", 2, "near is out: no broker answers")
+    assert (choice.member, choice.cost, choice.why) == ("far", 2, "near is unavailable: no broker answers")
 
 
 @given(st.lists(st.booleans(), max_size=60), st.floats(0, 10_000))
@@ -136,7 +136,7 @@ def test_a_member_that_was_taken_out_gets_nothing_until_it_is_let_back_and_costs
     health.heed(MemberOverrides(out={"near": "disk is swapped"}))
     choice = health.choose(0.0)
     assert choice is not None
-    assert (choice.member, choice.why) == ("far", "near is out: disk is swapped")
+    assert (choice.member, choice.why) == ("far", "near is unavailable: disk is swapped")
     health.failed("far", 0.0, "it is off")
     assert health.choose(0.5) is None, "what was taken out is not taken for want of others"
     assert [(seen.member, seen.state, seen.reason, seen.again_s) for seen in health.seen(0.5, {})] == [

@@ -158,7 +158,7 @@ def test_a_batch_that_is_decided_for_a_dead_cluster_waits_and_stands_there_once(
     finally:
         faults.arm("")
     assert (result.state, result.balanced, steps) == ("stopped", True, [])
-    assert any('batch 1 is decided for member "near", and waits for it' in message for message in seen)
+    assert any('batch 1 is decided for member "near" and waits for it' in message for message in seen)
     assert [member for member, _ in flow.chosen()] == ["near", "near"]
     assert sorted((row["part"], row["seq"]) for row in messages(near, topic)) == [(part, seq) for part in range(2) for seq in range(10)]
     assert messages(far, topic) == []
@@ -177,7 +177,7 @@ def test_a_sleeping_driver_of_an_older_batch_is_fenced_at_its_member(made: Any, 
     batch = json.loads(record.read_text())["body"]["batch"]
     sink.prepare(owner=tier.folder.read_owner(), lineage=batch["lineage"])
     stale = {"member": "near", "behind": {"units": 0, "after": {"0": 2}}}
-    with pytest.raises(FencedError, match="batch 4 under term 1 is the newest there; expected is batch 2"):
+    with pytest.raises(FencedError, match="batch 4 under Term 1 is the newest there; expected batch 2"):
         sink.publish(Decided(BatchId(**batch), "late", (), stale))
     audited(flow)
 

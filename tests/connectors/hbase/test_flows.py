@@ -101,7 +101,7 @@ def test_a_table_is_read_on_behind_a_kill_and_a_row_that_changed_meanwhile_stops
     table.put(f"o-{20:08}", "d:name", "changed")
     stopped = folder.run()
     assert stopped.state == "failed"
-    assert "changed after it was taken" in stopped.queries[0].error
+    assert "changed after it was assigned" in stopped.queries[0].error
     assert "on_change: ignore" in stopped.queries[0].remedy
     assert len(folder.read("out")) == 15
     table.put(f"o-{20:08}", "d:name", "n20")
@@ -109,7 +109,7 @@ def test_a_table_is_read_on_behind_a_kill_and_a_row_that_changed_meanwhile_stops
     assert (result.violations, result.queries[0].nodes["read"].dead) == ((), 1)
     assert sorted((row["id"], row["name"]) for row in folder.read("out")) == [(number, f"n{number}") for number in range(40)]
     (letter,) = read_letters(prepare(folder.path / "flow.yaml", state=None).tiers[0].folder.query("out"))
-    assert letter.message == "the row key none is not made as `row` says"
+    assert letter.message == "the row key none does not match `row`"
 
 
 @pytest.mark.long

@@ -49,7 +49,7 @@ def test_rows_that_a_full_disk_did_not_keep_are_told_by_the_audit(tmp_path: Path
                 write()
             assert 1 < len(batches) < _MOST
             assert told.value.code == "hbase-away"
-            assert "has room" in (told.value.remedy or "") or "is up" in (told.value.remedy or "")
+            assert "has free space" in (told.value.remedy or "") or "is up" in (told.value.remedy or "")
             disk.grow("600m")
             server.kill()
             server.start()

@@ -108,9 +108,9 @@ def test_who_may_not_in_is_told_without_the_password(table: Table, tmp_path: Pat
     table.make()
     with gateway(table.address) as door:
         given = {"server": [door.url], "config": config}
-        with pytest.raises(SourceError, match=f'source "in": .* answers GET .* with {status}') as by_source:
+        with pytest.raises(SourceError, match=f'source "in": .* answered GET .* with {status}') as by_source:
             source(table, **given).resolve_schema()
-        with pytest.raises(SinkError, match=f'sink "out": .* answers .* with {status}') as by_sink:
+        with pytest.raises(SinkError, match=f'sink "out": .* answered .* with {status}') as by_sink:
             written(table, tmp_path, rows_of(1), **given)
     for told in (by_source.value, by_sink.value):
         assert isinstance(told, ScribenginError)
@@ -147,7 +147,7 @@ def test_a_certificate_that_nobody_trusts_is_told_and_one_that_is_named_is_taken
             with pytest.raises(SourceError, match="CERTIFICATE_VERIFY_FAILED") as told:
                 source(table, server=[url], config=config).reader()
             assert told.value.code == "hbase-trust"
-            assert told.value.remedy == "name who signs its certificate: config: {ca: /path/to/ca.pem}"
+            assert told.value.remedy == "name the CA file that signed its certificate: config: {ca: /path/to/ca.pem}"
             with pytest.raises(SinkError, match="CERTIFICATE_VERIFY_FAILED") as told_too:
                 written(table, tmp_path, rows_of(1), server=[url], config=config)
             assert told_too.value.code == "hbase-trust"

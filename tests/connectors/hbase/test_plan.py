@@ -23,17 +23,17 @@ sinks: {kept: {from: orders, type: hbase, server: ["http://hbase1:8080"], table:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ('key: [customer], row: "{customer}/{id:8}"', '`row` names "id", which is no part of `key`'),
-        ('key: [customer, id], row: "{id:8}"', '`row` leaves "customer" out, a part of `key`'),
+        ('key: [customer], row: "{customer}/{id:8}"', '`row` names "id", which is not in `key`'),
+        ('key: [customer, id], row: "{id:8}"', '`row` does not contain "customer", a part of `key`'),
         (
             'key: [customer, id], row: "{customer}{id}"',
-            '`row` has "customer" and "id" side by side: x, yz and xy, z would have one row key',
+            '`row` has "customer" and "id" side by side: x, yz and xy, z would have the same row key',
         ),
         (
             'key: [customer], row: "{customer:8}"',
-            '`row` puts zeros before "customer", which is no integer: 7 and 07',
+            '`row` pads "customer" with zeros, but it is not an integer: 7 and 07',
         ),
-        ('key: [id], row: "{id:z}"', '`row` has "{id:z}": behind the colon stands a number of digits, or reverse'),
+        ('key: [id], row: "{id:z}"', '`row` has "{id:z}": after the colon, expected a number of digits or reverse'),
     ],
 )
 def test_a_template_of_row_keys_has_the_columns_of_the_key(folder: FlowFolder, keys: str, said: str) -> None:
@@ -61,7 +61,7 @@ FILES = "files, path: out, format: json"
         ('row: "{key}", schema: "id BIGINT"', FILES, "column-unknown", 'row "key", a column that `schema` does not have'),
         ('columns: {ids: "d:id"}, schema: "id BIGINT"', FILES, "column-unknown", 'columns "ids", a column that `schema` does not have'),
         ('row: "{id}{c}", schema: "id BIGINT, c STRING"', FILES, "table-mode", '`row` has "id" and "c" side by side'),
-        ('row: "{id:z}", schema: "id BIGINT"', FILES, "table-mode", '`row` has "{id:z}": behind the colon'),
+        ('row: "{id:z}", schema: "id BIGINT"', FILES, "table-mode", '`row` has "{id:z}": after the colon'),
         (
             'schema: "id BIGINT"',
             'hbase, server: ["http://hbase1:8080"], table: orders',

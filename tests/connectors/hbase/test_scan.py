@@ -79,9 +79,9 @@ def test_a_scan_whose_scanners_always_end_says_so_after_a_while(table: Table, mo
     monkeypatch.setattr(hbase_scan, "_TRIES_FOR_S", 0.5)
     cluster = cluster_of(filled(table, KEYS))
     monkeypatch.setattr(cluster, "next_of", lambda *_: None)
-    with pytest.raises(Unreachable, match=r"scanners of .* end behind row A\\x80, and there are more rows") as told:
+    with pytest.raises(Unreachable, match=r"scanners of .* end after row A\\x80, although there are more rows") as told:
         seen(cluster, table, b"A\x80")
-    assert "name each in `server`" in told.value.remedy
+    assert "name each one in `server`" in told.value.remedy
 
 
 @BOTH

@@ -154,7 +154,7 @@ def test_a_row_key_is_what_the_template_makes_of_the_key(table: Table, tmp_path:
     rows = [*rows_of(7, 12), *rows_of(7, name="a/b*,+ %ü"), *rows_of(3, name="ada-1"), *rows_of(-3, name="")]
     torn, *others = written(table, tmp_path, rows, mode="upsert", key=["name", "id"], row="{name:reverse}-{id:5}")
     assert (torn.id, torn.reason, others) == ("source/a+0.3", "refused", [])
-    assert 'column "name" has "-" in it, by which `row` tells it from the column behind it' in torn.message
+    assert 'column "name" contains "-", the separator in `row`' in torn.message
     assert list(table.cells()) == ["--0003", "ada-00007", "ada-00012", "ü% +,*b/a-00007"]
     sink = make(table, tmp_path, mode="upsert", key=["name", "id"], row="{name:reverse}-{id:5}")
     assert sink.clear(owner="me", flow="flow") == 4
@@ -190,7 +190,7 @@ def test_rows_that_the_server_never_takes_are_refused_alone(table: Table, tmp_pa
     ("row", "name", "told", "kept"),
     [
         ("{name}", "", ("refused", "the row key is empty"), ["ada", "bob"]),
-        ("{name}/{name}", "k" * 20_000, ("too-large", "the row key has 40001 bytes, it may have 32767"), ["ada/ada", "bob/bob"]),
+        ("{name}/{name}", "k" * 20_000, ("too-large", "the row key has 40001 bytes; the maximum is 32767"), ["ada/ada", "bob/bob"]),
     ],
 )
 def test_rows_without_a_row_key_that_the_server_takes_are_refused_alone(
@@ -217,7 +217,7 @@ def test_another_lineage_and_rows_of_others_are_refused_and_a_new_one_that_adopt
     one = decided(first, 0, rows_of(1))
     offered(first, one)
     other = make(table, tmp_path, mode="upsert", key=["id"])
-    with pytest.raises(Refused, match="rows that this lineage has not written"):
+    with pytest.raises(Refused, match="rows that this lineage did not write"):
         other.prepare(owner="me", lineage="lineage-2")
     other.prepare(owner="me", lineage="lineage-2", adopt=True)
     with pytest.raises(Exception, match="another lineage has claimed it"):
@@ -238,7 +238,7 @@ def test_another_lineage_and_rows_of_others_are_refused_and_a_new_one_that_adopt
     theirs = replace(table, name=f"{table.name}b")
     theirs.make()
     theirs.put("theirs", "d:id", "9")
-    with pytest.raises(Refused, match="rows that this lineage has not written"):
+    with pytest.raises(Refused, match="rows that this lineage did not write"):
         make(theirs, tmp_path).prepare(owner="me", lineage="lineage-1")
 
 
@@ -273,14 +273,14 @@ def test_what_does_not_fit_is_told_before_a_start(table: Table, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"columns": {"nam": "d:n"}}, '`columns` names "nam", which the flow does not give'),
-        ({"columns": {"name": "n"}}, 'column "name" goes to "n", which is no FAMILY:QUALIFIER'),
-        ({"columns": {"name": "d:id"}}, 'columns "id" and "name" go to one cell, d:id'),
-        ({"mode": "upsert", "key": ["id"], "row": "{id}-{name}"}, '`row` names "name", which is no part of `key`'),
-        ({"mode": "upsert", "key": ["id", "name"], "row": "{id}"}, '`row` leaves "name" out, a part of `key`'),
-        ({"mode": "upsert", "key": ["id"], "row": "{id:x}"}, '`row` has "{id:x}": behind the colon stands a number of digits, or reverse'),
-        ({"mode": "upsert", "key": ["id"], "row": "{id}}"}, '`row` has "}" has a brace that names no column'),
-        ({"row": "{id}"}, '`row` names "id", which is no part of `key`'),
+        ({"columns": {"nam": "d:n"}}, '`columns` names "nam", which the flow does not have'),
+        ({"columns": {"name": "n"}}, 'column "name" goes to "n", which is not FAMILY:QUALIFIER'),
+        ({"columns": {"name": "d:id"}}, 'columns "id" and "name" go to the same cell, d:id'),
+        ({"mode": "upsert", "key": ["id"], "row": "{id}-{name}"}, '`row` names "name", which is not in `key`'),
+        ({"mode": "upsert", "key": ["id", "name"], "row": "{id}"}, '`row` does not contain "name", a part of `key`'),
+        ({"mode": "upsert", "key": ["id"], "row": "{id:x}"}, '`row` has "{id:x}": after the colon, expected a number of digits or reverse'),
+        ({"mode": "upsert", "key": ["id"], "row": "{id}}"}, '`row` has "}" has a brace without a column name'),
+        ({"row": "{id}"}, '`row` names "id", which is not in `key`'),
     ],
 )
 def test_a_mapping_that_cannot_be_is_told_before_a_start(table: Table, tmp_path: Path, given: Any, said: str) -> None:
@@ -291,18 +291,18 @@ def test_a_mapping_that_cannot_be_is_told_before_a_start(table: Table, tmp_path:
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ({"table": "no name"}, SinkError, '`table` is "no name", which is no name'),
-        ({"table": "nowhere:orders"}, SinkError, "cannot be made: there is no namespace nowhere"),
+        ({"table": "no name"}, SinkError, '`table` is "no name", which is not a valid table name'),
+        ({"table": "nowhere:orders"}, SinkError, "cannot be created: there is no namespace nowhere"),
         ({"server": ["http://127.0.0.1:9"]}, Unreachable, "does not answer"),
-        ({"server": ["127.0.0.1:8080"]}, SinkError, "is no address"),
+        ({"server": ["127.0.0.1:8080"]}, SinkError, "is not an address"),
         ({"server": ["http://me:hunter2@127.0.0.1:8080"]}, SinkError, "holds a user or a password"),
         ({"config": {"usr": "me"}}, SinkError, '"usr", which is not known'),
         ({"server": ["thrift://127.0.0.1:9"]}, Unreachable, "does not answer"),
-        ({"server": ["thrift:127.0.0.1:8080"]}, SinkError, "is no address of a Thrift server"),
-        ({"server": ["thrift://a:port"]}, SinkError, "is no address of a Thrift server"),
-        ({"server": ["thrift://a:9090", "http://b:8080"]}, SinkError, '"http://b:8080", which is no address of a Thrift server'),
+        ({"server": ["thrift:127.0.0.1:8080"]}, SinkError, "is not an address of a Thrift server"),
+        ({"server": ["thrift://a:port"]}, SinkError, "is not an address of a Thrift server"),
+        ({"server": ["thrift://a:9090", "http://b:8080"]}, SinkError, '"http://b:8080", which is not an address of a Thrift server'),
         ({"server": ["thrift://me:hunter2@127.0.0.1:8080"]}, SinkError, "holds a user or a password"),
-        ({"server": ["thrift://a:9090"], "config": {"user": "me"}}, SinkError, '"user", which a Thrift server does not take'),
+        ({"server": ["thrift://a:9090"], "config": {"user": "me"}}, SinkError, '"user", which a Thrift server does not support'),
     ],
 )
 def test_what_a_person_did_wrong_is_told(table: Table, tmp_path: Path, given: Any, error: type[Exception], message: str) -> None:
@@ -318,6 +318,6 @@ def test_a_table_that_is_dropped_meanwhile_stops_the_sink(table: Table, tmp_path
     sink.prepare(owner="me", lineage="lineage-1")
     offered(sink, decided(sink, 0, rows_of(1)))
     table.http.delete(f"{table.address}/{table.name}/schema").raise_for_status()
-    with pytest.raises(SinkError, match=r"does not take rows any more: ") as told:
+    with pytest.raises(SinkError, match=r"does not accept rows any more: ") as told:
         offered(sink, decided(sink, 1, rows_of(2)))
     assert "restore it, or start over" in told.value.remedy

@@ -85,7 +85,7 @@ def test_what_a_server_names_at_the_second_time_is_told_as_at_the_first(
         raise api().TIOError(message="Failed 1 action: IOException: 1 time, servers with issues: null", canRetry=True)
 
     monkeypatch.setattr(Connection, "put", failing)
-    with pytest.raises(Unreachable, match="answers putMultiple with: Failed 1 action: IOException"):
+    with pytest.raises(Unreachable, match="answered putMultiple with: Failed 1 action: IOException"):
         sink._store.send(KeyedRows(["k"], ["source/a+1"], 7, pa.RecordBatch.from_pylist(rows_of(1), schema=arrow_schema(SIMPLE))))
     assert len(sent) == 2
 
@@ -137,7 +137,7 @@ def test_a_server_of_version_1_is_told() -> None:
 def test_what_a_server_does_not_name_may_pass_where_nothing_is_put() -> None:
     with answering(TApplicationException.INTERNAL_ERROR, "Internal error processing tableExists") as address:
         gateway = open_gateway("in", [address], {}, "source")
-        with pytest.raises(Unreachable, match="answers tableExists with: Internal error processing tableExists"):
+        with pytest.raises(Unreachable, match="answered tableExists with: Internal error processing tableExists"):
             gateway.schema("orders")
         gateway.close()
 

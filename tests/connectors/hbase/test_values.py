@@ -142,7 +142,7 @@ def test_columns_come_from_cells_and_row_keys_and_what_is_not_made_so_costs_its_
         {"customer": "c", "id": 10, "amount": None, "note": None},
     ]
     assert [(each.ordinal, each.message) for each in found.bad] == [
-        (2, "the row key \\xFF is not made as `row` says"),
+        (2, "the row key \\xFF does not match `row`"),
         (3, 'field "id" is x, which INT cannot hold'),
         (4, 'field "amount" is 2,5, which DOUBLE cannot hold'),
     ]

@@ -131,7 +131,7 @@ def test_a_registry_lets_in_who_has_the_login(registry: RegistryServer, decoder:
     one = registry.add("orders-value", ORDER)
     value = wire(one, encoded(ORDER, id=1, user="a"))
     registry.login = True
-    with pytest.raises(SourceError, match="does not let this user in") as caught:
+    with pytest.raises(SourceError, match="rejected the login of this user") as caught:
         decoder(registry=registry.url).rows(block(value))
     assert (caught.value.code, type(caught.value)) == ("registry-login", SourceError)
     login = {"basic.auth.user.info": Secret(LOGIN, "${secret:env/LOGIN}"), "max.retries": "0"}
@@ -139,7 +139,7 @@ def test_a_registry_lets_in_who_has_the_login(registry: RegistryServer, decoder:
 
 
 def test_another_server_is_no_registry(registry: RegistryServer, decoder: Any) -> None:
-    with pytest.raises(SourceError, match="answers what no registry answers") as caught:
+    with pytest.raises(SourceError, match="gave an answer that is not from a schema registry") as caught:
         decoder(registry=f"{registry.url}/elsewhere").rows(block(wire(1, b"")))
     assert type(caught.value) is SourceError
 
@@ -168,19 +168,19 @@ def test_schemas_may_come_from_files(decoder: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({}, "says none of them; expected one of registry, avro_schemas, avro_schema"),
-        ({"registry": "http://r:1", "avro_schema": "a.avsc"}, "says registry and avro_schema; expected one"),
-        ({"avro_schemas": {"1": "a.avsc"}, "avro_schema": "a.avsc"}, "says avro_schemas and avro_schema"),
+        ({}, "has none of them; expected one of registry, avro_schemas, avro_schema"),
+        ({"registry": "http://r:1", "avro_schema": "a.avsc"}, "has registry and avro_schema; expected one"),
+        ({"avro_schemas": {"1": "a.avsc"}, "avro_schema": "a.avsc"}, "has avro_schemas and avro_schema"),
         ({"avro_schema": "a.avsc", "registry_config": {"proxy": "x"}}, "has registry_config, but reads its schemas from avro_schema"),
         ({"avro_schema": "missing.avsc"}, "missing.avsc cannot be read"),
         ({"avro_schema": "broken.avsc"}, "broken.avsc is not a valid Avro schema"),
-        ({"avro_schemas": {"one": "a.avsc"}}, 'the id "one"; an id is a number'),
-        ({"avro_schemas": {"4294967296": "a.avsc"}}, 'the id "4294967296"; an id is a number of 32 bits'),
+        ({"avro_schemas": {"one": "a.avsc"}}, 'the id "one"; expected a 32-bit number'),
+        ({"avro_schemas": {"4294967296": "a.avsc"}}, 'the id "4294967296"; expected a 32-bit number'),
         ({"avro_schema": "other.avsc"}, 'no record of this Avro schema fits: field "id" is missing or null'),
-        ({"registry": "r:8081"}, "registry is no address of a registry, or holds a login"),
-        ({"registry": "http://user:pass@r:8081"}, "registry is no address of a registry, or holds a login"),
-        ({"registry": "http://r:8081", "registry_config": {"nonsense": "1"}}, "does not take its settings: Unrecognized properties"),
-        ({"registry": "http://r:8081", "registry_config": {"timeout": "soon"}}, "does not take its settings"),
+        ({"registry": "r:8081"}, "registry is not an address of a schema registry, or contains a login"),
+        ({"registry": "http://user:pass@r:8081"}, "registry is not an address of a schema registry, or contains a login"),
+        ({"registry": "http://r:8081", "registry_config": {"nonsense": "1"}}, "rejected its settings: Unrecognized properties"),
+        ({"registry": "http://r:8081", "registry_config": {"timeout": "soon"}}, "rejected its settings"),
     ],
 )
 def test_options_that_mean_nothing_are_told(decoder: Any, tmp_path: Path, options: dict[str, Any], told: str) -> None:

@@ -122,10 +122,10 @@ def test_rows_that_do_not_fit_are_told_one_by_one_and_the_others_pass(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "says neither registry nor avro_schema"),
-        ({"avro_schema": "x.avsc", "subject": "s"}, "has subject, and no registry"),
-        ({"avro_schema": "x.avsc", "registry_config": {"a": "b"}}, "has registry_config, and no registry"),
-        ({"registry": "http://r", "topic": "t-{user}"}, "has the topic t-{user}, which is another one for each row, and no subject"),
+        ({}, "has neither registry nor avro_schema"),
+        ({"avro_schema": "x.avsc", "subject": "s"}, "has subject, but no registry"),
+        ({"avro_schema": "x.avsc", "registry_config": {"a": "b"}}, "has registry_config, but no registry"),
+        ({"registry": "http://r", "topic": "t-{user}"}, "has the topic t-{user}, which differs by row, and no subject"),
     ],
 )
 def test_options_that_mean_nothing_together_are_told(sink: Callable[..., KafkaSink], options: dict[str, Any], message: str) -> None:
@@ -143,7 +143,7 @@ def test_a_schema_that_nobody_can_use_is_told_before_a_row_is(
         sink(topic, avro_schema="none.avsc").prepare(owner="o", lineage="l1")
     (tmp_path / "small.avsc").write_text(SMALL)
     registry.broken = 409
-    with pytest.raises(SinkError, match=f"does not take the schema in {topic}-value") as told:
+    with pytest.raises(SinkError, match=f"rejected the schema for {topic}-value") as told:
         sink(topic, avro_schema="small.avsc", registry=registry.url).prepare(owner="o", lineage="l1")
     assert told.value.code == "registry-schema"
     registry.broken = 503

@@ -59,7 +59,7 @@ def test_what_retention_took_stands_in_the_log_once(topics: Any, open_source: An
     going_on.reader.restore([logged(first)])
     second = logged(going_on.take(final=False))
     # logged at once, though too few records wait for a Batch
-    assert lost(second) == [(2, f"offsets 4 to 5 of {name}-0 are gone from the log")]
+    assert lost(second) == [(2, f"offsets 4 to 5 of {name}-0 are not in the log any more")]
     assert going_on.ids(second) == [6, 7, 8, 9]
     assert len(going_on.reader.notices()) == 1
     assert going_on.take(final=False) == []
@@ -80,7 +80,7 @@ def test_a_log_that_was_cut_is_lost_without_a_number_and_only_once(topics: Any, 
     second = logged(going_on.take())
     ((rows, what),) = lost(second)
     assert rows is None
-    assert "ends at offset 3, the flow has read it up to 500" in what
+    assert "ends at offset 3, but the flow has read it up to 500" in what
     again = open_source(name, on_data_loss="continue")
     again.reader.restore([further, second])
     topics.write(name, [3])
@@ -98,7 +98,7 @@ def test_a_topic_made_anew_is_told_once_for_each_time(topics: Any, open_source: 
         log.append(logged(going_on.take()))
     # the new one was empty, and is known all the same: nothing is told twice
     assert lost(log[1]) == [
-        (None, f"topic {name} was deleted and made again; what the flow had not read of it is lost (it had read {name}-0 up to 3)")
+        (None, f"topic {name} was deleted and created again; its unread records are lost (the flow had read {name}-0 up to 3)")
     ]
     assert lost(log[2]) == []
     topics.make_anew(name)
@@ -119,7 +119,7 @@ def test_partitions_and_topics_that_are_gone_are_told_once(topics: Any, open_sou
     wider += [dataclasses.replace(wider[0], place={**wider[0].place, "partition": 4})]
     stopping = open_source(name)
     stopping.reader.restore([wider])
-    with pytest.raises(SourceError, match="has 1 partitions, it had 5"):
+    with pytest.raises(SourceError, match="has 1 partitions; expected 5"):
         stopping.take()
     going_on = open_source(name, on_data_loss="continue")
     going_on.reader.restore([wider])
@@ -134,7 +134,7 @@ def test_partitions_and_topics_that_are_gone_are_told_once(topics: Any, open_sou
     gone = open_source(pattern="leaving-.*", topics=(), on_data_loss="continue")
     gone.reader.restore([first])
     second = logged(gone.take())
-    assert [what.partition(";")[0] for _, what in lost(second)] == [f"topic {other} is gone"]
+    assert [what.partition(";")[0] for _, what in lost(second)] == [f"topic {other} does not exist any more"]
     again = open_source(pattern="leaving-.*", topics=(), on_data_loss="continue")
     again.reader.restore([first, second])
     assert again.take() == []
@@ -151,7 +151,7 @@ def test_what_was_logged_and_is_gone_before_it_is_read_is_lost_too(topics: Any, 
     topics.forget(name, 0, 7)
     topics.make_anew(anew)
     topics.write(anew, range(50, 60))
-    with pytest.raises(SourceError, match="which were logged and not yet read") as caught:
+    with pytest.raises(SourceError, match="but were assigned to a Batch and not yet read") as caught:
         careful.reader.recheck(entry)
     assert caught.value.code == "data-loss"
     checked = logged(going_on.reader.recheck(entry))
@@ -226,7 +226,7 @@ def test_a_query_goes_on_where_records_vanish_between_the_log_and_the_reading(fo
     assert [row["id"] for row in folder.read("out")] == [*range(10), *range(25, 30)]
     (query,) = result.queries
     assert (query.rows.rows_in, query.rows.lost, query.rows.lost_unknown) == (15, 15, 0)
-    assert [notice.partition(" are gone")[0] for notice in notices if "are gone" in notice] == [
+    assert [notice.partition(" are not in the log any more")[0] for notice in notices if "are not in the log any more" in notice] == [
         "numbers: offsets 10 to 19 of " + f"{topic}-0",
         "numbers: offsets 20 to 24 of " + f"{topic}-0",
     ]
@@ -340,7 +340,7 @@ def test_the_ledger_counts_what_was_lost_of_queries_with_and_without_state(
             assert (query["rows"]["in"], query["rows"]["lost"], query["rows"]["lost_unknown"]) == (rows_in, lost_rows, 0)
             assert query["nodes"]["numbers"]["lost"] == lost_rows
     assert {query.lost for query in views[-1].queries} == {5}
-    told = f"numbers: offsets 10 to 14 of {topic}-0 are gone from the log"
+    told = f"numbers: offsets 10 to 14 of {topic}-0 are not in the log any more"
     assert told in {notice for view in views for notice in view.notices}
 
     audited = json.loads(said(capfd, "audit", str(folder.path / "flow.yaml"), "--json"))

@@ -207,7 +207,7 @@ def test_a_batch_whose_transaction_timed_out_is_tried_again_and_no_rival_is_blam
 
     with monkeypatch.context() as patched:
         patched.setattr(Transaction, "flush", slow_flush)  # where the first second was not enough for the rows, it says the same
-        with pytest.raises(Unreachable, match="brokers have ended the transaction of batch 0, which took longer than 1 s") as caught:
+        with pytest.raises(Unreachable, match="brokers aborted the transaction of batch 0, which took longer than 1 s") as caught:
             out.publish(batch)
     assert "transaction_timeout" in caught.value.remedy
     assert read(guarded.topics, unit.name) == []
@@ -314,7 +314,7 @@ def test_a_driver_that_is_fenced_while_it_sends_says_so_and_leaves_nothing(
     guarded.proxy.lift(held)
     result = publishing.result()
     assert isinstance(result, FencedError), result
-    assert "another driver has begun to write" in result.message
+    assert "another driver has started to write" in result.message
     assert read(guarded.topics, unit.name) == []
     for _ in range(2):  # a replay of what is published adds nothing
         sink().publish(batch)
@@ -392,7 +392,7 @@ def test_a_message_that_has_become_too_large_for_its_topic_is_told(guarded: Guar
     out = sink()
     batch = decided(out, 0, [{"id": 1, "name": "x" * 5000}])
     guarded.alter(unit.name, "max.message.bytes", "2000")
-    with pytest.raises(SinkError, match="larger than its topic takes") as caught:
+    with pytest.raises(SinkError, match="larger than its topic allows") as caught:
         out.publish(batch)
     assert caught.value.code == "kafka-too-large"
     assert read(guarded.topics, unit.name) == []

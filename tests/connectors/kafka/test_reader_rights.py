@@ -28,7 +28,7 @@ def topic(guarded: Guarded) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("config", "code", "told"),
     [
-        ({"sasl.password": WRONG}, "kafka-login", "do not let this user in: .*Invalid username or password"),
+        ({"sasl.password": WRONG}, "kafka-login", "rejected the login of this user: .*Invalid username or password"),
         ({"sasl.mechanism": "SCRAM-SHA-256"}, "kafka-login", "supported mechanisms: PLAIN"),
         ({"sasl.user": "ann"}, "kafka-config", 'No such configuration property: "sasl.user"'),
         ({}, "kafka-forbidden", r"Topic authorization failed \(topic topic-\d+\)"),
@@ -64,7 +64,7 @@ def test_a_link_that_swallows_what_is_asked_is_no_log_that_was_cut(guarded: Guar
     rule = guarded.proxy.add(Rule("hold", LIST_OFFSETS, topic.encode()))
     try:
         for asked in (reader.measure, lambda: reading.reader._cluster.first(reading.reader._partitions)):
-            with pytest.raises(Unreachable, match=r"the leader of topic-\d+-0 at .* has not said within 1 s which offsets it has"):
+            with pytest.raises(Unreachable, match=r"the leader of topic-\d+-0 at .* did not return its offsets within 1 s"):
                 asked()
     finally:
         guarded.proxy.lift(rule)

@@ -55,7 +55,7 @@ def test_a_topic_that_is_gone_before_its_batch_is_published_is_named_so_and_trie
     sink, decided = published(topics, tmp_path, topic)
     topics.delete(topic)
     topics.make(2, name=topic)
-    with pytest.raises(Unreachable, match=r"a topic is gone from .*, or has fewer partitions than it had"):
+    with pytest.raises(Unreachable, match=r"a topic does not exist at .* any more, or has fewer partitions than before"):
         sink.publish(decided)
     topics.widen(topic, 8)
     sink.publish(decided)

@@ -114,7 +114,7 @@ def test_a_fenced_attempt_waits_for_the_report_of_the_one_that_fenced_it(topics:
     receipt = second.close()
     # the other one takes its time: longer than the first one waits
     first._place = replace(first._place, limit_s=0.3)
-    with pytest.raises(Unreachable, match="no other attempt has committed"):
+    with pytest.raises(Unreachable, match="no other attempt committed"):
         first.commit({"receipts": []})
     second.commit({"receipts": [receipt.as_json()]})
     with pytest.raises(AlreadyCommitted) as found:
@@ -161,7 +161,7 @@ def test_a_unit_slower_than_its_transaction_comes_through_once(topics: Topics, s
     many = [{"id": number, "name": "n"} for number in range(20_000)]
     first = begin_sending(out, many)
     # the clock is the broker's: it ends what is open for two seconds, and looks every ten at the latest
-    with pytest.raises(Unreachable, match="brokers have refused unit 0 of batch 0"):
+    with pytest.raises(Unreachable, match="brokers rejected task output 0 of batch 0"):
         write_until_refused(first, many[:1])
     first.abort()
     for _ in range(20):
@@ -184,7 +184,7 @@ def test_a_decision_whose_markers_are_gone_is_told(topics: Topics, sink: Callabl
     behind = out.behind(2)
     receipts = (run(out, 0, ROWS[:2]),)
     assert len(rows_of(topics, topic)) == 2
-    with pytest.raises(StateError, match=r"markers-2 is no marker"):
+    with pytest.raises(StateError, match=r"markers-2 is no commit marker"):
         out.recover(Decided(BatchId("f", "q", "l1", 0, 1), "h", receipts, behind), lineage="l1", before=1)
 
 

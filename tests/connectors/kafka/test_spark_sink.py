@@ -333,7 +333,7 @@ def test_certificates_travel_as_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"queue_buffering_max_ms": "5"}, 'config has "queue.buffering.max.ms", which is not known of the Java client'),
+        ({"queue_buffering_max_ms": "5"}, 'config has "queue.buffering.max.ms", which the Java client does not know'),
         ({"acks": "0"}, 'config has "acks"'),
         ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, "config has sasl.mechanism OAUTHBEARER"),
         ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "me"}, "no sasl.password"),
@@ -358,7 +358,7 @@ def test_a_delivery_is_not_changed_under_a_batch_that_is_half_through(topics: To
     place = ConnectorContext("out", tmp_path, given, flow="f", version="0123456789", work=tmp_path / "work")
     lax, strict = SparkKafkaSink(place), KafkaSink(place)
     batch = BatchId("f", "q", "l1", 3, 1)
-    with pytest.raises(Refused, match="was decided with delivery: exactly_once, and is not published yet"):
+    with pytest.raises(Refused, match="was decided with delivery: exactly_once and is not published yet"):
         lax.recover(Decided(batch, "h", behind={"units": 0, "after": {"0": -1}}), lineage="l1", before=3)
     with pytest.raises(Refused, match="was written with delivery: at_least_once"):
         strict.recover(Decided(batch, "h"), lineage="l1", before=3)
@@ -371,7 +371,7 @@ def test_outputs_are_not_said_to_be_deleted_while_they_stand(topics: Topics, tmp
     sink = SparkKafkaSink(ConnectorContext("out", tmp_path, given))
     assert sink.clear(owner="o", flow="f") == 0
     topics.write(topic, range(1))
-    with pytest.raises(Refused, match=f"what stands in {topic} cannot be taken back"):
+    with pytest.raises(Refused, match=f"the contents of {topic} cannot be removed"):
         sink.clear(owner="o", flow="f", dry_run=True)
 
 

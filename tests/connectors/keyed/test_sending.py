@@ -146,10 +146,10 @@ def test_only_the_rows_that_are_refused_for_now_go_again_and_each_time_later(clo
 
 def test_a_store_that_takes_nothing_for_a_minute_ends_it_with_what_to_do(clock: ManualClock) -> None:
     store = Store(clock, says=lambda _, rows: WriteAnswer(again=range(len(rows)), why="the queue is full"), takes=lambda _: 0.0)
-    with pytest.raises(Unreachable, match=r"index tweets takes no rows for now, for 6[0-9] s: the queue is full") as told:
+    with pytest.raises(Unreachable, match=r"index tweets has accepted no rows for 6[0-9] s: the queue is full") as told:
         sent(store, rows_of(12))
     assert told.value.code == "store-overloaded"
-    assert told.value.remedy == "look whether the store is overloaded, or has no room; a flow that runs tries again by itself"
+    assert told.value.remedy == "check whether the store is overloaded or full; a running flow retries automatically"
     assert PATIENCE_S < clock() - BEGIN < PATIENCE_S + 11
     first, *_, last = store.sizes
     assert first == 12

@@ -68,7 +68,7 @@ def test_a_place_that_is_gone_with_rows_is_not_made_anew(tmp_path: Path) -> None
     again = Writer(tmp_path)
     for looks in (again.sink.look_at_place, lambda: again.sink.prepare(owner="me", lineage="one"), lambda: again.write(1, [{"id": "b"}])):
         again.sink._owner = "me"  # a run that was prepared before it went
-        with pytest.raises(SinkError, match="is gone, with 1 row that were written to it") as told:
+        with pytest.raises(SinkError, match="does not exist any more; 1 row had been written to it") as told:
             looks()
         assert told.value.code == "table-gone"
     assert not writer.store.is_there()
@@ -83,7 +83,7 @@ def test_a_driver_that_slept_does_not_write_an_older_row_over_a_newer(tmp_path: 
     late = one.decide(0, [{"id": "a", "n": 1}])
     two.write(0, [{"id": "a", "n": 1}])
     two.write(1, [{"id": "a", "n": 2}])
-    with pytest.raises(FencedError, match="batch 1 exists already"):
+    with pytest.raises(FencedError, match="batch 1 already exists"):
         one.sink.offer(late, lambda _: None)
     # it looked before it slept, and had the rows in its hands
     late_rows = KeyedRows(["a"], ["a"], version_of(held(one).base, 0, 0), pa.RecordBatch.from_pydict({"doc": [b'{"id":"a","n":1}']}))
@@ -131,7 +131,7 @@ def test_rows_of_before_the_lineage_are_counted_by_their_versions(
     decided = first.decide(0, [{"id": "a", "n": 1}, {"id": "b", "n": 1}])
     first.sink.offer(decided, lambda _: None)
     first.sink.publish(decided)
-    assert first.sink.unaccounted({"one"}) == [Unaccounted("others, from before this flow wrote there", 1)]
+    assert first.sink.unaccounted({"one"}) == [Unaccounted("other writers, before this flow wrote there", 1)]
     second = Writer(tmp_path, key=key, lineage="two")
     second.sink.prepare(owner="me", lineage="two", adopt=True)
     row = second.decide(0, [{"id": "c", "n": 1}])
@@ -148,7 +148,7 @@ def test_rows_of_before_the_lineage_are_counted_by_their_versions(
     assert [each.violations for each in second.sink.audit(lineage="two", decided=[row])] == [()]
     # without a key the one row replaces that of the same record
     rows = 3 if key else 2
-    assert second.sink.unaccounted({"two"}) == [Unaccounted("lineage one or others, from before this flow wrote there", rows)]
+    assert second.sink.unaccounted({"two"}) == [Unaccounted("lineage one or other writers, before this flow wrote there", rows)]
     assert len(scans) == 1, "the audit has read them already"
 
 
@@ -167,7 +167,7 @@ def test_a_row_of_somebody_else_that_would_hide_ours_is_an_error(tmp_path: Path)
     writer.write(0, [{"id": "a", "n": 1}])
     with writer.store._open() as other:
         other.execute("INSERT INTO documents VALUES ('b', ?, '{}')", (2**62,))
-    with pytest.raises(SinkError, match=f"a row stands under version {2**62}, which none of this flow has yet") as told:
+    with pytest.raises(SinkError, match=f"holds a row with version {2**62}, which is newer than any of this flow") as told:
         writer.write(1, [{"id": "b", "n": 1}])
     assert told.value.code == "foreign-writer"
 
@@ -178,7 +178,7 @@ def test_a_lineage_that_adopts_writes_above_our_own_and_above_all_that_others_ha
     first.store.make(SCHEMA)
     with first.store._open() as other:
         other.executemany("INSERT INTO documents VALUES (?, ?, '{}')", [("a", 5), ("b", version_of(2**61, 0, 0))])
-    with pytest.raises(Refused, match="it holds rows that this lineage has not written"):
+    with pytest.raises(Refused, match="it holds rows that this lineage did not write"):
         first.sink.prepare(owner="me", lineage="one")
     first.sink.prepare(owner="me", lineage="one", adopt=True)
     first.write(0, [{"id": "a", "n": 1}, {"id": "b", "n": 1}])
@@ -220,9 +220,9 @@ def test_a_place_whose_rows_leave_no_version_above_them_is_refused(tmp_path: Pat
     writer.store.make(SCHEMA)
     with writer.store._open() as other:
         other.execute("INSERT INTO documents VALUES ('a', ?, '{}')", (2**63 - 2,))
-    with pytest.raises(Refused, match="rows that ours would lose against for ever") as told:
+    with pytest.raises(Refused, match="rows with versions that always win") as told:
         writer.sink.prepare(owner="me", lineage="one", adopt=True)
-    assert (told.value.code, told.value.remedy) == ("foreign-writer", "give this flow a place of its own, or delete these rows")
+    assert (told.value.code, told.value.remedy) == ("foreign-writer", "choose another place for this flow, or delete these rows")
 
 
 @pytest.mark.parametrize("key", [(), ("id",)])
@@ -237,7 +237,10 @@ def test_an_audit_tells_rows_that_would_hide_ours(tmp_path: Path, key: tuple[str
     kept = staged.rename(tmp_path / "aside")
     (lost,) = writer.sink.audit(lineage="one", decided=[decided])
     assert lost.violations == (
-        f'batch 0 is decided, but not published, and no run can do it: sink "out": {staged}, staged rows that were decided, is gone',
+        (
+            'batch 0 is decided, but not published, and no run can do it: sink "out": '
+            f"{staged}, which holds staged rows of a decided batch, is missing"
+        ),
     )
     kept.rename(staged)
     writer.sink.publish(decided)
@@ -246,7 +249,7 @@ def test_an_audit_tells_rows_that_would_hide_ours(tmp_path: Path, key: tuple[str
         other.execute("INSERT INTO documents VALUES ('c', ?, '{}')", (version_of(held(writer).base, 1, 0),))
     own, told = writer.sink.audit(lineage="one", decided=[decided])
     assert own.violations == ()
-    assert (told.rows, told.violations) == (0, (f"1 rows in {writer.store} were written by no batch",))
+    assert (told.rows, told.violations) == (0, (f"1 rows in {writer.store} belong to no batch",))
 
 
 @pytest.mark.parametrize("change", ["a byte", "cut off", "gone"])
@@ -259,7 +262,7 @@ def test_staged_rows_that_were_changed_are_not_sent(tmp_path: Path, change: str)
     at = right.index(b'{"id":"b"')
     wrong = {"a byte": right.replace(b'"n":2', b'"n":3'), "cut off": right[:at], "gone": b""}[change]
     file.unlink() if change == "gone" else file.write_bytes(wrong)
-    with pytest.raises(StateError, match=r"was changed|is gone"):
+    with pytest.raises(StateError, match=r"was changed|is missing"):
         writer.sink.offer(decided, lambda _: None)
     assert writer.store.documents() == []
     assert held(writer).number == -1

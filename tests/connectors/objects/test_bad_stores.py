@@ -63,12 +63,12 @@ def at(server: ObjectServer, prefix: str, **more: Any) -> ObjectsAddress:
 @pytest.mark.parametrize(
     ("given", "kind", "code", "remedy"),
     [
-        ({"url": "s3://nowhere/x"}, SinkError, "objects-bucket", "make the bucket, or correct"),
+        ({"url": "s3://nowhere/x"}, SinkError, "objects-bucket", "create the bucket, or correct"),
         ({"config": {"access_key_id": "nobody"}}, SinkError, "objects-login", "correct the access key"),
         ({"config": {"secret_access_key": "wr0ng"}}, SinkError, "objects-login", "correct the access key"),
         ({"config": {"session_token": "old"}}, SinkError, "objects-login", "correct the access key"),
         ({"region": "eu-west-7"}, SinkError, "objects-login", "`region`"),
-        ({"endpoint": "http://127.0.0.1:9"}, Unreachable, "objects-away", "look whether the store is up"),
+        ({"endpoint": "http://127.0.0.1:9"}, Unreachable, "objects-away", "check that the store is up"),
     ],
 )
 def test_each_mistake_is_told_by_each_client(
@@ -117,7 +117,7 @@ def test_a_certificate_is_trusted_where_it_is_said_and_else_told(
         for way, told in asked(at(server, prefix, endpoint=guarded, **trusted)).items():
             assert isinstance(told, SinkError), way
             assert told.code == "objects-trust", (way, told)
-            assert told.remedy == "say in `ca_file` whom to trust"
+            assert told.remedy == "set `ca_file` to the certificate authority to trust"
             assert guarded in str(told)
         assert time.monotonic() - before_s < 60
     both = tmp_path / "both.pem"

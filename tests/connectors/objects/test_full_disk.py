@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from scribengin.embedded.objects import ObjectServer
 
-REMEDY = "make room at the store, or ask for more; a flow that runs tries again by itself"
+REMEDY = "free space in the store, or raise its quota; a running flow retries automatically"
 
 
 @pytest.fixture

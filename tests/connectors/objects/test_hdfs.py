@@ -66,7 +66,7 @@ def test_a_rename_never_goes_over_a_file_or_into_a_folder(store: HdfsStore) -> N
     store.put("folder/x", b"1")
     writer = store.writer("there")
     writer.file.write(b"ours")
-    with pytest.raises(SinkError, match="another has written it"):
+    with pytest.raises(SinkError, match="another writer wrote it"):
         writer.finish()
     writer = store.writer("folder")
     writer.file.write(b"ours")

@@ -55,7 +55,7 @@ def test_rows_come_to_hdfs_and_sparks_own_reader_finds_them(folder: FlowFolder, 
     for read in (session.read.parquet(url), found.spark(session)):
         assert sorted((row["id"], row["customer"]) for row in read.collect()) == [(1, "c1"), (2, "c0"), (3, "c1"), (5, "c1"), (6, "c0")]
     assert found.rows == 5
-    with pytest.raises(SourceError, match="which Arrow does not reach"):
+    with pytest.raises(SourceError, match="which Arrow cannot read"):
         found.dataset()
 
 

@@ -96,7 +96,7 @@ def test_a_path_stays_what_it_is_on_its_way_to_others(hdfs: Hdfs, prefix: str) -
 
 @pytest.mark.parametrize("text", ["hdfs:///x", "hdfs://host:1", "s3://bucket", "s3:///x", "webhdfs://host:1/x", "hdfs://me@host/x"])
 def test_a_place_that_cannot_hold_a_state_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"write hdfs://NAMENODE:PORT/FOLDER|write s3://BUCKET/|take it out"):
+    with pytest.raises(ValueError, match=r"write hdfs://NAMENODE:PORT/FOLDER|write s3://BUCKET/|remove it"):
         located(text)
 
 

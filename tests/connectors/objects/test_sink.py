@@ -133,7 +133,7 @@ def test_a_bucket_that_is_emptied_is_another_place(server: ObjectServer, store: 
     store.delete(*(entry.key for entry in store.list("near")))
     assert driver.put(ROWS[1:2]) == "far"
     (seen, _) = driver.sink.members()
-    assert "says who writes there: it is not the place that was claimed" in seen.reason
+    assert "has no claim: this is not the place that the flow claimed" in seen.reason
 
 
 @pytest.mark.parametrize("visible", ["manifest", "listing"])
@@ -241,7 +241,7 @@ def test_an_upload_that_the_store_has_deleted_stops_the_flow(server: ObjectServe
     decided = writer.stage(0, ROWS)
     segment = decided.receipts[0].segments[0]
     Uploads(store).abort(segment["name"], segment["upload"])  # type: ignore[arg-type]
-    with pytest.raises(StateError, match="its upload is gone"):
+    with pytest.raises(StateError, match="so is its upload"):
         writer.sink.publish(decided)
 
 
@@ -270,10 +270,10 @@ def test_a_driver_that_was_overtaken_writes_nothing_more(server: ObjectServer, s
     old, new = Writer(place(server, prefix), term=1), Writer(place(server, prefix), term=2)
     of_old = old.stage(0, ROWS[:1])
     new.write(0, ROWS[1:2])
-    with pytest.raises(FencedError, match="exists already with another"):
+    with pytest.raises(FencedError, match="already exists with another"):
         old.sink.publish(of_old)
     after = old.stage(1, ROWS[2:3])
-    with pytest.raises(FencedError, match="under the newer term 2"):
+    with pytest.raises(FencedError, match="under the newer Term 2"):
         old.sink.publish(after)
     assert [row["id"] for row in by_manifest(store)] == [1]
 
@@ -300,7 +300,7 @@ def test_a_driver_that_sleeps_right_before_its_manifest_loses_to_a_new_lineage(
 
 def test_objects_of_others_are_refused_and_added_to_where_that_is_said(server: ObjectServer, store: Store, prefix: str) -> None:
     store.put("theirs.csv", b"1")
-    with pytest.raises(Refused, match=r"holds theirs\.csv, and nothing says who wrote it") as told:
+    with pytest.raises(Refused, match=r"holds theirs\.csv, written by an unknown writer") as told:
         Writer(place(server, prefix))
     assert "--append-new-lineage" in told.value.remedy
     Writer(place(server, prefix), adopt=True).write(0, ROWS[:1])
@@ -327,7 +327,7 @@ def test_an_audit_finds_what_is_changed_gone_or_nobodys(server: ObjectServer, st
         "is missing: 1 rows",
         "has 33 bytes; 34 w",
         "was changed after ",
-        "no batch has writt",
+        "no batch wrote",
     ]
 
 
@@ -359,5 +359,5 @@ def test_a_store_that_writes_over_what_is_there_is_refused(tmp_path: Path) -> No
 def test_a_store_that_is_away_is_waited_for(server: ObjectServer, prefix: str) -> None:
     with pytest.raises(Unreachable):
         Writer(place(server, prefix, endpoint="http://127.0.0.1:9"))
-    with pytest.raises(SinkError, match="visible: listing needs uploads in parts"):
+    with pytest.raises(SinkError, match="visible: listing needs multipart uploads"):
         ObjectsSink(place(server, prefix, url="file:///tmp/x", visible="listing"))

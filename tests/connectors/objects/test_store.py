@@ -196,11 +196,11 @@ def wrong(server: ObjectServer, prefix: str, **more: Any) -> ObjectsAddress:
 def test_each_mistake_has_its_message_and_none_shows_a_secret(server: ObjectServer, prefix: str) -> None:
     keys = options(server)["config"]
     cases: list[tuple[dict[str, Any], type[Exception], str, str]] = [
-        ({"url": "s3://nowhere/x"}, SinkError, "objects-bucket", "make the bucket"),
+        ({"url": "s3://nowhere/x"}, SinkError, "objects-bucket", "create the bucket"),
         ({"config": keys | {"access_key_id": "nobody"}}, SinkError, "objects-login", "correct the access key"),
         ({"config": keys | {"secret_access_key": "wr0ng"}}, SinkError, "objects-login", "correct the access key"),
         ({"region": "eu-west-7"}, SinkError, "objects-login", "region"),
-        ({"endpoint": "http://127.0.0.1:9"}, Unreachable, "objects-away", "tries again"),
+        ({"endpoint": "http://127.0.0.1:9"}, Unreachable, "objects-away", "retries automatically"),
     ]
     for given, kind, code, remedy in cases:
         for ask in (lambda store: store.get("x"), lambda store: store.put("x", b""), lambda store: list(store.list()), _begin):

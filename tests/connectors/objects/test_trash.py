@@ -193,7 +193,7 @@ def test_after_a_reset_a_new_lineage_begins_and_an_undo_is_refused_until_that_is
     assert [each.violations for each in sink.audit(lineage="two", decided=[decided])] == [()]
     assert list(find_orphans(store_of(given))) == []
     assert sink.unaccounted({"two"}) == []
-    with pytest.raises(Refused, match="there again") as refused:
+    with pytest.raises(Refused, match="exists again") as refused:
         of(given).check_back(ID)
     assert refused.value.code == "trash-taken"
     of(given).move_to_trash("2026-11-27-other", owner="me", flow="flow")

@@ -85,10 +85,10 @@ def test_a_server_that_is_not_well_ends_the_try_and_the_next_one_goes_on(index: 
         for number, status in enumerate((408, 500, 502, 503, 504)):
             batch = decided(sink, number, rows_of(*range(number * 10, number * 10 + 3)))
             failing.append(status)
-            with pytest.raises(Unreachable, match=f"answers POST /_bulk with {status}") as told:
+            with pytest.raises(Unreachable, match=f"answered POST /_bulk with {status}") as told:
                 offered(sink, batch)
             assert told.value.code == "search-away"
-            assert "look whether the cluster is well" in (told.value.remedy or "")
+            assert "check that the cluster is healthy" in (told.value.remedy or "")
             assert offered(sink, batch) == []
         sink._store.close()
     assert ids(index) == [number * 10 + place for number in range(5) for place in range(3)]
@@ -147,7 +147,7 @@ def test_rows_that_the_user_may_not_write_are_no_dead_letters(index: Index, tmp_
     with listener(index.address, not_allowed) as (address, _):
         sink = prepared(index, tmp_path, server=[address], config=LOGIN)
         batch = decided(sink, 0, rows_of(1, 2))
-        with pytest.raises(SinkError, match=f"does not let us write to {index.name}: security_exception: no permissions") as told:
+        with pytest.raises(SinkError, match=f"rejected writes to {index.name}: security_exception: no permissions") as told:
             offered(sink, batch)
         sink._store.close()
     assert_login(told.value)
@@ -170,7 +170,7 @@ def test_a_certificate_that_nobody_trusts_is_told_and_one_that_is_named_is_taken
             with pytest.raises(SinkError, match="CERTIFICATE_VERIFY_FAILED") as told:
                 prepared(index, tmp_path, server=[url], config=config)
             assert told.value.code == "search-trust"
-            assert told.value.remedy == "name who signs its certificate: config: {ca: /path/to/ca.pem}"
+            assert told.value.remedy == "name the CA file that signed its certificate: config: {ca: /path/to/ca.pem}"
         sink = prepared(index, tmp_path, server=[url], config={"ca": str(ours.path)})
         assert offered(sink, decided(sink, 0, rows_of(1))) == []
         sink._store.close()
@@ -185,7 +185,7 @@ def test_a_row_that_is_too_large_for_the_server_is_refused_alone(index: Index, t
     refused = {refusal.id.rpartition(".")[2]: refusal for refusal in offered(sink, decided(sink, 0, rows))}
     assert {place: refusal.reason for place, refusal in refused.items()} == {"1": "refused", "2": "too-large"}
     assert "max length 32766" in refused["1"].message
-    assert "does not take a request with this row alone" in refused["2"].message
+    assert "rejected a request with only this row" in refused["2"].message
     assert ids(index) == [0]
 
 
@@ -222,10 +222,10 @@ def test_a_full_disk_that_stays_full_is_told_in_the_servers_words(
     assert offered(sink, decided(sink, 0, rows_of(0))) == []
     block(index, kind=kind, full=True)
     batch = decided(sink, 1, rows_of(1, 2))
-    with pytest.raises(Unreachable, match=r"takes no rows for now, .*cluster_block_exception") as told:
+    with pytest.raises(Unreachable, match=r"has accepted no rows for .*cluster_block_exception") as told:
         offered(sink, batch)
     assert told.value.code == "store-overloaded"
-    assert "has no room" in (told.value.remedy or "")
+    assert "overloaded or full" in (told.value.remedy or "")
     assert (FULL in str(told.value)) == (kind == "read_only_allow_delete")
     block(index, kind=kind, full=None)
     assert offered(sink, batch) == []
@@ -268,7 +268,7 @@ def test_a_cluster_that_makes_no_indexes_for_now_is_full_and_no_matter_of_the_lo
             with pytest.raises(Unreachable, match="create-index blocked") as told:
                 offered(sink, batch)
             assert told.value.code == "search-away"
-            assert "make room" in (told.value.remedy or "")
+            assert "free disk space" in (told.value.remedy or "")
     assert offered(sink, batch) == []
     assert ids(index) == [1]
 
@@ -287,7 +287,7 @@ def test_an_index_that_is_deleted_meanwhile_is_told_and_not_made_again_without_a
         assert offered(sink, decided(sink, 0, rows_of(0))) == []
         if when == "before a batch":
             index.ask("DELETE", "")
-        with pytest.raises(SinkError, match=f"{index.name} at .* is gone") as told:
+        with pytest.raises(SinkError, match=f"{index.name} at .* does not exist any more") as told:
             offered(sink, decided(sink, 1, rows_of(*range(1, 3_000))))
         sink._store.close()
     assert told.value.code == "search-index"

@@ -64,7 +64,7 @@ def test_a_row_comes_to_the_index_of_its_time_in_utc() -> None:
     assert named("o-{day:%Y%m}", dt.date(1969, 12, 31), type_=pa.date32())[0] == ["o-196912"]
     beyond, why = named("o-{ts:%Y}", *pa.array([2**62, -(2**62), 0], pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist())
     assert (beyond, sorted(why)) == ([None, None, "o-1970"], [0, 1])
-    assert "outside of the years 1 to 9999" in why[0]
+    assert "outside the years 1 to 9999" in why[0]
 
 
 def test_a_template_knows_its_indexes_from_others() -> None:
@@ -79,11 +79,11 @@ def test_a_template_knows_its_indexes_from_others() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ('index: "o-{ts}"', '"o-{ts}" names no column and its time'),
+        ('index: "o-{ts}"', '"o-{ts}" has no column with a time format'),
         ('index: "{ts:%Y}"', "begins with a time"),
         ('index: "o-{ts:%Y}-{ts:%m}"', "more than one part in braces"),
         ('index: "o-{ts:%y}"', '"%y" in "o-{ts:%y}" is not known'),
-        ('index: "o-{ts:year}"', "takes nothing of the time"),
+        ('index: "o-{ts:year}"', "has no part of the time"),
         ('index: "o-{st:%Y}"', 'has index "st", which is not a column of its input'),
         ('index: "o-{id:%Y}"', 'has "id" in `index`, which is BIGINT, not a time'),
         (
@@ -163,7 +163,7 @@ def test_a_row_that_its_index_does_not_take_is_refused_and_one_that_is_there_is_
     sink = by_day(index, tmp_path)
     (refusal,) = offered(sink, decided(sink, 0, [*rows_of(1), *rows_of(2, at="2026-01-02T00:00:00")]))
     assert refusal.id == "source/a+0.1"
-    assert f"{index.name}{NEXT} does not take it" in refusal.message
+    assert f"{index.name}{NEXT} rejected the document" in refusal.message
     assert [row["id"] for row in all_documents(index)] == [1]
 
 
@@ -192,7 +192,7 @@ def test_rows_of_others_in_any_of_the_indexes_are_seen_and_an_index_beside_them_
     assert all_documents(index) == []
     assert index.http.get(f"{index.address}/{index.name}-a.b.c/_count").json()["count"] == 1
     index.http.post(f"{index.address}/{index.name}{NEXT}/_doc?refresh=true", json={"id": 0}).raise_for_status()
-    with pytest.raises(Refused, match="rows that this lineage has not written"):
+    with pytest.raises(Refused, match="rows that this lineage did not write"):
         make(index, tmp_path, index=f"{index.name}{BY_DAY}").prepare(owner="me", lineage="lineage-2")
 
 
@@ -202,9 +202,9 @@ def test_indexes_that_do_not_fit_are_told_by_name_and_one_that_may_forget_is_ref
         index.http.put(f"{index.address}/{index.name}{name}", json=body).raise_for_status()
     sink = by_day(index, tmp_path)
     assert sink.unlike(parse_schema("id BIGINT, at TIMESTAMP")) == [
-        f'field "id" is boolean in the index, the flow gives BIGINT (of {index.name}{DAY} and 1 more)'
+        f'field "id" is boolean in the index, but BIGINT in the flow (of {index.name}{DAY} and 1 more)'
     ]
-    with pytest.raises(SinkError, match="what it acknowledges is lost"):
+    with pytest.raises(SinkError, match="acknowledged rows are lost"):
         offered(sink, decided(sink, 0, rows_of(1)))
 
 

@@ -81,7 +81,7 @@ def test_an_index_of_other_fields_stops_a_start_with_what_is_to_be_done(folder: 
     with pytest.raises(InputError) as told:
         folder.run()
     assert {problem.code for problem in told.value.problems} == {"table-columns"}
-    assert 'field "id" is boolean in the index, the flow gives BIGINT' in str(told.value)
+    assert 'field "id" is boolean in the index, but BIGINT in the flow' in str(told.value)
 
 
 def test_a_refused_row_that_is_replayed_comes_through_once_the_index_takes_it(folder: FlowFolder, index: Index) -> None:

@@ -131,7 +131,7 @@ def test_another_lineage_and_rows_of_others_are_refused_and_a_new_one_that_adopt
     one = decided(first, 0, rows_of(1))
     offered(first, one)
     other = make(index, tmp_path, mode="upsert", key=["id"])
-    with pytest.raises(Refused, match="rows that this lineage has not written"):
+    with pytest.raises(Refused, match="rows that this lineage did not write"):
         other.prepare(owner="me", lineage="lineage-2")
     other.prepare(owner="me", lineage="lineage-2", adopt=True)
     with pytest.raises(Exception, match="another lineage has claimed it"):
@@ -162,8 +162,8 @@ def test_what_is_there_and_does_not_fit_is_told_before_a_start(index: Index, tmp
     assert sink.unlike(SIMPLE) == []
     index.ask("PUT", "", {"mappings": {"dynamic": "strict", "properties": {"id": {"type": "boolean"}, "name": {"type": "keyword"}}}})
     assert sink.unlike(SIMPLE) == [
-        'field "id" is boolean in the index, the flow gives BIGINT',
-        'the index maps no field "at", and takes none that it does not map',
+        'field "id" is boolean in the index, but BIGINT in the flow',
+        'the index has no mapping for field "at", and accepts no unmapped fields',
     ]
 
 
@@ -172,7 +172,7 @@ def test_what_is_there_and_does_not_fit_is_told_before_a_start(index: Index, tmp
     [
         ({"index": "No Name"}, SinkError, "cannot be made: invalid_index_name_exception"),
         ({"server": ["http://127.0.0.1:9"]}, Unreachable, "does not answer"),
-        ({"server": ["127.0.0.1:9200"]}, SinkError, "is no address"),
+        ({"server": ["127.0.0.1:9200"]}, SinkError, "is not an address"),
         ({"server": ["http://me:hunter2@127.0.0.1:9200"]}, SinkError, "holds a user or a password"),
         ({"config": {"usr": "me"}}, SinkError, '"usr", which is not known'),
     ],
@@ -193,7 +193,7 @@ def test_an_index_that_may_forget_what_it_acknowledged_is_refused(index: Index, 
     index.ask("PUT", "", {"settings": {"index.translog.durability": "async"}})
     sink = make(index, tmp_path)
     sink.prepare(owner="me", lineage="lineage-1")
-    with pytest.raises(SinkError, match="what it acknowledges is lost"):
+    with pytest.raises(SinkError, match="acknowledged rows are lost"):
         offered(sink, decided(sink, 0, rows_of(1)))
 
 

@@ -77,7 +77,7 @@ def test_a_flow_that_is_killed_again_and_again_loses_nothing_and_its_keys_tell_w
     assert audited.returncode == 0, audited.stdout + audited.stderr
     letters = json.loads(scribengin(tmp_path, "dead", "show", "flow.yaml", "--json", TOKEN="x").stdout)["result"]["letters"]
     assert sorted(json.loads(letter["payload"])["id"] for letter in letters) == [77, 1777]
-    assert all("answers 422" in letter["message"] and "not this one" in letter["message"] for letter in letters)
+    assert all("answered 422" in letter["message"] and "not this one" in letter["message"] for letter in letters)
     assert not [path for path in tmp_path.glob("**/*") if path.is_file() and b"hunter2" in path.read_bytes()]
 
 
@@ -113,7 +113,7 @@ def test_a_batch_that_a_killed_driver_has_begun_to_send_waits_for_its_server_and
         assert run(tmp_path, "offer.sent@5:kill").returncode == -signal.SIGKILL
     waits = run(tmp_path)
     assert waits.returncode == 1
-    assert 'batch 0 is decided for member "m1", and waits for it' in waits.stderr
+    assert 'batch 0 is decided for member "m1" and waits for it' in waits.stderr
     assert not server.came
     with WebServer(port) as back:
         assert run(tmp_path).returncode == 0

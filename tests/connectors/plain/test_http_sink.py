@@ -119,7 +119,7 @@ def test_a_batch_waits_for_the_server_that_it_was_decided_for_and_later_ones_go_
         driver.recover()
         assert driver.put(numbered(1)) == "near"
         owed = driver.decide(numbered(2))
-    with pytest.raises(Unreachable, match='batch 1 is decided for member "near", and waits for it'):
+    with pytest.raises(Unreachable, match='batch 1 is decided for member "near" and waits for it'):
         driver.publish(owed)
     with WebServer(near.port) as again:
         driver.start()
@@ -205,7 +205,7 @@ def test_one_that_asks_for_longer_than_our_patience_is_asked_by_no_later_try_bef
     writer = Writer(place(server, tmp_path, connections=1))
     decided = writer.stage(0, numbered(2))
     for _ in range(2):
-        with pytest.raises(Unreachable, match=r"wants to be left alone for another 3[56]\d\d s"):
+        with pytest.raises(Unreachable, match=r"asked to wait for another 3[56]\d\d s"):
             writer.publish(decided)
     assert len(server.came) == 1
 
@@ -225,24 +225,24 @@ def test_a_server_that_is_away_ends_our_patience_with_its_last_words_and_later_o
     server.answers = lambda came: Answer(502, text="<html>bad gateway</html>") if came.rows[0]["id"] >= 4 else Answer()
     writer = Writer(place(server, tmp_path, connections=1, patience=0.5))
     decided = writer.stage(0, numbered(8))
-    with pytest.raises(Unreachable, match=r"answers 502 Bad Gateway \(no request came through for"):
+    with pytest.raises(Unreachable, match=r"answered 502 Bad Gateway \(no request succeeded for"):
         writer.publish(decided)
     server.answers = lambda _: Answer()
     again = Writer(place(server, tmp_path))
     again.publish(decided)
     assert server.ids() == dict.fromkeys(range(8), 1)
-    assert "goes on after 4 requests that were answered" in again.sink.upkeep()[0]
+    assert "resumes after 4 answered requests" in again.sink.upkeep()[0]
 
 
 def test_a_full_disk_at_the_server_is_told_and_no_row_is_refused(server: WebServer, tmp_path: Path) -> None:
     server.answers = lambda came: Answer(507, text="no room") if came.rows[0]["id"] >= 2 else Answer()
     writer = Writer(place(server, tmp_path, connections=1, patience=0.2))
     decided = writer.stage(0, numbered(5))
-    with pytest.raises(Unreachable, match=r"answers 507 Insufficient Storage: no room \(no request came through for") as told:
+    with pytest.raises(Unreachable, match=r"answered 507 Insufficient Storage: no room \(no request succeeded for") as told:
         writer.publish(decided)
     assert (told.value.code, told.value.remedy) == (
         "http-away",
-        "look whether the server is up and well; a flow that runs tries again by itself",
+        "check that the server is up and healthy; a running flow retries automatically",
     )
     server.answers = lambda _: Answer()
     again = Writer(place(server, tmp_path))
@@ -281,8 +281,8 @@ def test_a_key_that_is_in_use_is_tried_again_and_then_refused(server: WebServer,
 @pytest.mark.parametrize(
     ("answer", "code", "said"),
     [
-        (Answer(401, text="no"), "http-login", "answers 401"),
-        (Answer(403), "http-login", "answers 403"),
+        (Answer(401, text="no"), "http-login", "answered 401"),
+        (Answer(403), "http-login", "answered 403"),
         (Answer(404), "http-refused", "correct `url`"),
         (Answer(405), "http-refused", "method"),
         (Answer(415), "http-refused", "compression"),
@@ -408,9 +408,9 @@ def test_a_driver_that_slept_is_stopped(server: WebServer, tmp_path: Path) -> No
     first, other = writer.stage(0, numbered(1)), Writer(place(server, tmp_path)).stage(1, numbered(2))
     writer.publish(first)
     writer.publish(other)
-    with pytest.raises(FencedError, match="batch 1 is marked already"):
+    with pytest.raises(FencedError, match="batch 1 is already marked"):
         Writer(place(server, tmp_path)).publish(first)
-    with pytest.raises(FencedError, match="decided otherwise"):
+    with pytest.raises(FencedError, match="with another decision"):
         writer.publish(Decided(other.batch, "another", other.receipts))
     assert sum(server.ids().values()) == 3
 

@@ -88,9 +88,7 @@ def test_what_was_written_and_not_marked_is_written_again_but_for_a_transaction(
     again.recover(decided, lineage="one", before=1)
     assert len(on_shelf(tmp_path / "out")) == len(ROWS) * (1 if options else 2)
     notes = again.upkeep()
-    assert [("batch 0 (6 rows) is handed over again" in note, "duplicated" in note) for note in notes] == (
-        [] if options else [(True, True)]
-    )
+    assert [("batch 0 (6 rows) is written again" in note, "duplicated" in note) for note in notes] == ([] if options else [(True, True)])
     assert again.upkeep() == []
     assert [(told.rows, told.violations) for told in again.audit(lineage="one", decided=[decided])] == [(6, ())]
 
@@ -99,12 +97,12 @@ def test_a_driver_that_is_late_is_stopped(spark: SparkSession, tmp_path: Path) -
     sink = sink_at(tmp_path, format="parquet")
     first, other = stage(sink, 0, ROWS[:1]), stage(sink, 0, ROWS[:2], term=3, hash="another")
     sink.publish(first)
-    with pytest.raises(FencedError, match="decided otherwise"):
+    with pytest.raises(FencedError, match="with another decision"):
         sink.publish(other)
     sink.publish(stage(sink, 1, ROWS[1:2], term=3))
-    with pytest.raises(FencedError, match="batch 1 is marked already"):
+    with pytest.raises(FencedError, match="batch 1 is already marked"):
         sink.publish(first)
-    with pytest.raises(FencedError, match="newer term 3"):
+    with pytest.raises(FencedError, match="newer Term 3"):
         sink.publish(stage(sink, 2, ROWS[2:3], term=2))
     assert len(in_parquet(tmp_path / "out")) == 2
 
@@ -113,7 +111,7 @@ def test_an_audit_finds_a_batch_that_was_not_handed_over(spark: SparkSession, tm
     sink = sink_at(tmp_path, format="parquet")
     told = list(sink.audit(lineage="one", decided=[stage(sink, 0, ROWS)]))
     assert [each.rows for each in told] == [0]
-    assert "decided, but not handed over" in told[0].violations[0]
+    assert "decided, but not written" in told[0].violations[0]
 
 
 def test_what_was_given_away_is_not_cleared(spark: SparkSession, tmp_path: Path) -> None:
@@ -121,7 +119,7 @@ def test_what_was_given_away_is_not_cleared(spark: SparkSession, tmp_path: Path)
     sink = sink_at(tmp_path, format="parquet")
     assert sink.clear(owner="me", flow="flow") == 0
     sink.publish(stage(sink, 0, ROWS))
-    with pytest.raises(Refused, match="cannot be taken back"):
+    with pytest.raises(Refused, match="cannot be removed"):
         sink.clear(owner="me", flow="flow", dry_run=True)
 
 
@@ -140,7 +138,7 @@ def test_a_row_that_the_writer_does_not_take_stops_the_flow_and_shows_no_secret(
     with pytest.raises(SinkError) as told:
         sink.publish(stage(sink, 0, [{"id": 7, "name": "poison"}]))
     assert "shelf" in told.value.message
-    assert "did not take batch 0: ValueError: no room for 7, says ***" in told.value.message
+    assert "did not accept batch 0: ValueError: no room for 7, says ***" in told.value.message
     assert "hunter2" not in "".join(traceback.format_exception(told.value))
     assert on_shelf(tmp_path / "out") == []
 
@@ -168,10 +166,13 @@ def test_a_full_disk_is_told_in_the_words_of_the_innermost_cause_and_tried_again
         "Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device\n\t... 1 more\n"
         "Caused by: java.io.IOException: No space left on device\n\t... 53 more\n"
     )
-    told = writer.fault(RuntimeError(said), "kept", "json out did not take batch 0", [])
-    assert str(told).startswith('sink "kept": json out did not take batch 0: java.io.IOException: No space left on device')
+    told = writer.fault(RuntimeError(said), "kept", "json out did not accept batch 0", [])
+    assert str(told).startswith('sink "kept": json out did not accept batch 0: java.io.IOException: No space left on device')
     assert isinstance(told, Unreachable)
-    assert (told.code, told.remedy) == ("spark-away", "look whether the place is up and has room; a flow that runs tries again by itself")
+    assert (told.code, told.remedy) == (
+        "spark-away",
+        "check that the target is up and has free space; a running flow retries automatically",
+    )
 
 
 def test_an_error_without_a_cause_is_told_and_not_the_call_that_met_it() -> None:
@@ -246,7 +247,7 @@ def test_a_flow_that_is_killed_between_write_and_mark_loses_nothing_and_says_wha
     assert (len(in_parquet(tmp_path / "plain")), len(on_shelf(tmp_path / "once"))) == (200, 100)
     ended = scribengin(tmp_path, "run", "flow.yaml", "--once")
     assert ended.returncode == 0, ended.stderr
-    assert 'sink "plain": batch 1 (100 rows) is handed over again' in " ".join(ended.stderr.split())
+    assert 'sink "plain": batch 1 (100 rows) is written again' in " ".join(ended.stderr.split())
     assert 'sink "once"' not in ended.stderr
     assert Counter(row["id"] for row in in_parquet(tmp_path / "plain")) == {n: 1 if n < 100 else 2 for n in range(200)}
     assert Counter(row["id"] for row in on_shelf(tmp_path / "once")) == dict.fromkeys(range(200), 1)

@@ -168,11 +168,13 @@ def test_a_table_that_is_dropped_behind_a_decision_is_told_and_the_batch_comes_o
     waits = staged(sink, 1)
     database.execute("DROP TABLE kept")
     for each in (sink, opened()):
-        with pytest.raises(SinkError, match=r'did not take batch 1 into public.kept: relation "public\.kept" does not exist') as told:
+        with pytest.raises(SinkError, match=r'did not accept batch 1 into public.kept: relation "public\.kept" does not exist') as told:
             each.publish(waits)
         assert told.value.code == "postgres-table"
         assert told.value.remedy == "restore it, with its rows; or start over: scribengin reset FLOW --outputs"
-    with pytest.raises(SinkError, match=r"table public.kept at .* is gone, with rows that were written to it") as told:
+    with pytest.raises(
+        SinkError, match=r"table public.kept at .* does not exist any more, nor do the rows that were written to it"
+    ) as told:
         staged(opened(), 2)
     assert told.value.code == "table-gone"
     assert database.execute("SELECT to_regclass('kept') AS there").fetchone()["there"] is None, (
@@ -210,7 +212,7 @@ def test_a_full_disk_at_the_server_loses_nothing_and_what_waits_comes_when_there
     sink.publish(staged(0, 100, "a"))
     with pytest.raises(Unreachable, match="No space left on device") as told:
         staged(1, 2000, "b")
-    assert "has room" in told.value.remedy
+    assert "has free space" in told.value.remedy
     decided = staged(1, 400, "c")
     with pytest.raises(Unreachable, match="No space left on device"):
         sink.publish(decided)

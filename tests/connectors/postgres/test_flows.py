@@ -80,7 +80,7 @@ def test_a_table_of_other_columns_stops_a_start_with_what_is_to_be_done(folder: 
     problems = told.value.problems
     assert {problem.code for problem in problems} == {"table-columns"}
     assert len(problems) == 3
-    assert 'column "id" is text in the table, the flow gives BIGINT' in str(told.value)
+    assert 'column "id" is text in the table, but BIGINT in the flow' in str(told.value)
     assert problems[0].place.line == 6
 
 

@@ -127,7 +127,7 @@ def test_rows_that_the_table_can_never_take_are_refused_and_the_others_go_in(dat
     assert [text.partition(":")[0] for text in refused] == ["4", "10", "11", "12"]
     assert "value too long for type character varying(3)" in refused[0]
     assert "violates not-null constraint" in refused[1]
-    assert "public.kept does not take it" in refused[1]
+    assert "public.kept rejected the row" in refused[1]
     assert "kept_n_check" in refused[3]
     assert read(database) == good
 
@@ -136,7 +136,7 @@ def test_a_row_that_is_too_large_costs_itself_and_a_key_that_is_too_large_for_it
     wide = parse_schema("id BIGINT, " + ", ".join(f"c{number} BIGINT" for number in range(1100)))  # of 8 bytes, in a page of 8 KiB
     full, narrow = dict.fromkeys(wide.names, 1), dict.fromkeys(wide.names) | {"id": 2}
     (refused,) = Writer(place(database, tmp_path), wide).write(0, [narrow, full])
-    assert refused.startswith("1: public.kept does not take it: row is too big")
+    assert refused.startswith("1: public.kept rejected the row: row is too big")
     assert [row["id"] for row in read(database)] == [2]
     keyed = Writer(place(database, tmp_path, table="keyed", mode="upsert", key=("id",)), parse_schema("id STRING"))
     with pytest.raises(SinkError, match="index row requires") as told:
@@ -191,9 +191,9 @@ def test_a_table_that_is_there_is_compared_before_anything_is_written(database: 
     )
     sink = PostgresSink(place(database, tmp_path, mode="upsert", key=("id",)))
     assert sink.unlike(parse_schema("id BIGINT, name STRING, more STRING")) == [
-        'column "id" is integer in the table, the flow gives BIGINT',
+        'column "id" is integer in the table, but BIGINT in the flow',
         'the table has no column "more" (text)',
-        'the table asks for column "must" (date), which the flow does not give',
+        'the table requires column "must" (date), which the flow does not have',
         "the table has no primary key or unique index on (id), which mode: upsert needs",
     ]
     assert PostgresSink(place(database, tmp_path, table="none")).unlike(SCHEMA) == []
@@ -203,7 +203,7 @@ def test_a_table_with_rows_of_others_is_refused_and_taken_where_that_is_said(dat
     database.execute("CREATE TABLE kept (id bigint)")
     database.execute("INSERT INTO kept VALUES (7)")
     sink = PostgresSink(place(database, tmp_path))
-    with pytest.raises(Refused, match="holds rows that this lineage has not written") as told:
+    with pytest.raises(Refused, match="holds rows that this lineage did not write") as told:
         sink.prepare(owner="me", lineage="one")
     assert "--append-new-lineage" in told.value.remedy
     sink.prepare(owner="me", lineage="one", adopt=True)
@@ -221,7 +221,7 @@ def test_rows_that_are_gone_or_came_from_elsewhere_are_found_by_an_audit(databas
     database.execute("DELETE FROM kept WHERE id = 11")
     database.execute("INSERT INTO kept VALUES (99)")
     told = [text for each in writer.sink.audit(lineage="one", decided=decided) for text in each.violations]
-    assert told == ["batch 1: 5 rows were written to public.kept, 4 are there", "1 rows in public.kept were written by no batch"]
+    assert told == ["batch 1: expected 5 rows in public.kept, found 4", "1 rows in public.kept belong to no batch"]
 
 
 def test_what_killed_tasks_have_staged_goes_once_their_batch_is_decided(database: Any, tmp_path: Path) -> None:
@@ -292,12 +292,12 @@ def test_a_reset_deletes_no_row_that_another_has_written(database: Any, tmp_path
     writer = Writer(place(database, tmp_path), schema)
     writer.write(0, [{"id": 1}])
     database.execute("INSERT INTO kept VALUES (2)")
-    with pytest.raises(Refused, match="rows that no batch has written"):
+    with pytest.raises(Refused, match="rows that no batch wrote"):
         writer.sink.clear(owner="me", flow="flow")
     database.execute("CREATE TABLE theirs (id bigint PRIMARY KEY); INSERT INTO theirs VALUES (7)")
     sink = PostgresSink(place(database, tmp_path, table="theirs", mode="upsert", key=("id",)))
     sink.prepare(owner="me", lineage="one", adopt=True)
-    with pytest.raises(Refused, match="held rows of others when the flow began"):
+    with pytest.raises(Refused, match="held rows of other writers when the flow started"):
         sink.clear(owner="me", flow="flow")
     assert (len(read(database)), len(read(database, "theirs"))) == (2, 1)
 
@@ -315,7 +315,7 @@ def test_staged_rows_that_are_not_what_was_decided_stop_the_flow(database: Any, 
     writer = Writer(place(database, tmp_path), parse_schema("id BIGINT"))
     decided, _ = writer.stage(0, [{"id": 1}, {"id": 2}])
     database.execute(f'DELETE FROM scribengin."{decided.receipts[0].segments[0]["staged"]}" WHERE id = 1')
-    with pytest.raises(StateError, match="has 1 rows, and a decision says 2"):
+    with pytest.raises(StateError, match="has 1 rows; expected 2"):
         writer.sink.publish(decided)
     assert read(database) == []
 
@@ -418,10 +418,10 @@ def test_a_driver_that_was_overtaken_writes_nothing_more(database: Any, tmp_path
     old, new = Writer(place(database, tmp_path), schema, term=1), Writer(place(database, tmp_path), schema, term=2)
     of_old, _ = old.stage(0, [{"id": 1}])
     new.write(0, [{"id": 2}])
-    with pytest.raises(FencedError, match="decided otherwise"):
+    with pytest.raises(FencedError, match="with another decision"):
         old.sink.publish(of_old)
     after, _ = old.stage(1, [{"id": 3}])
-    with pytest.raises(FencedError, match="under term 2"):
+    with pytest.raises(FencedError, match="under Term 2"):
         old.sink.publish(after)
     assert [row["id"] for row in read(database)] == [2]
 

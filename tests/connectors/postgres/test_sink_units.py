@@ -101,7 +101,7 @@ def test_rows_that_the_table_does_not_take_cost_themselves_alone_rules_over_seve
     driver.decide(first, second)
     assert (none, ids_in(database)) == ([], [1, 2, 3, 4, 5, 6])
     assert [text.partition(":")[0] for text in refused] == ["1", "3", "5", "6"]
-    assert "public.kept does not take it: duplicate key value violates unique constraint" in refused[0]
+    assert "public.kept rejected the row: duplicate key value violates unique constraint" in refused[0]
     assert (first.rows, second.rows) == (3, 3)
     assert driver.violations() == []
 
@@ -181,7 +181,7 @@ def test_a_unit_that_sleeps_where_it_holds_up_others_loses_its_turn(database: An
 def test_a_table_that_is_gone_is_not_made_anew_by_a_unit(database: Any, driver: Driver) -> None:
     driver.commit(1)
     database.execute("DROP TABLE kept")
-    with pytest.raises(SinkError, match="is gone, with rows that were written to it") as told:
+    with pytest.raises(SinkError, match="does not exist any more, nor do the rows that were written to it") as told:
         driver.begin(2, unit=1)
     assert told.value.code == "table-gone"
 
@@ -192,7 +192,7 @@ def test_an_audit_finds_what_others_have_done_to_rows_of_units(database: Any, dr
     driver.commit(30)  # of a Batch that is not decided yet
     assert driver.violations() == driver.violations(PostgresSink) == []
     database.execute("DELETE FROM kept WHERE id = 11; INSERT INTO kept VALUES (99)")
-    told = ["batch 1: 3 rows were written to public.kept, 2 are there", "1 rows in public.kept were written by no batch"]
+    told = ["batch 1: expected 3 rows in public.kept, found 2", "1 rows in public.kept belong to no batch"]
     assert driver.violations() == driver.violations(PostgresSink) == told
 
 
@@ -204,7 +204,7 @@ def test_old_batches_are_told_no_more_and_their_rows_still_counted(database: Any
         assert database.execute(f"SELECT count(*) AS n FROM scribengin.{own}").fetchone()["n"] == 2
     driver.decided = driver.decided[3:]
     assert driver.violations() == []
-    with pytest.raises(FencedError, match="batch 4 exists already"):
+    with pytest.raises(FencedError, match="batch 4 already exists"):
         driver.begin(1)  # of Batch 2
 
 
@@ -212,7 +212,7 @@ def test_a_reset_takes_back_units_too_and_no_row_of_others(database: Any, driver
     driver.decide(driver.commit(1, 2)[0])
     driver.commit(3)
     database.execute("INSERT INTO kept VALUES (4)")
-    with pytest.raises(Refused, match="rows that no batch has written"):
+    with pytest.raises(Refused, match="rows that no batch wrote"):
         driver.sink.clear(owner="me", flow="flow")
     database.execute("DELETE FROM kept WHERE id = 4")
     assert driver.sink.clear(owner="me", flow="flow") == 3
@@ -233,11 +233,11 @@ def test_units_that_are_not_those_of_the_decision_stop_the_flow(database: Any, d
     receipt, _ = driver.commit(1)
     decided = driver.decide(receipt, publish=False)
     database.execute("DELETE FROM scribengin.units")
-    with pytest.raises(StateError, match=r"of batch 0 units \[\] stand in public.kept .* its decision says \[0\]"):
+    with pytest.raises(StateError, match=r"batch 0 has the task outputs \[\] in public.kept .* expected \[0\]"):
         driver.sink.publish(decided)
     staged = Decided(decided.batch, "h", (), {"units": 0, "after": None})
     Driver(driver.place).sink.publish(staged)
-    with pytest.raises(FencedError, match="decided otherwise"):
+    with pytest.raises(FencedError, match="with another decision"):
         driver.sink.publish(decided)
 
 
@@ -245,7 +245,7 @@ def test_a_batch_is_not_written_as_a_whole_over_units_that_stand_there(database:
     driver.commit(1)
     stream = driver.sink.stream(batch := BatchId("flow", "query", "one", 0, 1), 0, "whole", IDS)
     stream.write(pa.RecordBatch.from_pylist([{"id": 1}], arrow_schema(IDS)))
-    with pytest.raises(StateError, match="of batch 0 units"):
+    with pytest.raises(StateError, match="batch 0 has the task outputs"):
         driver.sink.publish(Decided(batch, "hash 0", (stream.close(),), {"units": 0, "after": None}))
     assert ids_in(database) == [1]
 
@@ -254,5 +254,5 @@ def test_a_database_that_was_set_back_takes_no_unit(database: Any, driver: Drive
     for number in range(2):
         driver.decide(driver.commit(number)[0])
     database.execute("DELETE FROM scribengin.commits WHERE number = 1; DELETE FROM scribengin.units WHERE number = 1")
-    with pytest.raises(StateError, match=r"batch 1 is published, and the newest that .* knows of public\.kept is 0"):
+    with pytest.raises(StateError, match=r"batch 1 is published, but the newest in .* for public\.kept is 0"):
         driver.begin(7)

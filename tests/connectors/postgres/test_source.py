@@ -202,14 +202,14 @@ def test_tasks_see_what_the_reader_saw_while_it_lives_and_a_later_look_tells_wha
     assert "changed" not in [row["name"] for row in rows_of(read, streams)]
     del reader
     until_its_view_is_gone(database)
-    with pytest.raises(SourceError, match=r"orders\[to 3\] changed .*: 4 rows are there, it was 3") as told:
+    with pytest.raises(SourceError, match=r"orders\[to 3\] changed .*: found 4 rows, expected 3") as told:
         ids(read, streams[:1])
     assert told.value.code == "postgres-changed"
     assert "on_change: ignore" in told.value.remedy
     database.execute("DELETE FROM orders WHERE id = 0")
     with pytest.raises(SourceError, match="rows were written since"):
         ids(read, streams[:1])
-    with pytest.raises(SourceError, match=r"orders\[3 to 6\] changed .*: 2 rows are there, it was 3"):
+    with pytest.raises(SourceError, match=r"orders\[3 to 6\] changed .*: found 2 rows, expected 3"):
         ids(read, streams[1:2])
     assert ids(read, streams[2:]) == [7, 8, 9]
     assert ids(source(database, on_change="ignore"), streams) == [1, 2, 3, 4, 6, 7, 8, 9]
@@ -242,7 +242,7 @@ def test_a_snapshot_goes_on_where_it_was_and_says_when_its_rest_is_not_what_it_w
     database.execute("DELETE FROM orders WHERE id = 8")
     gone = read.reader()
     gone.restore([first])
-    with pytest.raises(SourceError, match="5 of its rows are left, it was 6"):
+    with pytest.raises(SourceError, match="it has 5 rows left; expected 6"):
         gone.split(BatchLimits())
     database.execute("INSERT INTO orders (id) VALUES (8)")
     again = read.reader()
@@ -265,7 +265,7 @@ def test_another_table_by_the_same_name_is_not_taken_for_the_old_one(database: A
     del reader
     until_its_view_is_gone(database)
     database.execute("ALTER TABLE orders RENAME TO old; ALTER TABLE other RENAME TO orders")
-    with pytest.raises(SourceError, match="changed after it was taken"):
+    with pytest.raises(SourceError, match="changed after it was assigned"):
         ids(read, streams)
     later = read.reader()
     later.restore([streams])
@@ -364,17 +364,17 @@ def test_two_readers_do_not_wait_for_each_other(database: Any) -> None:
     ("table", "options", "said", "remedy"),
     [
         ("", {}, "there is no table orders", "correct `table`"),
-        ("CREATE VIEW orders AS SELECT 1 AS id", {}, "is no table", "read the table that it is made of"),
+        ("CREATE VIEW orders AS SELECT 1 AS id", {}, "is not a table", "read its base table"),
         ("CREATE TABLE orders (id int)", {}, "has no primary key", "key: [id]"),
         ("CREATE TABLE orders (id int)", {"key": ("id",)}, "may be null", "SET NOT NULL"),
-        ("CREATE TABLE orders (id int NOT NULL)", {"key": ("id",)}, "no primary key or unique index of table orders", "make the index"),
+        ("CREATE TABLE orders (id int NOT NULL)", {"key": ("id",)}, "no primary key or unique index of table orders", "create the index"),
         ("CREATE TABLE orders (id int PRIMARY KEY)", {"by": "idd"}, 'no column "idd"', '"id"'),
         ("CREATE TABLE orders (id int PRIMARY KEY, at timestamptz)", {"by": "at"}, '"at" of table orders', "SET NOT NULL"),
-        ("CREATE TABLE orders (id int PRIMARY KEY, day date NOT NULL)", {"by": "day"}, "rows of one day come in any order", "a time"),
+        ("CREATE TABLE orders (id int PRIMARY KEY, day date NOT NULL)", {"by": "day"}, "rows of one day have no order", "a time"),
         (
             "CREATE TABLE orders (id serial PRIMARY KEY); ALTER SEQUENCE orders_id_seq CACHE 32",
             {"by": "id"},
-            "each session keeps 32 values in stock",
+            "each session caches 32 values",
             "CACHE 1",
         ),
     ],
@@ -397,7 +397,7 @@ def test_columns_that_the_table_does_not_give_are_told_all_at_once(database: Any
         with pytest.raises(SourceError) as told:
             ask(source(database, "id BIGINT, naem STRING, amount DECIMAL(9,2), tags ARRAY<STRING>"))
         assert 'the table has no column "naem" (did you mean "name"?)' in told.value.message
-        assert 'column "amount" is double precision in the table, the flow asks for DECIMAL(9,2)' in told.value.message
+        assert 'column "amount" is double precision in the table, but DECIMAL(9,2) in the flow' in told.value.message
         assert 'no column "tags"' in told.value.message
         assert told.value.code == "table-columns"
 
@@ -446,7 +446,7 @@ def test_a_partitioned_table_is_read_as_one(database: Any) -> None:
     streams = all_of(read.reader())
     assert ids(read, streams) == list(range(1, 21))
     database.execute("UPDATE two SET at = '2026-01-02Z'")
-    with pytest.raises(SourceError, match="changed after it was taken"):
+    with pytest.raises(SourceError, match="changed after it was assigned"):
         ids(read, streams)
 
 

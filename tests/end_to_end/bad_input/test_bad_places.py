@@ -61,8 +61,8 @@ def test_a_file_that_is_removed_stops_the_query_until_it_is_back(taken, folder):
     result = taken(lambda file: file.rename(kept))
     assert result.state == "failed"
     (problem,) = result.problems
-    assert "b.jsonl is gone" in problem.message
-    assert "restore it, or give it up: scribengin source skip" in problem.remedy
+    assert "b.jsonl is missing" in problem.message
+    assert "restore it, or skip it: scribengin source skip" in problem.remedy
     assert "remedy:" not in problem.message
     assert folder.read("out") == []
     kept.rename(folder.path / "data/b.jsonl")
@@ -134,7 +134,7 @@ def test_a_folder_without_permission_is_told_with_the_remedy(public_path):
         )
     finally:
         (public_path / "data").chmod(0o755)
-    assert "may not be read by this user | give the right to read it: chmod a+rx" in ended.stdout, ended.stderr
+    assert "data | make it readable: chmod a+rx" in ended.stdout, ended.stderr
 
 
 @pytest.mark.timeout(200)

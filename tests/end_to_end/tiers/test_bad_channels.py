@@ -159,7 +159,7 @@ def test_a_file_that_nobody_has_handed_over_is_refused_before_anything_is_read(f
     result = folder.run(tier="back")
     (problem,) = [problem for problem in result.problems if problem.severity == "error"]
     assert (result.state, problem.code) == ("failed", "channel-foreign")
-    assert f"{folder.path / HANDED / name} is not of the tier that feeds this folder" in problem.message
+    assert f"{folder.path / HANDED / name} does not belong to the upstream tier of this folder" in problem.message
     assert "move it out of the folder" in (problem.remedy or "")
     assert not list((folder.path / "out").glob("**/part-*"))
     (folder.path / HANDED / name).unlink()
@@ -180,7 +180,7 @@ def test_a_file_of_a_channel_that_is_deleted_before_it_was_read_stops_the_reader
     result = folder.run(tier="back")
     (problem,) = [problem for problem in result.problems if problem.severity == "error"]
     assert result.state == "failed"
-    assert f"{second} is gone: 10 rows were handed over and not read yet" in problem.message
+    assert f"{second} is missing: 10 rows were written to the channel and are not read yet" in problem.message
     assert "restore it" in (problem.remedy or "")
     assert any("is missing: 10 rows" in text for text in violations(folder))
     second.write_bytes(kept)
@@ -285,7 +285,7 @@ def test_a_topic_that_was_deleted_and_made_anew_stops_its_reader(folder: FlowFol
     result = folder.run(tier="back")
     (problem,) = [problem for problem in result.problems if problem.severity == "error"]
     assert (result.state, problem.code) == ("failed", "data-loss")
-    assert f"topic {topic} was deleted and made again" in problem.message
+    assert f"topic {topic} was deleted and created again" in problem.message
     assert "on_data_loss" not in (problem.remedy or "")
     assert "durability: best_effort" in (problem.remedy or "")
     assert ids(folder) == list(range(10))

@@ -187,7 +187,7 @@ def test_rows_for_a_folder_that_is_away_wait_in_the_state_and_go_over_when_it_is
     back: Any = sink()
     back.prepare(owner="o", lineage="l")
     back.recover(None, lineage="l", before=3)
-    assert "the channel is back" in back.upkeep()[0]
+    assert "the channel is available again" in back.upkeep()[0]
     assert read_left(tmp_path / "work", "l").batches == 0
     assert check_source(source()) == 3 * len(ROWS)
     assert [path.name for path in (tmp_path / "share/handed").glob("_scribengin/l/staged/*")] == []

@@ -94,7 +94,7 @@ def test_a_tier_that_was_never_fed_says_so(folder: FlowFolder) -> None:
             "filter: n < 900", 'sql: "SELECT transform(array(n), x -> x)[0] AS n, word FROM numbers WHERE n < 900"'
         ),
     )
-    with pytest.raises(Exception, match="start the tier that feeds it once"):
+    with pytest.raises(Exception, match="start its upstream tier once"):
         folder.run(tier="far")
 
 

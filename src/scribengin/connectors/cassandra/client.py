@@ -1,4 +1,4 @@
-"""The client library behind one door: a session, its errors in our words, names that are quoted."""
+"""The only module that uses the client library: a session, errors as Scribengin errors, quoted names."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 _PORT, _MOST_PORT = 9042, 65_535
 _PROTOCOL = 4
-"""which every server knows that is kept up, 3.0 to 5.0: there is nothing to negotiate"""
+"""supported by every maintained server, 3.0 to 5.0, so that no version is negotiated"""
 _CONNECT_S, _ANSWER_S = 10.0, 30.0
 _AGAIN_S = 1.0
-"""a node that is away is looked for so often"""
+"""seconds between two attempts to reach an unavailable node"""
 _NOTED_WITHIN_S = 1.0
 _IN_FLIGHT = 16
-"""requests of one part at once"""
+"""maximum concurrent requests of one part"""
 _KNOWN = frozenset({"user", "password", "ca", "datacenter"})
 _NO_TABLE = re.compile(r"unconfigured table|table \S+ does not exist")
 _MESSAGE = re.compile(r'message="(.*?)"(?: info=|>?$)')
 _TABLE_GONE = ("unconfigured table", "does not exist", "Undefined column", "Unknown identifier", "maximum_timestamp")
 _FOR_NOW = ("disk_usage", "disk usage")
-"""in the answers of servers that guard their disks"""
+"""found in the answers of servers with disk guardrails"""
 _TOO_LARGE = (
     "is too large for the maximum size",
     "Batch too large",
@@ -45,7 +45,7 @@ Verdict = Literal["again", "refused"]
 
 
 def driver() -> Any:
-    """The module `cassandra.cluster`. Raises EnvironmentFault where it is not installed."""
+    """The module `cassandra.cluster`. Raises EnvironmentFault if it is not installed."""
     try:
         import cassandra.cluster
     except ImportError as error:
@@ -58,13 +58,13 @@ def driver() -> Any:
 
 
 class NoTable(Exception):
-    """There is none of that name."""
+    """There is no table of that name."""
 
 
 class CassandraCluster:
-    """Nodes of one cluster. Travels by pickle with its secrets and without connections; `str` shows none. By several threads at once.
+    """The nodes of one cluster. Pickled with its secrets and without connections; `str` shows no secret. Thread-safe.
 
-    A source's answers are bytes: of each cell what the protocol carries.
+    The answers of a source's queries are bytes: for each cell, its encoding in the protocol.
     """
 
     def __init__(self, node: str, options: Mapping[str, Any], role: Literal["source", "sink"] = "sink") -> None:
@@ -76,7 +76,9 @@ class CassandraCluster:
         self._consistency: str = options["consistency"]
         if unknown := set(self._config) - _KNOWN:
             raise self.error(
-                f'`config` has "{min(unknown)}", which is not known', f"it may have {', '.join(sorted(_KNOWN))}", "cassandra-config"
+                f'`config` has "{min(unknown)}", which is not a known setting',
+                f"use one of {', '.join(sorted(_KNOWN))}",
+                "cassandra-config",
             )
         self._lock = threading.RLock()
         self._session: Any = None
@@ -94,7 +96,7 @@ class CassandraCluster:
 
     @property
     def session(self) -> Any:
-        """Connected. Raises Unreachable; SourceError or SinkError where no later try will do."""
+        """The connected session. Raises Unreachable; raises SourceError or SinkError if a retry cannot succeed."""
         with self._lock:
             if self._session is None:
                 self._session = self._connected()
@@ -102,28 +104,28 @@ class CassandraCluster:
 
     @property
     def metadata(self) -> Any:
-        """What the client knows of the cluster."""
+        """The client's metadata of the cluster."""
         return self.session.cluster.metadata
 
     def close(self) -> None:
-        """Give up the connections; the next use makes new ones."""
+        """Close the connections; the next use opens new ones."""
         with self._lock:
             session, self._session = self._session, None
         if session is not None:
             session.cluster.shutdown()
 
     def ask(self, query: Any, values: Sequence[Any] = (), *, serial: bool = False) -> Any:
-        """The rows that it answers with, as tuples, page by page. `serial`: never a stale answer. Raises as `session`, and NoTable where
-        it is not there."""
+        """The rows of the answer, as tuples, fetched page by page. `serial`: read with serial consistency, never stale. Raises as
+        `session`, and NoTable if the table does not exist."""
         try:
             return self.session.execute(query, values or None, execution_profile="serial" if serial else "read")
         except Exception as error:
             if _NO_TABLE.search(_said(error)):
                 raise NoTable from error
-            raise self.fault(error, "cannot be asked") from error
+            raise self.fault(error, "cannot be queried") from error
 
     def pages(self, query: Any, values: Sequence[Any]) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows that it answers with, a page at a time. Raises as `ask`."""
+        """The rows of the answer, one page at a time. Raises as `ask`."""
         result = self.ask(query, values)
         while True:
             yield result.current_rows
@@ -132,10 +134,10 @@ class CassandraCluster:
             try:
                 result.fetch_next_page()
             except Exception as error:
-                raise self.fault(error, "cannot be asked") from error
+                raise self.fault(error, "cannot be queried") from error
 
     def refresh(self, keyspace: str, table: str = "") -> None:
-        """Bring what `metadata` knows of a keyspace, or a table, up to date."""
+        """Refresh `metadata` of a keyspace or a table."""
         cluster = self.session.cluster
         try:
             if table:
@@ -143,36 +145,36 @@ class CassandraCluster:
             else:
                 cluster.refresh_keyspace_metadata(keyspace, max_schema_agreement_wait=0)
         except Exception as error:
-            raise self.fault(error, "cannot be asked for its schema") from error
+            raise self.fault(error, "did not return its schema") from error
 
     def keyspace(self, name: str) -> Any:
-        """What the cluster knows of it. Raises SourceError or SinkError where it is not there."""
+        """The client's metadata of a keyspace. Raises SourceError or SinkError if it does not exist."""
         space = self.metadata.keyspaces.get(name)
         if space is None:
             self.refresh(name)
             space = self.metadata.keyspaces.get(name)
         if space is None:
-            remedy = "make it, with as many replicas as you need: CREATE KEYSPACE …; or correct `keyspace`"
+            remedy = "create it with the replicas that you need: CREATE KEYSPACE …; or correct `keyspace`"
             raise self.error(f"there is no keyspace {name} at {self}", remedy, "cassandra-keyspace")
         return space
 
     def table(self, keyspace: str, name: str) -> Any:
-        """What the cluster knows of a table now; None where there is none. Raises as `keyspace`."""
+        """The current metadata of a table; None if there is none. Raises as `keyspace`."""
         self.keyspace(keyspace)
         self.refresh(keyspace, name)
         return self.keyspace(keyspace).tables.get(name)
 
     def prepare(self, query: str) -> Any:
-        """A statement that may be sent any number of times."""
+        """A prepared statement that may be sent any number of times."""
         try:
             prepared = self.session.prepare(query)
         except Exception as error:
-            raise self.fault(error, "does not take the statement") from error
+            raise self.fault(error, "rejected the statement") from error
         prepared.is_idempotent = True
         return prepared
 
     def all_of(self, statements: Iterable[Any]) -> list[Exception | None]:
-        """Send them, some at once; what became of each, in their order: None where it was taken."""
+        """Send the requests, some of them concurrently. Returns their outcomes in the same order; None for an accepted request."""
         from cassandra.concurrent import execute_concurrent
 
         asked = [(statement, None) for statement in statements]
@@ -180,12 +182,13 @@ class CassandraCluster:
         return [None if taken else result for taken, result in done]
 
     def judge(self, error: Exception) -> tuple[Verdict, str, str]:
-        """(what becomes of rows, reason, message) that were answered with this error. Raises ScribenginError where it is none of theirs."""
+        """(outcome of rows, reason, message) for an error of a request with rows. Raises ScribenginError if the error is not caused by the
+        rows."""
         import cassandra
 
         errors = getattr(error, "errors", None)
         if errors is not None and not errors:
-            # the client gives up in one thread before it has noted in another what the last node said
+            # the client gives up in one thread before another thread has recorded the last node's error
             within(_NOTED_WITHIN_S, lambda: bool(errors))
         said = _said(error)
         if any(text in said for text in _TOO_LARGE):
@@ -199,7 +202,7 @@ class CassandraCluster:
         raise self.fault(error, "cannot be written")
 
     def fault(self, error: Exception, what: str) -> ScribenginError:
-        """An error of the client, in our words. `what` was tried when it came: "cannot be written"."""
+        """An error of the client as a Scribengin error. `what`: the action that failed, such as "cannot be written"."""
         import cassandra
         from cassandra import protocol
 
@@ -207,20 +210,22 @@ class CassandraCluster:
         if any(isinstance(each, cassandra.AuthenticationFailed) for each in _each(error)):
             return self.error(text, "correct `config`: user and password", "cassandra-login")
         if isinstance(error, cassandra.Unauthorized):
-            wanted = "SELECT on the table" if self._kind is SourceError else "CREATE, SELECT and MODIFY on the keyspace, or make the tables"
+            wanted = (
+                "SELECT on the table" if self._kind is SourceError else "CREATE, SELECT and MODIFY on the keyspace, or create the tables"
+            )
             return self.error(text, f"grant the user {wanted}", "cassandra-rights")
         if "CERTIFICATE_VERIFY_FAILED" in text:
-            return self.error(text, "name who signs its certificate: config: {ca: /path/to/ca.pem}", "cassandra-trust")
+            return self.error(text, "name the CA file that signed its certificate: config: {ca: /path/to/ca.pem}", "cassandra-trust")
         if "WRONG_VERSION_NUMBER" in text:
-            return self.error(f"{text}: it speaks no TLS", "take `ca` out of `config`, or let the server encrypt", "cassandra-trust")
+            return self.error(f"{text}: it does not use TLS", "remove `ca` from `config`, or enable TLS on the server", "cassandra-trust")
         if isinstance(error, cassandra.RequestValidationException | protocol.RequestValidationException):
             return self.error(text, "correct the table or the flow", "cassandra-table")
         self.close()
-        remedy = "look whether the cluster is up and well; a flow that runs tries again by itself"
+        remedy = "check that the cluster is up and healthy; a running flow retries automatically"
         return Unreachable(f"{self.called}: {text}", remedy=remedy, code="cassandra-away", node=self.node)
 
     def error(self, said: str, remedy: str, code: str) -> SourceError | SinkError:
-        """One that no later try helps."""
+        """An error that a retry cannot solve."""
         return self._kind(f"{self.called}: {said}", remedy=remedy, code=code, node=self.node)
 
     def _connected(self) -> Any:
@@ -232,7 +237,7 @@ class CassandraCluster:
 
         given = {name: value.reveal() if isinstance(value, Secret) else str(value) for name, value in self._config.items()}
         level = getattr(ConsistencyLevel, self._consistency)
-        reads = ConsistencyLevel.QUORUM if self._consistency == "EACH_QUORUM" else level  # which is for writes only
+        reads = ConsistencyLevel.QUORUM if self._consistency == "EACH_QUORUM" else level  # which applies only to writes
         near = TokenAwarePolicy(DCAwareRoundRobinPolicy(local_dc=given.get("datacenter", "")))
 
         def profile(consistency: int) -> Any:
@@ -269,12 +274,14 @@ class CassandraCluster:
                 found = {host.datacenter for host in cluster.metadata.all_hosts()} - {None}
                 cluster.shutdown()
             if found and given.get("datacenter", min(found)) not in found:
-                said = f'no node of {self} is in datacenter "{given["datacenter"]}"; there is {", ".join(sorted(found))}'
+                said = f'''no node of {self} is in datacenter "{given["datacenter"]}"; found {", ".join(sorted(found))}'''
                 raise self.error(said, "correct `datacenter` in `config`", "cassandra-config") from error
             raise self.fault(error, "cannot be connected to") from error
         if self._kind is SourceError:
             session.client_protocol_handler = _bytes_handler()
-        weakref.finalize(self, _shut_down_apart, cluster).atexit = False  # nobody closes a source or a sink; at the end the driver does
+        weakref.finalize(
+            self, _shut_down_apart, cluster
+        ).atexit = False  # a source or a sink is never closed; this runs at the end of the driver
         return session
 
     def _trusting(self, ca: str) -> Any:
@@ -292,15 +299,15 @@ class CassandraCluster:
             host, port = text, str(_PORT)
         if not host or not port.isdigit() or not 0 < int(port) <= _MOST_PORT or "/" in host or "@" in host:
             raise self.error(
-                f'`server` has "{text.rpartition("@")[2]}", which is no address',
-                "write HOST:PORT; who logs in stands in `config`",
+                f'''`server` has "{text.rpartition("@")[2]}", which is not an address''',
+                "write HOST:PORT, and the login in `config`",
                 "cassandra-address",
             )
         return host.strip("[]"), int(port)
 
 
 def passes(error: Exception) -> bool:
-    """Whether it says that too few replicas answered, too late, or that they have too much to do: another try may not meet it."""
+    """Whether the error says that too few replicas answered, answered too late, or are overloaded: a retry may succeed."""
     import cassandra
     from cassandra import protocol
 
@@ -317,7 +324,7 @@ def passes(error: Exception) -> bool:
 
 
 def quoted(*names: str) -> str:
-    """Names for CQL's parser, in upper and lower case as they are.
+    """Names quoted for the CQL parser, with their case kept.
 
     >>> quoted("shop", 'odd"one')
     '"shop"."odd""one"'
@@ -326,7 +333,7 @@ def quoted(*names: str) -> str:
 
 
 def _bytes_handler() -> Any:
-    """A handler of the client's that takes each column for a blob, whatever type it has."""
+    """A client handler that returns each column as a blob, whatever its type."""
     from cassandra.cqltypes import BytesType
     from cassandra.protocol import ProtocolHandler, ResultMessage
 
@@ -350,13 +357,13 @@ def _bytes_handler() -> Any:
 
 
 def _each(error: Exception) -> list[Exception]:
-    """What each node said, where several were asked."""
+    """The error of each node, if several were asked."""
     said = getattr(error, "errors", None)
     return [error, *(each for each in said.values() if isinstance(each, Exception))] if isinstance(said, dict) else [error]
 
 
 def _said(error: Exception) -> str:
-    """The servers' words where they said some, each once."""
+    """The messages of the servers, if there are any, without duplicates."""
     texts = [" ".join(str(each).split()) for each in _each(error)]
     parts = [found[1] if (found := _MESSAGE.search(text)) else text for text in texts]
     said = "; ".join(dict.fromkeys(parts[1:] or parts))
@@ -364,7 +371,7 @@ def _said(error: Exception) -> str:
 
 
 def _shut_down_apart(cluster: Any) -> None:
-    """In a thread of its own. Garbage may be collected in the driver's one thread for all connections, and a shutdown that waited there for
-    requests under way would wait for itself: every Cassandra of the process stood still until these timed out."""
+    """Run in a thread of its own. Garbage may be collected in the driver's single thread for all connections. A shutdown that waited there
+    for pending requests would wait for itself: all Cassandra work of the process stopped until these timed out."""
     with suppress(RuntimeError):  # the interpreter ends
         threading.Thread(target=cluster.shutdown, name="cassandra shutdown", daemon=True).start()

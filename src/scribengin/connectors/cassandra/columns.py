@@ -1,4 +1,4 @@
-"""Columns of a flow as columns of a table, and their values as the bytes that the protocol carries."""
+"""Columns of a flow as columns of a table, and their values as bytes of the protocol."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WIDER = {
     "float": ("float", "double"),
     "text": ("text", "ascii", "uuid", "timeuuid"),
 }
-"""what our type may be written to; a value that does not fit there after all is a dead letter"""
+"""the column types that each flow type may be written to; a value that does not fit becomes a dead letter"""
 FIXED = {
     "tinyint": ">i1",
     "smallint": ">i2",
@@ -56,7 +56,7 @@ DAY_ZERO = 1 << 31
 
 
 def type_of(type_: Type) -> str:
-    """The type of a column that we make; what has fields is JSON in a text."""
+    """The type of a column in a table that we create; types with fields become JSON in a text column."""
     if type_.name == "ARRAY" and (element := _TYPES.get(type_.parts[0].name)):
         return f"frozen<list<{element}>>"
     if type_.name == "MAP" and all(part.name in _TYPES for part in type_.parts):
@@ -65,23 +65,26 @@ def type_of(type_: Type) -> str:
 
 
 def unlike(schema: Schema, held: Mapping[str, str]) -> list[str]:
-    """What of a table that is there does not take `schema`, a sentence each. `held`: column → type."""
+    """Why an existing table does not accept `schema`, one sentence per reason. `held`: column → type."""
     found = []
     for field in schema.fields:
         ours, there = type_of(field.type), held.get(field.name)
         if there is None:
             found.append(f'the table has no column "{field.name}" ({ours})')
         elif there.startswith("list<"):
-            why = "of a row that is sent again it would double the elements, and a lightweight transaction (IF), which could tell, takes no"
+            why = (
+                "a row that is sent again would duplicate the elements, and a lightweight transaction (IF), which would prevent that, "
+                "takes no"
+            )
             found.append(f'column "{field.name}" is {there}: {why} time of writing; make it frozen')
         elif there not in _WIDER.get(ours, (ours, ours.removeprefix("frozen<").removesuffix(">"))):
-            found.append(f'column "{field.name}" is {there} in the table, the flow gives {field.type}')
+            found.append(f'column "{field.name}" is {there} in the table, but {field.type} in the flow')
     return found
 
 
 def cells_of(column: pa.Array, there: str, serialize: Callable[[Any], bytes]) -> tuple[Cells, dict[int, str]]:
-    """The bytes of each value for a column of type `there`, and (index → what is wrong) of those that have none. `serialize` is the
-    client's, for what has no quicker way."""
+    """The bytes of each value for a column of type `there`, and (index → error) for values that cannot be encoded. `serialize` is the
+    client's function, for types without a faster way."""
     import pyarrow as pa
 
     kind = type_of_arrow(column.type).name
@@ -131,7 +134,7 @@ def _uuids(column: pa.Array, there: str) -> tuple[Cells, dict[int, str]]:
             cells.append(None if value is None else UUID(value).bytes)
         except ValueError:
             cells.append(None)
-            wrong[index] = f'"{value}" is no {there}'
+            wrong[index] = f'"{value}" is not a valid {there}'
     return cells, wrong
 
 

@@ -1,4 +1,4 @@
-"""What a flow can say of `type: cassandra`. Imports no client."""
+"""The options of `type: cassandra`. Imports no client."""
 
 from scribengin.connectors.addresses import hosts_fault
 from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option, keys_check
@@ -7,7 +7,7 @@ _SERVER = (
     Option(
         "server",
         "list",
-        "HOST or HOST:PORT of nodes of one cluster; the others are found",
+        "HOST or HOST:PORT of one or more nodes of a cluster; the other nodes are discovered",
         REQUIRED,
         example='["cassandra1:9042"]',
         pace=True,
@@ -17,8 +17,8 @@ _SERVER = (
     Option(
         "config",
         "map",
-        "how to log in, `user` and `password`, as `${secret:env/NAME}`; `ca`: a PEM file of who signs the servers' certificates, "
-        "with which it goes by TLS; `datacenter`: the one that is near, else that of the first node that answers",
+        "login: `user` and `password`, as `${secret:env/NAME}`; `ca`: a PEM file of the CA that signed the servers' certificates, which "
+        "turns TLS on; `datacenter`: the local one, by default that of the first node that answers",
         {},
         example="{ca: /etc/ssl/ca.pem}",
         secret=True,
@@ -26,12 +26,12 @@ _SERVER = (
         check=keys_check("ca", "datacenter", "password", "user"),
     ),
 )
-_KEYSPACE = Option("keyspace", "text", "the keyspace, which must be there", REQUIRED, example="shop")
+_KEYSPACE = Option("keyspace", "text", "the keyspace, which must exist", REQUIRED, example="shop")
 
 SOURCE = NodeType(
     type="cassandra",
     role="source",
-    doc="Reads a table of Cassandra once, cut by the tokens of its partitions.",
+    doc="Reads a Cassandra table once, split by partition tokens.",
     options=(
         *_SERVER,
         _KEYSPACE,
@@ -39,15 +39,15 @@ SOURCE = NodeType(
         Option(
             "consistency",
             "choice",
-            "how many replicas are asked for each row",
+            "how many replicas must answer a read",
             "LOCAL_QUORUM",
             ("ONE", "LOCAL_ONE", "TWO", "QUORUM", "LOCAL_QUORUM", "ALL"),
         ),
         Option(
             "on_change",
             "choice",
-            "what rows do that changed after they were taken and before they were committed: `stop`, for which all is read twice, or "
-            "`ignore`, which is at least once",
+            "if rows change after they were assigned to a Batch and before it is committed: `stop`, for which all rows are read twice, "
+            "or `ignore`, which is at least once",
             "stop",
             ("stop", "ignore"),
             adds={"stop": frozenset({"replayable"})},
@@ -55,15 +55,17 @@ SOURCE = NodeType(
         Option(
             "max_rows",
             "int",
-            "rows one Batch takes at most, but for a partition that has more",
+            "maximum rows of one Batch; a larger partition is not split",
             250_000,
             example="100000",
             low=1,
             pace=True,
             of_streams=True,
         ),
-        Option("split", "int", "rows one task reads at most, but for a partition that has more", 50_000, example="20000", low=1, pace=True),
-        Option("page", "int", "rows that a node answers with at once", 1000, example="100", low=1, high=100_000, pace=True),
+        Option(
+            "split", "int", "maximum rows that one task reads; a larger partition is not split", 50_000, example="20000", low=1, pace=True
+        ),
+        Option("page", "int", "rows in one answer of a node", 1000, example="100", low=1, high=100_000, pace=True),
     ),
     abilities=frozenset({"bounded", "static"}),
 )
@@ -71,11 +73,11 @@ SOURCE = NodeType(
 SINK = NodeType(
     type="cassandra",
     role="sink",
-    doc="Writes rows to a table of Cassandra, each record once: ids from the records or a key, the time of writing from the Batch.",
+    doc="Writes rows to a Cassandra table, each record once: ids come from the records or a key, the write time from the Batch.",
     options=(
         *_SERVER,
         _KEYSPACE,
-        Option("table", "text", "the table; made where it is not there", REQUIRED, example="orders"),
+        Option("table", "text", "the table; created if it does not exist", REQUIRED, example="orders"),
         Option(
             "mode",
             "choice",
@@ -86,27 +88,31 @@ SINK = NodeType(
             alone={"upsert": ALONE_BY_KEY},
         ),
         Option("key", "list", "upsert: the columns of the primary key", (), example="[user, day]"),
-        Option("partition", "int", "upsert: how many of the first columns of `key` are the partition of a table that is made", 1, low=1),
-        Option("id_column", "text", "append: the text column that is the primary key; it holds what a row was made of", "record"),
+        Option(
+            "partition", "int", "upsert: how many of the first columns of `key` form the partition key of a table that is created", 1, low=1
+        ),
+        Option("id_column", "text", "append: the text column that is the primary key; it holds the origin of the row", "record"),
         Option(
             "version_column",
             "text",
-            "a bigint column for the time of writing, which tells the Batch of a row; append needs it, upsert writes it where it is there",
+            "a bigint column for the write time, which identifies the Batch of a row; append requires it, upsert writes it if it exists",
             "version",
         ),
         Option(
             "consistency",
             "choice",
-            "how many replicas must have a row before it counts as written",
+            "how many replicas must confirm a write",
             "LOCAL_QUORUM",
             ("ONE", "LOCAL_ONE", "TWO", "QUORUM", "LOCAL_QUORUM", "EACH_QUORUM", "ALL"),
         ),
-        Option("batch", "int", "how many rows at most go to a replica in one unlogged batch", 50, low=1, high=1000, pace=True),
-        Option("connections", "int", "how many parts of a Batch are sent at once, each in several requests", 2, low=1, high=64, pace=True),
+        Option("batch", "int", "maximum rows of one unlogged batch to a replica", 50, low=1, high=1000, pace=True),
+        Option(
+            "connections", "int", "how many parts of a Batch are sent in parallel, each in several requests", 2, low=1, high=64, pace=True
+        ),
         Option(
             "records",
             "text",
-            "the table of the keyspace for our own records: who writes where, and which Batch came last",
+            "the table of the keyspace for Scribengin's own records: the writer of each table, and its newest Batch",
             "scribengin_places",
         ),
     ),

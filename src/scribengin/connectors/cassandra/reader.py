@@ -1,7 +1,7 @@
-"""The driver's side of the source: which ranges of tokens come next.
+"""The driver's side of the source: which token ranges are read next.
 
-The table is gone through in the order of tokens. A range ends where it has enough rows, behind a whole partition. It is logged with how
-many rows it has and a digest of them: whoever reads it later looks whether they are still the same.
+The table is read in token order. A range ends after a whole partition, when it has enough rows. Its number of rows and a digest of them are
+logged: whoever reads the range later compares them.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ if TYPE_CHECKING:
     from scribengin.connectors.cassandra.table import CassandraScan, CassandraTable
     from scribengin.connectors.contract import BatchLimits
 
-_INSTEAD = f"restore it; or say on_change: ignore to go on with what is there now, at least once; or {start_over()}"
+_INSTEAD = f"restore it; or, to continue with the current data at least once, set on_change: ignore; or {start_over()}"
 
 
 def changed(cluster: CassandraCluster, what: str, how: str) -> Exception:
-    """What was handed out once cannot be handed out again."""
-    return cluster.error(f"{what} changed after it was taken, and is not yet committed: {how}", _INSTEAD, "cassandra-changed")
+    """Rows that were assigned to a Batch cannot be read again unchanged."""
+    return cluster.error(f"{what} changed after it was assigned to a Batch that is not yet committed: {how}", _INSTEAD, "cassandra-changed")
 
 
 class CassandraReader:
-    """One per source and Query; used by one thread. `scan` reads what the tasks will, or the tokens alone where nothing is compared."""
+    """One per source and Query; used by one thread. `scan` reads the columns that the tasks will read, or only the tokens if nothing is
+    compared."""
 
     def __init__(self, cluster: CassandraCluster, table: CassandraTable, scan: CassandraScan, options: Mapping[str, Any]) -> None:
         self._cluster = cluster
@@ -41,19 +42,19 @@ class CassandraReader:
         self._split: int = options["split"]
         self._after = LEAST_TOKEN
         self._read_id: str | None = None
-        """the table that `_after` was read of"""
+        """the table that `_after` refers to"""
         self._rows = 0
         self._done = False
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
-        """Go on behind what was handed out."""
+        """Continue after the restored entries."""
         for streams in entries:
             for stream in streams:
                 self._after, self._read_id = stream.place["upto"], stream.place["table"]
                 self._rows += stream.rows or 0
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (nothing is waited for)
-        """The next ranges. Raises SourceError where it is another table than before, Unreachable where the cluster is away."""
+        """The next ranges. Raises SourceError if the table was replaced by another one, Unreachable if the cluster is unavailable."""
         if self._done or self._after == MOST_TOKEN:
             return []
         if self._compares and self._read_id not in (None, self._table.id):
@@ -67,7 +68,7 @@ class CassandraReader:
         return streams
 
     def backlog(self) -> Backlog:
-        """About so many as the tokens that are left have, if all have as many as those before; nothing before the first."""
+        """An estimate: the rows of the remaining tokens, at the density of those already read; None before the first range."""
         if self._done or self._after == MOST_TOKEN:
             return Backlog(rows=0)
         if self._after == LEAST_TOKEN:
@@ -75,11 +76,11 @@ class CassandraReader:
         return Backlog(rows=self._rows * (MOST_TOKEN - self._after) // (self._after - LEAST_TOKEN))
 
     def notices(self) -> list[str]:
-        """None."""
+        """Returns no notices."""
         return []
 
     def _ranges(self, most: int) -> Iterator[SourceStream]:
-        """Of so many rows together, but for the last partition."""
+        """Ranges with at most this many rows in total, except for the last partition."""
         rows, taken = 0, 0
         digest = CassandraDigest()
         last = self._after

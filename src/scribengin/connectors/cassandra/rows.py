@@ -1,4 +1,4 @@
-"""What the protocol carries, as Arrow batches: column by column; values that do not fit cost their own rows only."""
+"""Cells of the protocol as Arrow batches, column by column; a value that does not fit affects only its own row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DAY_MS = 86_400_000
 
 
 class CassandraRowParser:
-    """Of one stream. `held`: column → type, as the table has it; `kinds`: the client's types of the schema's columns."""
+    """Rows of one stream. `held`: column → type in the table; `kinds`: the client's types of the schema's columns."""
 
     def __init__(self, file: str, schema: Schema, held: Mapping[str, str], kinds: Sequence[Any]) -> None:
         self._file = file
@@ -40,7 +40,7 @@ class CassandraRowParser:
         self._rows = 0
 
     def block(self, rows: Sequence[Row]) -> TableBlock:
-        """These rows, of which each begins with its token."""
+        """The rows as a block; each row begins with its token."""
         _, *cells = zip(*rows, strict=True)
         arrays, bad = [], dict[int, Bad]()
         for (field, there, value_of), column in zip(self._columns, cells, strict=True):
@@ -63,7 +63,7 @@ class CassandraRowParser:
 
 
 def column_of(cells: Sequence[bytes | None], there: str, asked: Type, value_of: Callable[[bytes], Any]) -> tuple[pa.Array, Unfit]:
-    """The values of a column that is `there` as the type that the flow asks for, null where one does not fit."""
+    """The values of a column of type `there`, as the type in the flow; null for a value that does not fit."""
     form = arrow_type(asked)
     if there in ("text", "ascii"):
         return pa.array(cells, pa.binary()).cast(form), {}
@@ -86,7 +86,7 @@ def column_of(cells: Sequence[bytes | None], there: str, asked: Type, value_of: 
 
 
 def _numbers(cells: Sequence[bytes | None], form: str) -> pa.Array:
-    """A value without bytes, which some columns can have, is none."""
+    """A value without bytes, which some column types allow, is read as null."""
     blank = bytes(int(form[2]))
     data = np.frombuffer(b"".join([cell or blank for cell in cells]), form)
     return pa.array(data.astype(form.replace(">", "=")), mask=np.array([not cell for cell in cells], bool))
@@ -116,7 +116,7 @@ def _values(cells: Sequence[bytes | None], form: pa.DataType, change: Callable[[
     for index, cell in enumerate(cells):
         try:
             values.append(None if cell is None else change(cell))
-        except (ValueError, OverflowError):  # a moment within it that Python has none of
+        except (ValueError, OverflowError):  # a time within the range that Python does not support
             values.append(None)
             unfit[index] = f"0x{cell.hex()}" if cell else ""
     return pa.array(values, form), unfit
@@ -130,7 +130,7 @@ def _value_of(kind: Any) -> Callable[[bytes], Any]:
 
 
 def _parts(value: Any) -> Any:
-    """Of a list, a set or a map, as Arrow takes them."""
+    """A list, a set or a map in the form that Arrow expects."""
     if value is None:
         return None
     return list(value.items()) if isinstance(value, Mapping) else list(value)
@@ -144,7 +144,7 @@ def _text(value: Any) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it; numbers that JSON has not, and all that it has no word for, are texts."""
+    """The value as JSON; numbers and other values that JSON cannot express become texts."""
     match value:
         case None | bool() | int() | float() | str():
             return value

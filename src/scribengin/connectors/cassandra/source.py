@@ -1,4 +1,4 @@
-"""The source: what a flow says becomes a reader (driver) and blocks of rows (executors), in the order of tokens."""
+"""The source: options become a reader (driver) and blocks of rows (executors), in token order."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class CassandraSource:
         self._known: Schema | None = None
 
     def resolve_schema(self) -> Schema:
-        """The declared columns, or the table's. Raises SourceError where the table is not there, or does not give what is declared;
-        Unreachable where the cluster does not answer."""
+        """The declared columns, or the table's. Raises SourceError if the table does not exist or does not match the declared columns;
+        Unreachable if the cluster does not answer."""
         if self._known is None:
             self._known = columns_of(self._cluster, self._describe(), self.schema)
         return self._known
@@ -42,13 +42,13 @@ class CassandraSource:
         return CassandraReader(self._cluster, table, self._scan(table, schema if self._compares else None), self._options)
 
     def decoder(self) -> TableDecoder:
-        """The rows have types; only what did not fit is left to tell."""
+        """A decoder for typed rows: it only reports values that did not fit."""
         from scribengin.formats.table_blocks import TableDecoder
 
         return TableDecoder(self.resolve_schema())
 
     def read(self, stream: SourceStream) -> Iterator[TableBlock]:
-        """The rows of the range. Raises SourceError, at its end, where they are not those that it was made of."""
+        """The rows of the range. Raises SourceError after the last row if they differ from the logged ones."""
         from scribengin.connectors.cassandra.rows import CassandraRowParser
 
         place, rows, digest = stream.place, 0, CassandraDigest()
@@ -62,7 +62,11 @@ class CassandraSource:
             rows += len(page)
             yield parser.block(page)
         if self._compares and digest.text != place["digest"]:
-            how = f"{rows} rows are there, it was {stream.rows}" if rows != stream.rows else "as many rows, but not the same"
+            how = (
+                f"found {rows} rows, expected {stream.rows}"
+                if rows != stream.rows
+                else "the number of rows is the same, but the rows differ"
+            )
             raise changed(self._cluster, stream.label, how)
 
     def _describe(self) -> CassandraTable:

@@ -1,7 +1,7 @@
-"""A table as a keyed store: rows are written `USING TIMESTAMP` of their version, and of each cell the highest stands.
+"""A table as a keyed store: rows are written `USING TIMESTAMP` of their version, and for each cell the highest timestamp wins.
 
-Of two cells of one timestamp the greater value stands (Cassandra's documentation, "Dynamo": last write wins). A version depends on
-nothing but the decision, so equal versions carry equal rows.
+For two cells with the same timestamp the greater value wins (Cassandra's documentation, "Dynamo": last write wins). A version depends only
+on the decision, so equal versions have equal rows.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 _BATCH_BYTES = 30 << 10
-"""of values in a batch; servers refuse 50 KiB of rows, unless they are told otherwise"""
+"""maximum bytes of values in a batch; servers reject 50 KiB of rows by default"""
 _CELL_BYTES = 16
-"""that a server counts for a cell beside its value, or more"""
+"""minimum bytes that a server counts for a cell beside its value"""
 _LEAST_TOKEN, _MOST_TOKEN = -(1 << 63), (1 << 63) - 1
 _NAME = re.compile(r"\w+", re.ASCII)
 _PLACES = "(place text PRIMARY KEY, tag text, body text)"
 
 
 class CassandraStore:
-    """See KeyedStore. `key`: the columns of the primary key; empty: the record's id is it."""
+    """See KeyedStore. `key`: the columns of the primary key; if empty, the record's id is the key."""
 
     form: Literal["json", "columns"] = "columns"
     most_id_bytes = 8 << 10
@@ -51,7 +51,7 @@ class CassandraStore:
         self._name: str = options["table"]
         for option in ("keyspace", "table", "records"):
             if not _NAME.fullmatch(options[option]):
-                said = f'`{option}` is "{options[option]}": names of keyspaces and tables are made of letters from A to Z, digits and _'
+                said = f'`{option}` is "{options[option]}": a name of a keyspace or table consists of the letters A to Z, digits and _'
                 raise self._error(said, f"correct `{option}`", "cassandra-name")
         self._table = quoted(self._keyspace, self._name)
         self._places = quoted(self._keyspace, options["records"])
@@ -69,7 +69,7 @@ class CassandraStore:
         return self.__dict__ | {"_prepared": {}, "_prepared_in": None}
 
     def read_record(self) -> WriterRecord | None:
-        """By a read that takes part in the exchanges."""
+        """Read with serial consistency, so that the claim exchange is never stale."""
         self._cluster.keyspace(self._keyspace)
         asked = f"SELECT tag, body FROM {self._places} WHERE place = %s"
         try:
@@ -79,7 +79,8 @@ class CassandraStore:
         return None if found is None else WriterRecord(msgspec.json.decode(found[1]), found[0])
 
     def write_record(self, body: Mapping[str, Any], held: WriterRecord | None) -> bool:
-        """By a transaction of one row, under the tag of what was read. One whose answer is lost is looked for by its own tag."""
+        """By a lightweight transaction of one row, conditional on the tag that was read. If its answer is lost, the row is searched for by
+        its own tag."""
         tag, text = uuid4().hex, msgspec.json.encode(body).decode()
         if held is None:
             self._make_table(f"CREATE TABLE IF NOT EXISTS {self._places} {_PLACES}")
@@ -96,11 +97,11 @@ class CassandraStore:
             return bool(found.tag == tag)
 
     def make(self, schema: Schema) -> None:
-        """With the flow's columns; one that is there stays as it is. Raises SinkError where it does not fit, or could lose what it has
-        acknowledged."""
+        """Create the table with the flow's columns; an existing table is not changed. Raises SinkError if it does not match, or could lose
+        acknowledged rows."""
         space = self._cluster.keyspace(self._keyspace)
         if not space.durable_writes:
-            said = f"keyspace {self._keyspace} has durable_writes = false: what it acknowledges is lost when a node dies"
+            said = f"keyspace {self._keyspace} has durable_writes = false: acknowledged rows are lost if a node fails"
             raise self._error(said, "set it to true", "cassandra-durability")
         if self._held_table() is None:
             columns = [f"{quoted(field.name)} {type_of(field.type)}" for field in schema.fields]
@@ -117,31 +118,37 @@ class CassandraStore:
             raise self._error("; ".join(wrong), "correct the table or the flow", "cassandra-table")
 
     def unlike(self, schema: Schema) -> list[str]:
-        """What of the table that is there does not take these columns."""
+        """Why the existing table does not accept these columns."""
         own = [name for name in (self._version, *([] if self._key else [self._id])) if name in schema]
-        found = [f'the flow gives a column "{name}", which the sink writes itself: name another by an option' for name in own]
+        found = [
+            f'the flow has a column "{name}", which the sink writes itself: set another name for the column of the sink by its option'
+            for name in own
+        ]
         table = self._held_table()
         if table is None:
             return found
         held = {name: str(column.cql_type) for name, column in table.columns.items()}
         if "counter" in held.values():
-            why = "what is added twice counts twice, and a row that is sent again would be; counters take no lightweight transaction (IF)"
-            return [*found, f"it is a table of counters: {why} that could tell; write rows, and sum them when they are read"]
+            why = "a row that is sent again would be counted twice, and counters do not support the lightweight transaction (IF)"
+            return [*found, f"it is a table of counters: {why} that would prevent it; write rows, and sum them on reading"]
         keys = [column.name for column in table.primary_key]
         if self._key and set(keys) != set(self._key):
-            found.append(f"its primary key is ({', '.join(keys)}), the flow writes by ({', '.join(self._key)})")
+            found.append(f"its primary key is ({', '.join(keys)}); expected ({', '.join(self._key)}), by `key` of the flow")
         if not self._key and keys != [self._id]:
-            found.append(f"its primary key is ({', '.join(keys)}); mode: append needs ({self._id}), a text, or write mode: upsert")
+            found.append(
+                f"its primary key is ({', '.join(keys)}); mode: append needs the text column ({self._id}) as primary key; or write "
+                "mode: upsert"
+            )
         if not self._key and held.get(self._version) != "bigint":
-            found.append(f'the table has no column "{self._version}" (bigint), by which mode: append counts the rows of a Batch')
+            found.append(f'the table has no column "{self._version}" (bigint), which mode: append needs to count the rows of a Batch')
         return found + unlike(schema, held)
 
     def is_there(self) -> bool:
-        """By the schema that the cluster has now."""
+        """Whether the table exists, by the current schema of the cluster."""
         return self._held_table() is not None
 
     def is_empty(self) -> bool:
-        """By a look at one row."""
+        """Whether the table has a row; reads one row."""
         table = self._held_table()
         if table is None:
             return True
@@ -149,7 +156,7 @@ class CassandraStore:
         return self._cluster.ask(asked).one() is None
 
     def send(self, rows: KeyedRows) -> WriteAnswer:
-        """In unlogged batches for each replica, rows of a partition together; where a batch is refused its rows go one by one."""
+        """In unlogged batches for each replica, with the rows of a partition together; the rows of a rejected batch are sent one by one."""
         insert = self._insert(rows.columns)
         bound, wrong = insert.bound(rows, self._id if not self._key else None)
         refused = [(index, "refused", message) for index, message in sorted(wrong.items())]
@@ -169,12 +176,13 @@ class CassandraStore:
                 elif len(part) > 1:
                     alone += [[index] for index in part]
                 else:
-                    refused.append((part[0], reason, f"{self._keyspace}.{self._name} does not take it: {message}"))
+                    refused.append((part[0], reason, f"{self._keyspace}.{self._name} rejected the row: {message}"))
             parts = alone
         return WriteAnswer(sorted(refused), sorted(again), why=why)
 
     def versions(self) -> Iterator[Sequence[int]]:
-        """By the column that has them; else the time of writing of any cell; 0 where a row has none but its key. Token range by range."""
+        """From the version column if there is one; else from the write time of any cell; 0 for a row that has only its key. Read token
+        range by token range."""
         table = self._held_table()
         if table is None:
             return
@@ -192,21 +200,21 @@ class CassandraStore:
             yield [max((time for time in row if time is not None), default=0) for row in some]
 
     def clear(self) -> int:
-        """Count, and truncate: no tombstones are left; the table stays."""
+        """Count the rows and truncate: this leaves no tombstones, and keeps the table."""
         rows = sum(map(len, self.versions()))
         if self._held_table() is not None:
             self._cluster.ask(f"TRUNCATE {self._table}")
         return rows
 
     def close(self) -> None:
-        """Give up connections."""
+        """Close the connections."""
         self._prepared, self._prepared_in = {}, None
         self._cluster.close()
 
     # --- pieces ---
 
     def _held_table(self) -> Any:
-        """What the cluster knows of the table now; None where there is none."""
+        """The current metadata of the table; None if there is none."""
         return self._cluster.table(self._keyspace, self._name)
 
     def _make_table(self, statement: str) -> None:
@@ -229,7 +237,7 @@ class CassandraStore:
         if insert is None:
             table = self._held_table()
             if table is None:
-                raise self._error(f"{self} is gone", f"restore it, or {start_over()}", "cassandra-table")
+                raise self._error(f"{self} does not exist any more", f"restore it, or {start_over()}", "cassandra-table")
             held = {name: str(column.cql_type) for name, column in table.columns.items()}
             own = [name for name in (*([] if self._key else [self._id]), self._version) if name in held]
             listed = ", ".join(map(quoted, (*own, *names)))
@@ -239,7 +247,7 @@ class CassandraStore:
         return insert
 
     def _parts(self, indexes: Iterable[int], bound: Sequence[Any]) -> Iterator[list[int]]:
-        """Rows that go together: of one replica, those of one partition behind one another, no more than a server takes."""
+        """Groups of rows to send together: for one replica, with the rows of a partition adjacent, and within the server's limits."""
         partitions: dict[bytes, list[int]] = {}
         for index in indexes:
             partitions.setdefault(bound[index].routing_key, []).append(index)
@@ -266,7 +274,7 @@ class CassandraStore:
 
 
 class _Insert:
-    """The prepared statement, and how rows come into it."""
+    """The prepared statement, and how rows are bound to it."""
 
     def __init__(self, prepared: Any, held: Mapping[str, str], *, has_version: bool) -> None:
         self._prepared = prepared
@@ -275,7 +283,7 @@ class _Insert:
         self._forms = {column.name: column.type for column in prepared.column_metadata}
 
     def bound(self, rows: KeyedRows, id_column: str | None) -> tuple[list[Any], dict[int, str]]:
-        """A statement for each row, and (index → what is wrong) of those that cannot be sent."""
+        """A bound statement for each row, and (index → error) for rows that cannot be sent."""
         from cassandra.query import BoundStatement
 
         times = [version.to_bytes(8, "big") for version in range(rows.version, rows.version + len(rows))]
@@ -304,7 +312,7 @@ class _Insert:
         return bound, wrong
 
     def together(self, statements: Sequence[Any]) -> Any:
-        """One that writes them all."""
+        """One statement that writes all rows."""
         from cassandra.query import BatchStatement, BatchType
 
         if len(statements) == 1:
@@ -316,5 +324,5 @@ class _Insert:
 
 
 def _is_many(cql: str) -> bool:
-    """Whether a column of that type has more than one cell, or none that can be asked when it was written."""
+    """Whether a column of that type has several cells, or no cell with a write time that can be read."""
     return cql.startswith(("list<", "set<", "map<"))

@@ -1,4 +1,4 @@
-"""A table that is read: its columns as those of a flow, and its rows between two tokens."""
+"""A table to read: its columns as columns of a flow, and its rows between two tokens."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from scribengin.connectors.cassandra.client import CassandraCluster
 
 Row = tuple[bytes | None, ...]
-"""the token of its partition, then the columns that are read, as the protocol carries them"""
+"""the token of its partition, then the columns that are read, encoded as in the protocol"""
 
 LEAST_TOKEN, MOST_TOKEN = -(1 << 63), (1 << 63) - 1
-"""no partition has the least one"""
+"""no partition has the least token"""
 _DIGEST_BYTES = 16
 _TRIES_FOR_S = 60.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
@@ -41,7 +41,7 @@ _SCALARS = {
     "ascii": "STRING",
 }
 _TYPES = _SCALARS | {"counter": "BIGINT", "blob": "BINARY", "date": "DATE", "timestamp": "TIMESTAMP"}
-"""what a column is read as where the flow does not say; all others are STRING, those that have parts as JSON"""
+"""the flow type of a column if the flow does not declare it; all other types are STRING, those with parts as JSON"""
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint", "varint", "counter"})
 _READ_AS = {
     "BOOLEAN": frozenset({"boolean"}),
@@ -53,7 +53,7 @@ _READ_AS = {
     "TIMESTAMP": frozenset({"timestamp"}),
     "BINARY": frozenset({"blob"}),
 }
-"""what the flow may read as that type; a value that does not fit there after all is a dead letter. STRING takes all"""
+"""the column types that may be read as each flow type; a value that does not fit becomes a dead letter. STRING accepts all types"""
 _LIST = re.compile(r"(?:list|set)<(\w+)>")
 _MAP = re.compile(r"map<(\w+), (\w+)>")
 
@@ -62,7 +62,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class CassandraTable:
-    """A table that is there. `id`: the cluster's for it, in hex; one that is made anew has another."""
+    """An existing table. `id`: the cluster's id for it, in hex; a recreated table has another id."""
 
     id: str
     keyspace: str
@@ -75,22 +75,22 @@ class CassandraTable:
 
 
 def describe(cluster: CassandraCluster, keyspace: str, name: str) -> CassandraTable:
-    """The table. Raises SourceError where it is not there or has no order of tokens, Unreachable where the cluster does not answer."""
+    """The table. Raises SourceError if it does not exist or its tokens have no order, Unreachable if the cluster does not answer."""
     held = cluster.table(keyspace, name)
     found = cluster.ask("SELECT id FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s", (keyspace, name)).one()
     if held is None or found is None:
-        remedy = did_you_mean(name, cluster.keyspace(keyspace).tables) or "correct `table`; a view is read by the table that it is made of"
+        remedy = did_you_mean(name, cluster.keyspace(keyspace).tables) or "correct `table`; for a view, read its base table"
         said = f"{cluster.called}: there is no table {keyspace}.{name} at {cluster}"
         raise SourceMissing(said, remedy=remedy, code="cassandra-table", node=cluster.node)
     if not str(cluster.metadata.partitioner).endswith("Murmur3Partitioner"):
-        said = f"{cluster} partitions by {cluster.metadata.partitioner}, whose tokens are no numbers of 64 bits"
-        raise cluster.error(said, "only clusters with Murmur3Partitioner, the usual, can be read", "cassandra-partitioner")
+        said = f"{cluster} partitions by {cluster.metadata.partitioner}, whose tokens are not 64-bit numbers"
+        raise cluster.error(said, "read from a cluster with Murmur3Partitioner, the default", "cassandra-partitioner")
     columns = {column.name: str(column.cql_type) for column in held.columns.values()}
     return CassandraTable(found[0].hex(), keyspace, name, columns, tuple(column.name for column in held.partition_key))
 
 
 def type_read(there: str) -> Type:
-    """What a column is read as where the flow does not say.
+    """The flow type of a column if the flow does not declare it.
 
     >>> str(type_read("frozen<list<int>>")), str(type_read("map<text, duration>"))
     ('ARRAY<INT>', 'STRING')
@@ -103,7 +103,7 @@ def type_read(there: str) -> Type:
 
 
 def columns_of(cluster: CassandraCluster, table: CassandraTable, declared: Schema | None) -> Schema:
-    """The flow's columns: those that are declared, or the table's. Raises SourceError where the table does not give them."""
+    """The flow's columns: the declared ones, or the table's. Raises SourceError if the table does not match them."""
     if declared is None:
         keys = table.partition
         return Schema(tuple(Field(name, type_read(there), nullable=name not in keys) for name, there in table.columns.items()))
@@ -114,18 +114,18 @@ def columns_of(cluster: CassandraCluster, table: CassandraTable, declared: Schem
             near = did_you_mean(field.name, table.columns)
             wrong.append(f'the table has no column "{field.name}"{f" ({near})" if near else ""}')
         elif asked.name != "STRING" and there not in _READ_AS.get(asked.name, ()) and asked != type_read(there):
-            wrong.append(f'column "{field.name}" is {there} in the table, the flow asks for {asked}')
+            wrong.append(f'column "{field.name}" is {there} in the table, but {asked} in the flow')
     if wrong:
         raise cluster.error(
             f"{table} at {cluster}: {'; '.join(wrong)}",
-            "correct `schema`: STRING reads any column, and a `parse` step makes more of JSON in it; or take `schema` out",
+            "correct `schema`: STRING reads any column, and a `parse` step parses JSON in it; or remove `schema`",
             "table-columns",
         )
     return declared
 
 
 class CassandraScan:
-    """Reads some columns of a table in the order of tokens: of a partition by its key, so in the same order each time."""
+    """Reads some columns of a table in token order, and inside a partition in key order, so that the order is the same each time."""
 
     def __init__(self, cluster: CassandraCluster, table: CassandraTable, columns: Sequence[str], page: int) -> None:
         self._cluster = cluster
@@ -135,8 +135,8 @@ class CassandraScan:
         self._query = f"SELECT {asked} FROM {quoted(table.keyspace, table.name)} WHERE {token} > ? AND {token} <= ?"
 
     def pages(self, after: int, upto: int) -> Iterator[list[Row]]:
-        """The rows of partitions whose token is greater than `after`, `upto` at most, some at a time, each of these ranges from one set of
-        replicas. What a node cannot answer now is asked again for a minute. Raises SourceError, and Unreachable behind that."""
+        """The rows of partitions with a token greater than `after` and at most `upto`, in portions, each from one set of replicas. A
+        request that fails is retried for a minute. Raises SourceError, and Unreachable after that minute."""
         prepared = self._cluster.prepare(self._query)
         inner = {each.value for each in self._cluster.metadata.token_map.ring if after < each.value < upto}
         for first, last in pairwise([after, *sorted(inner), upto]):
@@ -151,7 +151,7 @@ class CassandraScan:
                     break
 
     def types(self) -> list[Any]:
-        """The client's types of the columns, behind that of the token."""
+        """The client's types of the columns, after that of the token."""
         return [column[3] for column in self._cluster.prepare(self._query).result_metadata]
 
     def _answer(self, bound: Any, state: Any) -> Any:
@@ -162,22 +162,22 @@ class CassandraScan:
             except Exception as error:
                 if not passes(error) or time.monotonic() + wait_s > ends_s:
                     raise self._cluster.fault(error, "cannot be read") from error
-            bound.fetch_size = max(1, bound.fetch_size // 2)  # it may be that so many take too long
+            bound.fetch_size = max(1, bound.fetch_size // 2)  # perhaps this many rows take too long
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
 
 class CassandraDigest:
-    """Of rows, in their order; the same whatever pages they came in."""
+    """A digest of rows in their order; it does not depend on the pages they came in."""
 
     def __init__(self) -> None:
         self._hash = blake2b(digest_size=_DIGEST_BYTES)
 
     def add(self, rows: Sequence[Row]) -> None:
-        """These come next."""
+        """Add the next rows."""
         self._hash.update(b"".join(map(_encode, rows)))
 
     @property
     def text(self) -> str:
-        """In hex."""
+        """The digest in hex."""
         return self._hash.hexdigest()

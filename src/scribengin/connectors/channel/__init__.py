@@ -1,4 +1,4 @@
-"""Channels: where a tier hands over to the next. The planner makes their sinks and sources; no flow file names them."""
+"""Channels: how a tier passes rows to the next one. The planner creates their sinks and sources; a flow file does not name them."""
 
 from scribengin.connectors.channel.options import SINK, SOURCE
 from scribengin.connectors.channel.outbox import OutboxSink
@@ -8,7 +8,7 @@ __all__ = ["SINK", "SOURCE", "make_sink", "make_source"]
 
 
 def make_source(place: ConnectorContext) -> SourceConnector:
-    """The end at which the channel is read."""
+    """The reading end of the channel."""
     if place.options["kind"] == "kafka":
         from scribengin.connectors.channel.kafka import KafkaChannelSource
 
@@ -19,7 +19,7 @@ def make_source(place: ConnectorContext) -> SourceConnector:
 
 
 def make_sink(place: ConnectorContext) -> StagingSink:
-    """The end at which the channel is written."""
+    """The writing end of the channel."""
     sink = _open_sink(place)
     match place.options["durability"]:
         case "store_on_failure":

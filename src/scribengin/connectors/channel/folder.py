@@ -1,4 +1,4 @@
-"""A channel in a folder: files of packs, published as those of the files sink, read as those of the files source."""
+"""A channel in a folder: files of record batches, published like those of the files sink and read like those of the files source."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _STREAM_BYTES = 32 * 2**20
 
 
 class FolderChannelSink(PublishedFiles):
-    """The writing end. Claimed, published, recovered and audited as any folder of files.
+    """The writing end. It is claimed, published, recovered and audited like any folder of files.
 
-    Where the edge does not hold its feeder, units are staged in the state folder (`<work>/<lineage>/staged/<number>/…`), since the channel
-    may be away, and are copied over when their Batch is published.
+    If the edge does not block its upstream tier, task outputs are staged in the state folder (`<work>/<lineage>/staged/<number>/…`),
+    because the channel may be unavailable, and are copied to the channel when their Batch is published.
     """
 
     format = "packs"
@@ -80,12 +80,12 @@ class FolderChannelSink(PublishedFiles):
         super().recover(decided, lineage=lineage, before=before)
 
     def discard(self, batch: BatchId) -> None:
-        """Delete what was staged of a Batch that is dropped."""
+        """Delete the staged files of a dropped Batch."""
         if self._work is not None:
             remove_tree(self._own_staged(self._work, batch))
 
     def newest_published(self, lineage: str) -> int:
-        """The newest Batch with a commit record, all older ones being through; -1: none."""
+        """The newest Batch with a commit record, where all older ones are complete; -1: none."""
         newest = self._of(lineage).commits.newest()
         return -1 if newest is None else newest
 
@@ -97,7 +97,7 @@ class FolderChannelSink(PublishedFiles):
         return work / batch.lineage / "staged" / f"{batch.number:010d}"
 
     def _copy_over(self, decided: Decided) -> None:
-        """To where the channel stages, and renames from, what is not there yet, each file whole or not at all."""
+        """Copy missing files to the folder where the channel stages and renames, each whole or not at all."""
         batch, place = decided.batch, self._of(decided.batch.lineage)
         if self._work is None or place.read_mark() >= batch.number:
             return
@@ -118,7 +118,7 @@ class FolderChannelSink(PublishedFiles):
 
 
 class PackFile:
-    """One unit's packs as one staged file. See the contract's OriginStream."""
+    """The record batches of one task output as one staged file. See OriginStream in the contract."""
 
     wants_origins = True
 
@@ -132,7 +132,7 @@ class PackFile:
         self._digest = 0
 
     def write_from(self, batch: pa.RecordBatch, origins: Origins) -> Sequence[Bad]:
-        """Stage the rows' packs."""
+        """Stage the rows as record batches."""
         made, bad = self._packs.make(batch, origins)
         with explained(self._place.doing):
             for pack in made:
@@ -150,7 +150,7 @@ class PackFile:
         return self._encoder
 
     def close(self) -> Receipt:
-        """Make the file durable, its name too."""
+        """Make the file and its name durable."""
         if self._file is None:
             return Receipt(self._place.sink, self._place.unit, 0, 0)
         with explained(self._place.doing):
@@ -167,7 +167,7 @@ class PackFile:
         return Receipt(self._place.sink, self._place.unit, self._rows, self._file.size, (segment,), self._digest)
 
     def abort(self) -> None:
-        """Remove what was staged."""
+        """Remove the staged file."""
         with suppress(OSError):
             if self._file is not None:
                 self._file.close()
@@ -189,11 +189,12 @@ class FolderChannelSource(FilesSource):
         self._home = folder
 
     def resolve_schema(self) -> Schema:
-        """What the feeding tier gives. Raises SourceError where nobody has said that yet."""
+        """The columns that the upstream tier writes. Raises SourceError if they are not known yet."""
         return known_schema(self.schema, self._wire.id, self._node)
 
     def reader(self) -> FilesReader:
-        """As of any folder; it is made where the feeding tier has not made it yet, and what else lies in it is nobody's business."""
+        """As for any folder; it is created if the upstream tier has not created it yet, and other contents of the folder are not
+        reported."""
         make_folder(self._home)
         return super().reader()
 
@@ -206,11 +207,11 @@ class FolderChannelSource(FilesSource):
             raise Unreachable(f"{self._home} is not the folder that was read before", remedy="mount or restore it", node=self._node)
 
     def decoder(self) -> PackDecoder:
-        """Of packs."""
+        """A decoder for record batches."""
         return PackDecoder(self.resolve_schema())
 
     def read(self, stream: SourceStream) -> Iterator[PackBlock]:
-        """The packs of the stream. Raises SourceError for a file that is not as it was recorded."""
+        """The record batches of the stream. Raises SourceError for a file that differs from its record."""
         root = self._folder / root_of(stream)
         for piece in pieces_of(stream):
             path = root / piece.path

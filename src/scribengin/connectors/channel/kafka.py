@@ -1,4 +1,4 @@
-"""A channel in a topic of Kafka: packs as messages, by the protocol of the Kafka sink, read as any topic is."""
+"""A channel in a Kafka topic: record batches as messages, written with the protocol of the Kafka sink and read like any topic."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from scribengin.formats.packs import PackBlock, Packed, PackMaker
 
 KEY_HEADER = "scribengin-key"
-"""the id of the key that a pack is encrypted with"""
+"""the header with the id of the key that a record batch is encrypted with"""
 _MOST_BYTES = 8 * 2**20
-"""what topics of channels take of one message: a row too large for a topic of others still fits"""
+"""the message size that topics of channels allow; larger than in other topics, so that a row too large for those still fits"""
 _LOOK_S = 3.0
 _HEAD_BYTES = 512
-"""of a message and of the batch around it, beside the value; more than there is"""
+"""upper bound of the overhead of a message and its batch, in bytes"""
 
 
 class KafkaChannelSink(KafkaSink):
@@ -53,7 +53,7 @@ class KafkaChannelSink(KafkaSink):
         self._topics = _topics(place, self._options)
         self._patient = place.options["durability"] != "end_to_end"
         self._target: TargetTopic | None = None
-        """as it was when the channel was claimed"""
+        """the partitions as they were when the channel was claimed"""
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """See the contract."""
@@ -61,27 +61,27 @@ class KafkaChannelSink(KafkaSink):
         self._target = self._topics.get(self._options["topic"])
 
     def _take_back(self, *, dry_run: bool) -> None:
-        """A channel's topic is the flow's own: it goes with all that is in it."""
+        """The topic of a channel belongs to the flow: it is deleted with its contents."""
         if not dry_run:
             self._topics.delete(self._options["topic"])
 
     def behind_published(self, lineage: str) -> Mapping[str, Any]:
-        """What `behind` says, of what is known to be handed over, without a look at the channel."""
+        """The `behind` value from the known committed Batches, without a request to the channel."""
         newest = self._published(lineage).newest()
         return {"units": 0, "after": {"0": OPENING if newest is None else newest}}
 
     def discard(self, batch: BatchId) -> None:
-        """Delete what was staged of a Batch that is dropped."""
+        """Delete the staged files of a dropped Batch."""
         remove_tree(self._staged(batch.lineage) / f"{batch.number:010d}")
 
     def newest_published(self, lineage: str) -> int:
-        """The newest Batch that is known to be handed over, without a look at the channel; -1: none."""
+        """The newest Batch that is known to be written, without a request to the channel; -1: none."""
         newest = self._published(lineage).newest()
         return -1 if newest is None else newest
 
     def _maker(self, schema: Schema, batch: BatchId, unit: int) -> OriginMaker:
         name = self._options["topic"]
-        if self._patient:  # what may wait is made without a look at the channel, which may be away
+        if self._patient:  # what may have to wait is created without a request to the channel, which may be unavailable
             topic = self._target or TargetTopic(name, "", self._options["partitions"], _MOST_BYTES, compacted=False)
         else:
             topic = self._topics.get(name)
@@ -93,7 +93,8 @@ class KafkaChannelSink(KafkaSink):
 
 
 class PackMessages:
-    """Rows become messages of packs. Without keys a unit's packs go round the partitions, beginning with `first`."""
+    """Rows become messages of record batches. Without keys the record batches of a task output go round the partitions, starting with
+    `first`."""
 
     def __init__(self, packs: PackMaker, topic: TargetTopic, key: Sequence[str], first: int) -> None:
         self._packs = packs
@@ -102,7 +103,7 @@ class PackMessages:
         self._next = first
 
     def make_from(self, rows: pa.RecordBatch, origins: Origins) -> tuple[Outgoing, list[Bad]]:
-        """The packs of the rows, and what is wrong with those that are in none."""
+        """The record batches of the rows, and the errors of rows that are in none."""
         made: list[Packed] = []
         partitions: list[int] = []
         bad: list[Bad] = []
@@ -139,8 +140,8 @@ class KafkaChannelSource(KafkaSource):
     handed_over = True
     messages_at_once = 16
     loss_remedy = (
-        f"what was not read of it is gone: {start_over()}; or go on without it: write durability: best_effort at the edge, run once, "
-        "and take it out again: what is lost is counted, and what it holds now is read"
+        f"its unread rows are lost: {start_over()}; or continue without them: write durability: best_effort at the edge, run once, and "
+        "remove it again: the lost rows are counted, and the present rows are read"
     )
 
     def __init__(self, place: ConnectorContext) -> None:
@@ -153,11 +154,11 @@ class KafkaChannelSource(KafkaSource):
         self._book = _topics(place, SINK.filled(_connection(place) | {"topic": place.options["topic"], "missing_topic": "make"}))
 
     def resolve_schema(self) -> Schema:
-        """What the feeding tier gives. Raises SourceError where nobody has said that yet."""
+        """The columns that the upstream tier writes. Raises SourceError if they are not known yet."""
         return known_schema(self.schema, self._wire.id, self._node)
 
     def reader(self) -> KafkaReader:
-        """As of any topic; the topic is made where the feeding tier has not made it yet."""
+        """As for any topic; it is created if the upstream tier has not created it yet."""
         self._book.get(self._wire.options["topic"])
         return super().reader()
 
@@ -166,11 +167,11 @@ class KafkaChannelSource(KafkaSource):
         self._near.topics([self._wire.options["topic"]])
 
     def decoder(self) -> PackDecoder:  # type: ignore[override]
-        """Of packs."""
+        """A decoder for record batches."""
         return PackDecoder(self.resolve_schema())
 
     def read(self, stream: SourceStream) -> Iterator[PackBlock]:  # type: ignore[override]
-        """The packs of the stream."""
+        """The record batches of the stream."""
         return self._wire.packs(_values(super().read(stream)))
 
 
@@ -181,7 +182,7 @@ def _values(blocks: Iterator[MessageBlock]) -> Iterator[tuple[bytes | None, Reco
 
 
 def _keys(rows: pa.RecordBatch, columns: Sequence[str]) -> pa.Array:
-    """One key of all columns, null where all are."""
+    """One key made of all columns; null if all are null."""
     texts = [
         rows.column(name).cast(pa.binary())
         if pa.types.is_binary(rows.column(name).type)
@@ -203,7 +204,7 @@ def _topics(place: ConnectorContext, options: Mapping[str, Any]) -> TopicBook:
         "max.message.bytes": str(_MOST_BYTES),
         "retention.ms": str(int(place.options["retention"] * 1000)),
         "compression.type": "producer",
-        # retention counts by the broker's clock: a feeder whose own is behind would lose what it has just handed over
+        # retention uses the broker's clock: an upstream tier with a slow clock would lose the records that it has just written
         "message.timestamp.type": "LogAppendTime",
     }
     return TopicBook(place.node, options, settings)

@@ -1,5 +1,5 @@
-"""Files of a channel that went before they were read, or that nobody has handed over: what the writing end has published says which there
-must be, and which may."""
+"""Files of a channel that disappeared before they were read, or that no tier wrote: the commit records of the writing end say which files
+must exist, and which may."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from scribengin.connectors.files.sink_folders import LineageFolder
 
 _BATCH = re.compile(r"part-(\d{10})-")
-"""how names of a feeder's files begin: with their Batch"""
+"""how names of an upstream tier's files begin: with their Batch"""
 
 
 class ChannelReader(FilesReader):
-    """A reader of a channel's folder. Of the writing end it reads nothing but the commit records, each once, as they come."""
+    """A reader of a channel's folder. From the writing end it reads only the commit records, each once."""
 
     def __init__(self, *parts: Any, **more: Any) -> None:
         super().__init__(*parts, **more)
         self._seen: dict[str, int] = {}
-        """lineage → up to which Batch its record was read"""
+        """lineage → the newest Batch whose record was read"""
         self._awaited: dict[str, tuple[LineageFolder, int, int]] = {}
-        """path → lineage, Batch, rows, of what was published and not taken yet"""
+        """path → lineage, Batch, rows, for files that are published and not read yet"""
         self._known: set[str] = set()
-        """paths that wait, and that a commit record names"""
+        """waiting paths that a commit record names"""
         self.quiet = True
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
-        """As of any folder. Raises SourceError for a file that was published, not read, not released, and is not there; and, before any
-        is taken, for one that no commit record names: packs under another name would be read twice."""
+        """As for any folder. Raises SourceError for a file that was published, not read, not released, and does not exist; and, before any
+        file is read, for one that no commit record names: record batches under another name would be read twice."""
         self._learn()
         streams = super().split(limits, final=final)
         gone = []
@@ -43,7 +43,7 @@ class ChannelReader(FilesReader):
             if path in self._taken:
                 del self._awaited[path]
             elif path not in self._waiting and self._stat(path) is None:
-                # what is released has been read by all who were there when it was: who comes later begins behind it
+                # released files were read by all readers of that time: a later reader starts after them
                 if lineage.read_released()[0] >= number:
                     del self._awaited[path]
                 else:
@@ -52,8 +52,11 @@ class ChannelReader(FilesReader):
             path, _ = gone[0]
             more = f", and {len(gone) - 1} more files" if len(gone) > 1 else ""
             raise SourceError(
-                f"{self._discovery.root / path} is gone{more}: {sum(rows for _, rows in gone):,} rows were handed over and not read yet",
-                remedy="restore it from a backup, under its name; nothing is read before that, so that no row is passed over",
+                (
+                    f"{self._discovery.root / path} is missing{more}: {sum((rows for _, rows in gone)):,} rows were written to the channel "
+                    "and are not read yet"
+                ),
+                remedy="restore it from a backup, under its name; until then nothing is read, so that no row is skipped",
             )
         return streams
 
@@ -62,11 +65,11 @@ class ChannelReader(FilesReader):
         self._known &= self._waiting.keys()
         foreign = [path for path in self._waiting if path not in self._known and not self._is_handed_over(path)]
         if foreign:
-            more = f", and neither are {len(foreign) - 1} more files there" if len(foreign) > 1 else ""
+            more = f", nor do {len(foreign) - 1} more files there" if len(foreign) > 1 else ""
             raise SourceError(
-                f"{self._discovery.root / foreign[0]} is not of the tier that feeds this folder: no commit record names it{more}",
-                remedy="nothing of it was read; move it out of the folder, or give it its name back if it is one of the channel's that was "
-                "renamed; then run again",
+                f"{self._discovery.root / foreign[0]} does not belong to the upstream tier of this folder: no commit record names it{more}",
+                remedy="it was not read; move it out of the folder, or, if it is a renamed file of the channel, restore its name; then "
+                "run again",
                 code="channel-foreign",
             )
 
@@ -81,7 +84,7 @@ class ChannelReader(FilesReader):
         return True
 
     def _hold(self, paths: Collection[str]) -> tuple[set[str], set[str]]:  # noqa: ARG002
-        """Of a channel nothing goes that its readers have not acknowledged."""
+        """A channel keeps all files that its readers have not acknowledged."""
         return set(), set()
 
     def _learn(self) -> None:

@@ -1,23 +1,23 @@
-"""What the planner tells both ends of a channel. Imports neither Spark nor a client."""
+"""The options that the planner passes to both ends of a channel. Imports neither Spark nor a client."""
 
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 _KINDS = ("kafka", "folder")
 _WHERE = (
-    Option("channel", "text", "its id, which every pack names", REQUIRED),
+    Option("channel", "text", "the channel's id, which every record batch carries", REQUIRED),
     Option("beside", "list", "the ids of other channels in the same place", ()),
     Option("topic", "text", "Kafka: the topic"),
     Option("path", "path", "the folder", pace=True),
-    Option("bootstrap", "text", "Kafka: brokers to ask first, with commas", pace=True),
-    Option("config", "map", "Kafka: further settings of the client", {}, secret=True, pace=True),
-    Option("partitions", "int", "Kafka: of the topic that is made", 4, pace=True),
-    Option("replication", "int", "Kafka: brokers that hold the topic that is made", pace=True),
-    Option("retention", "duration", "how long it keeps what was read", 7 * 86_400.0, pace=True),
-    Option("keyring", "path", "the file of the keys", pace=True),
+    Option("bootstrap", "text", "Kafka: bootstrap brokers, separated by commas", pace=True),
+    Option("config", "map", "Kafka: additional client settings", {}, secret=True, pace=True),
+    Option("partitions", "int", "Kafka: number of partitions of a topic that is created", 4, pace=True),
+    Option("replication", "int", "Kafka: number of replicas of a topic that is created", pace=True),
+    Option("retention", "duration", "how long rows are kept after they were read", 7 * 86_400.0, pace=True),
+    Option("keyring", "path", "the key file", pace=True),
     Option("keys", "map", "a key's id → the key, in base64", {}, secret=True, pace=True),
-    Option("use", "text", "the id of the key that writes", pace=True),
+    Option("use", "text", "the id of the key used for writing", pace=True),
     Option("tier", "text", "the tier at this end", REQUIRED, pace=True),
-    Option("to", "text", "a group, or one of its members", pace=True),
+    Option("to", "text", "a group or a group member", pace=True),
 )
 
 _DURABILITIES = ("end_to_end", "store_on_failure", "best_effort")
@@ -25,14 +25,14 @@ _DURABILITIES = ("end_to_end", "store_on_failure", "best_effort")
 SOURCE = NodeType(
     type="channel",
     role="source",
-    doc="Reads what another tier has handed over.",
+    doc="Reads the rows that another tier wrote to the channel.",
     options=(
-        Option("kind", "choice", "what it lies in", REQUIRED, _KINDS),
+        Option("kind", "choice", "storage of the channel", REQUIRED, _KINDS),
         *_WHERE,
-        Option("max_rows", "int", "Kafka: packs that one Batch takes at most", 256, pace=True),
-        Option("split", "int", "Kafka: packs that one task reads", 32, pace=True),
-        Option("max_bytes", "bytes", "a folder: how much one Batch takes at most", 2**30, pace=True),
-        Option("lossy", "bool", "Kafka: go on without what is gone", False, pace=True),
+        Option("max_rows", "int", "Kafka: maximum record batches of one Batch", 256, pace=True),
+        Option("split", "int", "Kafka: record batches that one task reads", 32, pace=True),
+        Option("max_bytes", "bytes", "folder: maximum size of one Batch", 2**30, pace=True),
+        Option("lossy", "bool", "Kafka: continue without records that are lost", False, pace=True),
     ),
     abilities=frozenset({"replayable", "bounded"}),
     internal=True,
@@ -41,21 +41,21 @@ SOURCE = NodeType(
 SINK = NodeType(
     type="channel",
     role="sink",
-    doc="Hands over to another tier.",
+    doc="Writes rows to the channel for another tier.",
     options=(
-        Option("kind", "choice", "what it lies in", REQUIRED, _KINDS, adds={"kafka": frozenset({"units"})}),
+        Option("kind", "choice", "storage of the channel", REQUIRED, _KINDS, adds={"kafka": frozenset({"units"})}),
         *_WHERE,
-        Option("compression", "choice", "of packs", "none", ("none", "gzip", "lz4", "snappy", "zstd"), pace=True),
-        Option("rows", "int", "rows of a pack at most", 16_384, pace=True),
-        Option("bytes", "bytes", "bytes of a pack at most, before compression", 768 * 1024, pace=True),
+        Option("compression", "choice", "compression of record batches", "none", ("none", "gzip", "lz4", "snappy", "zstd"), pace=True),
+        Option("rows", "int", "maximum rows of a record batch", 16_384, pace=True),
+        Option("bytes", "bytes", "maximum bytes of a record batch, before compression", 768 * 1024, pace=True),
         Option(
             "durability",
             "choice",
-            "what it does while the channel is away",
+            "what the tier does while the channel is unavailable",
             "end_to_end",
             _DURABILITIES,
         ),
-        Option("spill", "bytes", "store_on_failure: how much waits at most", 2**30, pace=True),
+        Option("spill", "bytes", "store_on_failure: maximum size of the local buffer", 2**30, pace=True),
         Option("key", "list", "Kafka: rows whose values in these columns are equal keep their order", ()),
     ),
     abilities=frozenset({"exactly_once", "append", "update", "complete"}),

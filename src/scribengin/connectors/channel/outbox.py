@@ -1,13 +1,14 @@
-"""Edges that do not hold their feeder while the channel is away: what cannot be handed over now waits here, in order, or is dropped.
+"""Edges that do not block their upstream tier while the channel is unavailable: Batches that cannot be sent now wait here, in order, or are
+dropped.
 
-`store_on_failure` keeps the Batches that the channel did not take, up to a bound, and hands them over before any newer one; past the
-bound the feeder waits, and nothing is lost. `best_effort` keeps the one of which nobody knows whether it went through, and drops,
-counted, what comes while the channel is away or full.
+`store_on_failure` keeps the Batches that the channel did not accept, up to a limit, and sends them before any newer one; beyond the limit
+the upstream tier waits, and nothing is lost. `best_effort` keeps the one Batch whose outcome is unknown, and drops, with a count, the
+Batches that arrive while the channel is unavailable or full.
 
-    <work>/<lineage>/outbox/waiting/<number>.json    a Batch that waits: what was decided of it; its rows lie where they were staged
+    <work>/<lineage>/outbox/waiting/<number>.json    a waiting Batch: its decision; its rows are still staged
     <work>/<lineage>/outbox/dropped/…                a record for each that was dropped, in order: number, rows, bytes and why
 
-A Batch leaves `waiting` when the channel has it, under its own number: whatever is tried twice is found there.
+A Batch leaves `waiting` when the channel has it, under its own number: a Batch that is sent twice is recognised there.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 _BACK_OFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""before the channel is tried again after it failed"""
+"""seconds before a failed channel is tried again"""
 _AWAY = (Unreachable, SinkError, EnvironmentFault, OSError)
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What an outbox has not handed over: what waits, and what was dropped so far. Of one lineage."""
+    """The contents of one lineage's outbox: waiting Batches, and Batches dropped so far."""
 
     rows: int = 0
     bytes: int = 0
@@ -52,17 +53,17 @@ class Left:
 
 
 def dropped_log(work: Path, lineage: str) -> NumberedLog:
-    """What was dropped: records with `number` (of the Batch), `rows`, `bytes`, `why`. `work` is the sink's folder in the state."""
+    """The dropped Batches: records with `number` (of the Batch), `rows`, `bytes`, `why`. `work` is the sink's folder in the state."""
     return NumberedLog(_outbox(work, lineage) / "dropped", "dropped")
 
 
 def waiting_numbers(work: Path, lineage: str) -> set[int]:
-    """The Batches that wait."""
+    """The waiting Batches."""
     return {int(name[:10]) for name in names_in(_waiting_folder(work, lineage)) if name[:10].isdigit()}
 
 
 def read_left(work: Path, lineage: str) -> Left:
-    """From a sink's folder in the state; needs no lease."""
+    """Read from a sink's folder in the state; needs no lease."""
     folder = _waiting_folder(work, lineage)
     waiting = [found for name in names_in(folder) if (found := _read(folder / name)) is not None]
     high, summary = (log := dropped_log(work, lineage)).summary()
@@ -77,20 +78,20 @@ def read_left(work: Path, lineage: str) -> Left:
 
 
 def left_text(node: str, left: Left) -> str:
-    """A sentence; empty where nothing waits and nothing was dropped."""
+    """A sentence for people; empty if no Batch waits and none was dropped."""
     parts = []
     if left.batches:
-        parts.append(f"{left.rows:,} rows ({show_bytes(left.bytes)}) wait in the state folder until the channel is back")
+        parts.append(f"{left.rows:,} rows ({show_bytes(left.bytes)}) wait in the state folder until the channel is available again")
     if left.dropped_rows:
-        parts.append(f"{left.dropped_rows:,} rows were dropped while it was away or full")
+        parts.append(f"{left.dropped_rows:,} rows were dropped while the channel was unavailable or the buffer was full")
     return f"{node}: {', and '.join(parts)}" if parts else ""
 
 
 @dataclass
 class OutboxSink:
-    """A channel's sink whose Batches commit as a whole, each when the channel takes it. Executors get a pickled copy.
+    """A channel's sink whose Batches commit as a whole, each when the channel accepts it. Executors get a pickled copy.
 
-    `most_bytes` is how much may wait; None (`best_effort`): one Batch, others are dropped.
+    `most_bytes` is the limit of waiting bytes; None (`best_effort`): one Batch waits, others are dropped.
     """
 
     inner: StagingSink
@@ -99,7 +100,7 @@ class OutboxSink:
     most_bytes: int | None
     now: Callable[[], float] = time.monotonic
     is_full: Callable[[], str] | None = None
-    """of `best_effort`: why the channel has no room now; empty where it has"""
+    """for `best_effort`: why the channel has no space now; empty if it has"""
     exactly_once: bool = True
     _claim: dict[str, Any] = field(default_factory=dict)
     _claimed: bool = False
@@ -115,22 +116,23 @@ class OutboxSink:
     # --- the contract ---
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Claim the channel, now or when it can be reached."""
+        """Claim the channel now, or later when it can be reached."""
         claim = {"owner": owner, "lineage": lineage, "adopt": adopt}
         self._claimed = self._claimed and claim == self._claim
         self._claim = claim
         self._tried(lambda: None)
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream | OriginStream:
-        """Of the channel's sink, which asks nobody for it."""
+        """Delegates to the channel's sink, which makes no request for it."""
         return self.inner.stream(batch, unit, attempt, schema)
 
     def behind(self, units: int) -> Mapping[str, Any]:  # noqa: ARG002 (the contract's: it is never asked for units)
-        """Nothing that rests on the channel: it may be away. What stands there is looked at when the Batch is handed over."""
+        """Returns nothing that depends on the channel, which may be unavailable. The contents of the channel are checked when the Batch is
+        sent."""
         return {"outbox": True}
 
     def publish(self, decided: Decided) -> None:
-        """Hand over, or keep, or drop. Raises Unreachable where no more may wait."""
+        """Send, keep or drop the Batch. Raises Unreachable if the limit of waiting Batches is reached."""
         with self._lock:
             number = decided.batch.number
             if self._path(decided.batch).exists() or self._newest_dropped(decided.batch.lineage) == number:
@@ -144,16 +146,16 @@ class OutboxSink:
                 self._keep(decided)
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
-        """Publish the newest decision; what waits keeps what was staged for it."""
+        """Publish the newest decision; a waiting Batch keeps its staged files."""
         self._claim.setdefault("lineage", lineage)
         if decided is not None:
             self.publish(decided)
         first = min((each.batch.number for each in self._waiting()), default=before)
-        with suppress(*_AWAY):  # leftovers are looked for at each start
+        with suppress(*_AWAY):  # leftovers are searched for at each start
             self.inner.recover(None, lineage=lineage, before=min(before, first))
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
-        """As the channel's own; Batches that wait, or were dropped, are told so."""
+        """As of the channel's sink; Batches that wait, or were dropped, are reported as such."""
         elsewhere = {each.batch.number for each in self._waiting(lineage)}
         elsewhere |= {body["number"] for _, body in self._dropped(lineage).since()}
         rows: dict[int, int] = {}
@@ -170,17 +172,17 @@ class OutboxSink:
             yield Published(number, there)
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
-        """As the channel's own."""
+        """As of the channel's sink."""
         return self.inner.clear(owner=owner, flow=flow, dry_run=dry_run)
 
     @property
     def restorable(self) -> bool:
-        """As the channel's own."""
+        """As of the channel's sink."""
         return can_restore(self.inner) and not has_trash(self.inner)
 
     @property
     def path(self) -> Path:
-        """Of a channel that is `restorable`."""
+        """For a `restorable` channel."""
         return self._restored.path
 
     def move_away(self, kept: Path, *, owner: str, flow: str) -> int:
@@ -194,7 +196,8 @@ class OutboxSink:
         return self.inner
 
     def upkeep(self) -> list[str]:
-        """Called now and then while nothing is published: hands over what waits, if the channel is back. Sentences for people."""
+        """Called now and then while no Batch is published: sends waiting Batches if the channel is available again. Returns sentences for
+        people."""
         with self._lock:
             if self._waiting():
                 self._drain()
@@ -202,18 +205,18 @@ class OutboxSink:
             return told
 
     def left(self) -> Left:
-        """What waits and what was dropped."""
+        """The waiting and the dropped Batches."""
         return Left() if self.work is None or "lineage" not in self._claim else read_left(self.work, self._claim["lineage"])
 
     @property
     def is_claimed(self) -> bool:
-        """False while the channel could not be reached."""
+        """False while the channel cannot be reached."""
         return self._claimed
 
     # --- handing over ---
 
     def _drain(self) -> bool:
-        """Hand over what waits, oldest first. False where something still waits."""
+        """Send waiting Batches, oldest first. Returns False if some still wait."""
         waiting = self._waiting()
         for each in waiting:
             if not self._tried(lambda each=each: self._handed_over(each)):  # type: ignore[misc]
@@ -223,13 +226,13 @@ class OutboxSink:
         if waiting:
             sync_folder(self._path(waiting[0].batch).parent)
             self._notices.append(
-                f"{self.node}: the channel is back; {len(waiting)} Batch{'es' * (len(waiting) != 1)} that waited went over"
+                f"{self.node}: the channel is available again; {len(waiting)} waiting Batch{'es' * (len(waiting) != 1)} were sent"
             )
         return True
 
     def _was_handed_over(self, decided: Decided) -> bool:
-        """True where a newer Batch has gone over, and so has this one: they go in order. Then it waits by mistake: its removal did not
-        outlive the machine, or an older driver has kept what its successor had handed over."""
+        """True if a newer Batch was sent, and therefore this one too: they are sent in order. Then it waits by mistake: its removal was
+        lost in a crash, or an older driver kept what its successor had sent."""
         inner: Any = self.inner
         try:
             return bool(inner.newest_published(decided.batch.lineage) > decided.batch.number)
@@ -244,7 +247,7 @@ class OutboxSink:
         self.inner.publish(replace(decided, behind=behind))
 
     def _tried(self, act: Callable[[], None]) -> bool:
-        """`act`, with the claim before it; False where the channel is away, or is not to be asked yet."""
+        """Run `act`, after the claim; False if the channel is unavailable, or must not be tried yet."""
         if self._failures and self.now() < self._again_s:
             return False
         try:
@@ -256,7 +259,7 @@ class OutboxSink:
             self._why = error.message if isinstance(error, ScribenginError) else str(error)
             if not self._failures:
                 goes = "rows are dropped" if self.most_bytes is None else "rows wait in the state folder"
-                self._notices.append(f"{self.node}: the channel is away, {goes} until it is back ({self._why})")
+                self._notices.append(f"{self.node}: the channel is unavailable, {goes} until it is available again ({self._why})")
             self._again_s = self.now() + _BACK_OFF_S[min(self._failures, len(_BACK_OFF_S) - 1)]
             self._failures += 1
             return False
@@ -274,9 +277,9 @@ class OutboxSink:
         there = sum(receipt.bytes for each in waiting for receipt in each.receipts)
         if self.most_bytes is not None and there + size > self.most_bytes:
             raise Unreachable(
-                f'sink "{self.node}": the channel is away, and {show_bytes(there)} of at most {show_bytes(self.most_bytes)} wait for it; '
-                f"batch {decided.batch.number} waits where it is ({self._why})",
-                remedy="bring the channel back; or let more wait: spill: 10GiB",
+                f'sink "{self.node}": the channel is unavailable, and {show_bytes(there)} of at most {show_bytes(self.most_bytes)} are '
+                f"buffered; batch {decided.batch.number} waits in its tier ({self._why})",
+                remedy="make the channel available; or raise the limit of the buffer: spill: 10GiB",
                 node=self.node,
             )
         faults.reached("outbox.keep.before")
@@ -298,7 +301,7 @@ class OutboxSink:
     # --- the folder ---
 
     def _own_work(self) -> Path:
-        assert self.work is not None, "opened without the state folder, a sink can neither write nor tell what it has written"
+        assert self.work is not None, "a sink opened without the state folder can neither write nor report what it wrote"
         return self.work
 
     def _path(self, batch: BatchId) -> Path:
@@ -337,7 +340,7 @@ def _encoded(decided: Decided) -> bytes:
 
 
 def _read(path: Path) -> Decided | None:
-    """None for a draft, and for one that has just gone over."""
+    """None for a draft, and for a Batch that was just sent."""
     data = read_or_none(path) if path.suffix == ".json" and not path.name.startswith(".") else None
     if data is None:
         return None

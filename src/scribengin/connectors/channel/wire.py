@@ -1,4 +1,4 @@
-"""What both kinds of channel share: rows to packs and back, with the keys of the edge."""
+"""What both kinds of channel share: the conversion of rows to record batches and back, with the keys of the edge."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Wire:
         self._keyring = keyring_of(place)
 
     def maker(self, schema: Schema, batch: BatchId, unit: int, *, most: int) -> PackMaker:
-        """What makes the packs of one unit, none of more than `most` bytes."""
+        """Makes the record batches of one task output, each of at most `most` bytes."""
         options = self.options
         about: dict[str, str | int] = {
             "tier": options["tier"],
@@ -56,17 +56,21 @@ class Wire:
         )
 
     def packs(self, values: Iterable[tuple[bytes | None, RecordPlace]]) -> Iterator[PackBlock]:
-        """The packs of this channel among what lies in its place; what is no pack is a block of one bad record."""
+        """The record batches of this channel found at its place; anything else is a block with one bad record."""
         beside = set(self.options["beside"])
         for value, place in values:
             if beside and value is not None and (said := read_header(value)) is not None and said.sign in beside:
                 continue
-            # an edge is encrypted, or is no more, only when all that it holds is read (`plan.flow_diff`): what is plain here is not ours
+            # the encryption of an edge changes only when all its contents are read (`plan.flow_diff`): a plain message here is not ours
             pack = read_pack(value, self._keyring, place, plain=self._keyring is None)
             if pack.header is None:
                 yield pack
             elif pack.header.sign != self.id:
-                yield damaged_block(place, Bad(0, "foreign", f'a pack of "{pack.header.sign}", which does not write here'), value or b"")
+                yield damaged_block(
+                    place,
+                    Bad(0, "foreign", f'a record batch of "{pack.header.sign}", which is not the writer of this channel'),
+                    value or b"",
+                )
             else:
                 hop = _hop(pack.header.about)
                 pack.whole = replace(pack.whole, trails=[(*trail, hop) for trail in pack.whole.trails])
@@ -74,31 +78,31 @@ class Wire:
 
 
 def rows_of(value: bytes | None, channel: str) -> int:
-    """How many rows of the channel a message holds: 0 for what is no pack of it."""
+    """The number of the channel's rows in a message: 0 for a message that is not one of its record batches."""
     said = None if value is None else read_header(value)
     return said.rows if said is not None and said.sign == channel else 0
 
 
 def _hop(about: Mapping[str, str | int]) -> Hop:
-    """Where a pack was made, as a stop of its rows."""
+    """Where a record batch was made, as a provenance entry of its rows."""
     tier, query, host = (str(about.get(name, "")) for name in ("tier", "query", "host"))
     batch, time_ms = (number if isinstance(number := about.get(name), int) else -1 for name in ("batch", "time_ms"))
     return Hop(tier, query, batch, host, time_ms, str(about.get("member", "")))
 
 
 def known_schema(schema: Schema | None, channel: str, node: str) -> Schema:
-    """The columns of a channel. Raises SourceError where nobody has said them yet."""
+    """The columns of a channel. Raises SourceError if they are not known yet."""
     if schema is None:
         raise SourceError(
-            f'channel "{channel}": nobody has said yet which columns its rows have',
-            remedy="start the tier that feeds it once: Spark says them, and it writes them down",
+            f'channel "{channel}": the columns of its rows are not known yet',
+            remedy="start its upstream tier once: the tier records the columns",
             node=node,
         )
     return schema
 
 
 def keyring_of(place: ConnectorContext) -> Keyring | None:
-    """The keys of the edge; None where it is not encrypted."""
+    """The keys of the edge; None if it is not encrypted."""
     options: Mapping[str, Any] = place.options
     if options["keyring"]:
         return Keyring(place.folder / options["keyring"])

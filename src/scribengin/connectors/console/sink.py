@@ -1,4 +1,4 @@
-"""Rows on the terminal: a view. The first rows of a Batch travel in its receipts and are shown when it is published."""
+"""Rows on the terminal, for viewing. The first rows of a Batch travel in its write receipts and are shown when it is published."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scribengin.formats.contract import Bad
 
 _LINE_BYTES = 2000
-"""A longer row is cut: receipts are stored with the decision."""
+"""A longer row is truncated, because write receipts are stored with the decision."""
 
 
 class ConsoleSink:
@@ -33,7 +33,7 @@ class ConsoleSink:
         self._shown = -1
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Nothing to claim."""
+        """Does nothing: there is no place to claim."""
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> ConsoleSinkStream:  # noqa: ARG002 (the contract's)
         """A stream that keeps the unit's first rows."""
@@ -54,21 +54,21 @@ class ConsoleSink:
         print(f'{decided.batch.query} · sink "{self.node}" · batch {decided.batch.number}\n{listed}{more}', file=sys.stderr)
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:  # noqa: ARG002 (the contract's)
-        """What was shown before a crash is not shown again."""
+        """Does nothing: rows shown before a crash are not shown again."""
         if decided is not None:
             self._shown = decided.batch.number
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:  # noqa: ARG002 (the contract's)
-        """Nothing stays on a terminal: what was decided is all there is to say."""
+        """Reports the decided rows: a terminal cannot be read again."""
         for each in decided:
             yield Published(each.batch.number, sum(receipt.rows for receipt in each.receipts))
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:  # noqa: ARG002 (the contract's)
-        """See `CountingSink`. Nothing stands anywhere."""
+        """See `CountingSink`. Always empty: a terminal stores no rows."""
         return []
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:  # noqa: ARG002 (the contract's)
-        """Nothing stays on a terminal."""
+        """Does nothing: a terminal stores no rows."""
         return 0
 
 
@@ -85,7 +85,7 @@ class ConsoleSinkStream:
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
-        """Keep what there is room for."""
+        """Keep as many rows as there is room for."""
         from scribengin.formats.json_lines import json_lines
 
         self._rows += batch.num_rows
@@ -96,12 +96,12 @@ class ConsoleSinkStream:
         return ()
 
     def close(self) -> Receipt:
-        """The rows, in the receipt."""
+        """The rows, in the write receipt."""
         segments: tuple[dict[str, Any], ...] = ({"lines": self._lines},) if self._lines else ()
         return Receipt(self._sink, self._unit, self._rows, len(msgspec.json.encode(self._lines)) if self._lines else 0, segments)
 
     def abort(self) -> None:
-        """Nothing was kept anywhere."""
+        """Does nothing: no row was stored."""
 
 
 def _cut(line: str) -> str:

@@ -1,4 +1,4 @@
-"""Delta tables: a table of the lake as a sink, in a folder or in an object store."""
+"""Delta tables: a lake table as a sink, in a folder or in an object store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["SINK", "is_stored", "look_at_sink", "make_sink", "table_place"]
 
 
 def is_stored(path: str) -> bool:
-    """Whether the table lies in an object store; else in a folder."""
+    """Whether the table is in an object store; otherwise it is in a folder."""
     return "://" in path
 
 
@@ -35,12 +35,12 @@ def make_sink(place: ConnectorContext) -> SinkConnector:
 
 
 def look_at_sink(place: ConnectorContext, claimant: Claimant | None) -> bool:
-    """As that of files, of a table in a folder; what the table itself takes is looked at when it is opened."""
+    """As for files, if the table is in a folder; whether the table accepts the columns is checked when it is opened."""
     return not is_stored(place.options["path"]) and look_at_folder(place, claimant, looked=True)
 
 
 def table_place(node: str, options: Mapping[str, Any], folder: Path) -> TablePlace:
-    """Where the table of a sink with these options lies, for who keeps it; `folder` is where its paths start."""
+    """The place of the table of a sink with these options, for maintenance; relative paths start at `folder`."""
     path: str = options["path"]
     if is_stored(path):
         from scribengin.connectors.delta.stored import StorePlace

@@ -1,4 +1,4 @@
-"""Reading a table again: what was decided against the records, the log, and every file that the table still holds."""
+"""Verification of a table: the decisions are compared with the records, the log, and every file that the table still holds."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def audit_table(
     decided: Iterable[Decided],
     since: int | None = None,
 ) -> Iterator[Published]:
-    """A Published per Batch, in order; then, where rows are only added, one with number -1 if the table holds more or fewer than all
-    Batches have written.
+    """A Published per Batch, in order; then, if rows are only appended, one with number -1 if the table holds more or fewer rows than all
+    Batches wrote.
 
-    The rows of a file that the table holds are counted in it, and its checksum is compared. A file that a compaction has replaced counts
-    as written: the sum over the table tells whether its rows are there. Rows that are replaced by key are not told apart by Batch.
+    The rows of a file in the table are counted in the file, and its checksum is compared. A file that a compaction replaced counts as
+    written: the sum over the table shows whether its rows exist. Rows that are replaced by key are not assigned to Batches.
     """
     look = _Look(commits, commits.place.open(), lineage, mode)
     records = records_of(lineage)
@@ -64,14 +64,14 @@ def audit_table(
 
 
 def rows_written(lineage: TableWriter) -> int:
-    """By all Batches of a lineage, as its records say."""
+    """Rows of all Batches of a lineage, from its records."""
     high, summary = lineage.commits.summary()
     rows: int = (summary["rows"] if summary else 0) + sum(record["rows"] for _, record in records_of(lineage, high + 1))
     return rows
 
 
 def written_by_others(lineages: Iterable[TableWriter], known: Collection[str]) -> list[Unaccounted]:
-    """Rows of lineages that are not `known`, as their records say."""
+    """Rows of lineages that are not `known`, from their records."""
     others = [(each, rows_written(each)) for each in lineages if each.path.name not in known]
     return [Unaccounted(f"lineage {each.path.name}", rows) for each, rows in others if rows]
 
@@ -82,12 +82,12 @@ def records_of(lineage: TableWriter, number: int = 0) -> Iterator[tuple[int, Map
 
 
 def first_of(commits: TableCommits, lineages: Sequence[TableWriter]) -> TableWriter | None:
-    """The lineage that claimed the table first, of those that are known."""
+    """The lineage that claimed the table first, of the known lineages."""
     return min((each for each in lineages if commits.generation(each)), key=commits.generation, default=None)
 
 
 def _undecided(number: int, record: Mapping[str, Any]) -> Published:
-    return Published(number, record["rows"], (f"batch {number} is published, but no decision says so",))
+    return Published(number, record["rows"], (f"batch {number} is published, but there is no decision for it",))
 
 
 @dataclass(slots=True)
@@ -98,11 +98,11 @@ class _Look:
     mode: str
     held: dict[str, HeldFile] = field(init=False)
     waiting: int = 0
-    """rows that are recorded, and not yet in the log"""
+    """rows that are recorded, but not yet in the log"""
     told: bool = False
-    """something is known to be missing"""
+    """whether missing rows are already known"""
     taken: dict[str, str] | None = None
-    """file → by what operation it was taken out, where it was for good; read when it is first asked for"""
+    """file → the operation that removed it, if it was removed permanently; read when it is first needed"""
 
     def __post_init__(self) -> None:
         self.held = {} if self.table is None else {each.path: each for each in files_of(self.table)}
@@ -112,10 +112,10 @@ class _Look:
         if decided is not None:
             expected = {segment["name"]: segment for receipt in decided.receipts for segment in receipt.segments}
             if record["hash"] != decided.input_hash or expected != {file["name"]: file for file in record["files"]}:
-                wrong.append(f"batch {number} was published otherwise than it was decided")
+                wrong.append(f"batch {number} was published differently from its decision")
         if record["files"] and not self._is_in(number):
             self.waiting += record["rows"]
-            wrong.append(f"batch {number} is decided, and not in the table's log; {NEXT_RUN} it")
+            wrong.append(f"batch {number} is decided, but missing in the table's log; {NEXT_RUN} it")
             return Published(number, 0, tuple(wrong))
         rows = record["rows"]
         for file in record["files"] if self.mode != "upsert" else ():
@@ -125,14 +125,14 @@ class _Look:
         return Published(number, rows, tuple(wrong))
 
     def sum_up(self, lineages: Sequence[TableWriter]) -> str:
-        """What is wrong with the sum of all rows; empty where nothing is, or it is told of a Batch."""
+        """The error in the sum of all rows; empty if there is none, or it is reported for a Batch."""
         first = first_of(self.commits, lineages)
         ours = sum(rows_written(each) for each in lineages) - self.waiting + (self.commits.rows_before(first) if first else 0)
         rows = sum(each.rows or 0 for each in self.held.values())
         if rows > ours:
-            return f"{rows - ours} rows in {self.commits.place} were written by no batch"
+            return f"{rows - ours} rows in {self.commits.place} belong to no batch"
         if rows < ours and not self.told and len(lineages) == 1:
-            return f"{ours - rows} rows are missing in {self.commits.place}: {ours} were written, {rows} are there"
+            return f"{ours - rows} rows are missing in {self.commits.place}: expected {ours}, found {rows}"
         return ""
 
     def _is_in(self, number: int) -> bool:
@@ -142,7 +142,7 @@ class _Look:
         return self.mode == "upsert" and self.lineage.read_mark() >= number
 
     def _look(self, file: Mapping[str, Any]) -> tuple[int, list[str]]:
-        """(how many of its rows are lost, what is wrong)."""
+        """(number of lost rows, error text)."""
         name, rows = file["name"], file["rows"]
         if name in self.held:
             found, wrong = self.commits.place.read_again(file)
@@ -152,7 +152,7 @@ class _Look:
         if by is None:
             return 0, []
         self.told = True
-        return rows, [f"{name} ({rows} rows) was taken out of the table by {by}"]
+        return rows, [f"{name} ({rows} rows) was removed from the table by {by}"]
 
     def _taken_by(self, name: str) -> str | None:
         if self.taken is None:
@@ -161,7 +161,8 @@ class _Look:
 
 
 def _taken(place: TablePlace, *, own: bool) -> dict[str, str]:
-    """File → the operation that took its rows out of the table, as far back as the log goes. `own`: but for this application's."""
+    """File → the operation that removed its rows from the table, as far back as the log goes. `own`: except operations of this
+    application."""
     found: dict[str, str] = {}
     for version, lines in place.log():
         actions = [json.loads(line) for line in lines.splitlines()]

@@ -1,8 +1,9 @@
-"""Folders by event time of a table: the columns by which its files are apart, and up to which moment all of them are closed.
+"""Folders by event time in a table: its partition columns, and the time up to which all of them are closed.
 
-The folders' names become STRING columns, as `country=DE` becomes one. What is closed stands in the table's log, as the version of the
-application `scribengin.closed`: microseconds since 1970; none, or one that is not above 0: nothing is. It comes by the commit that adds the
-rows by which it was reached, so of any version of the table a reader knows what is complete in it. It only grows, but for a reset.
+The folder names become STRING columns, as `country=DE` becomes one. The closing time is stored in the table's log, as the version of the
+application `scribengin.closed`: microseconds since 1970; if it is missing or not above 0, no folder is closed. It is part of the commit
+that adds the rows which closed the folders, so a reader of any version of the table knows what is complete in it. It only increases, except
+after a reset.
 """
 
 from __future__ import annotations
@@ -32,31 +33,32 @@ def parts_of(options: Mapping[str, Any]) -> tuple[str | TimePath, ...]:
 
 
 def columns_of(parts: Sequence[str | TimePath]) -> tuple[str, ...]:
-    """The columns by which files are apart, those that the time makes too."""
+    """The partition columns, including those that the time creates."""
     return tuple(name for part in parts for name in ((part,) if isinstance(part, str) else part.names))
 
 
 def with_time(schema: Schema, parts: Sequence[str | TimePath]) -> Schema:
-    """The columns of the table, where `schema` has those of the rows."""
+    """The columns of the table for rows with the columns `schema`."""
     made = (name for part in parts if isinstance(part, TimePath) for name in part.names)
     return Schema((*schema.fields, *(Field(name, Type("STRING")) for name in made)))
 
 
 def closed_of(table: deltalake.DeltaTable | None) -> int | None:
-    """Up to when all folders of a table are closed, in microseconds since 1970; None: none is."""
+    """The time up to which all folders of a table are closed, in microseconds since 1970; None: no folder is closed."""
     stands = None if table is None else table.transaction_version(CLOSED)
     return stands if stands is not None and stands > 0 else None
 
 
 def closed_before(lineage: TableWriter, number: int, closed_us: int | None) -> int | None:
-    """Up to when folders are closed for a Batch of that number: by the Batches before it, and by the table when it was claimed."""
+    """The time up to which folders are closed for a Batch of that number: by the Batches before it, and by the table when it was
+    claimed."""
     before = lineage.commits.newest_below(number)
     moments = (closed_us, None if before is None else before[1].get("closed_us"))
     return max((each for each in moments if each is not None), default=None)
 
 
 def pin(place: TablePlace, lineage: TableWriter, parts: Sequence[str | TimePath], *, closes: bool) -> None:
-    """Note how a lineage that closes its folders names them. Raises Refused where it did otherwise when it began to."""
+    """Record how a lineage that closes its folders names them. Raises Refused if it named them differently at its start."""
     by = next((part for part in parts if isinstance(part, TimePath)), None)
     name = f"{lineage.path.parent.name}/{lineage.path.name}/closing.json"
     data = place.read(name)

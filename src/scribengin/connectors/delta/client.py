@@ -1,4 +1,4 @@
-"""The client library behind one door, and its errors in our words."""
+"""The only module that imports the client library, and its errors as Scribengin errors."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ if TYPE_CHECKING:
     from scribengin.core.errors import ScribenginError
 
 _LASTING = (
-    (("No space left", "Disk quota", "File too large"), "make room there, and run it again", "delta-room"),
+    (("No space left", "Disk quota", "File too large"), "free some disk space there, and run again", "delta-room"),
     (
         ("Permission denied", "Read-only file system", "Operation not permitted"),
-        "give this user the right to read and write there, or name another folder",
+        "grant this user read and write access there, or choose another folder",
         "delta-rights",
     ),
-    (("Not a directory", "File exists"), "name another folder: a file stands on the way to it", "delta-place"),
+    (("Not a directory", "File exists"), "choose another folder: a part of its path is a file", "delta-place"),
 )
-"""What the errors of a folder say, what is to be done, and its code."""
+"""parts of error texts of a folder, the remedy and the code"""
 
 
 def client() -> Any:
-    """The module `deltalake`. Raises EnvironmentFault where it is not installed."""
+    """The module `deltalake`. Raises EnvironmentFault if it is not installed."""
     try:
         import deltalake
         import deltalake.exceptions
@@ -37,7 +37,7 @@ def client() -> Any:
 
 
 def fault_of_folder(node: str, place: str, error: Exception, what: str) -> ScribenginError:
-    """An error of the client at a folder, in our words. `what` was tried when it came: "cannot be written"."""
+    """A client error of a table in a folder as a Scribengin error. `what`: the action that failed, such as "cannot be written"."""
     text = " ".join(str(error).split())
     said = f'sink "{node}": the table {place} {what}: {text}'
     for words, remedy, code in _LASTING:
@@ -46,7 +46,7 @@ def fault_of_folder(node: str, place: str, error: Exception, what: str) -> Scrib
     if isinstance(error, OSError):
         return Unreachable(
             said,
-            remedy="look whether the store is there; a flow that runs tries again by itself",
+            remedy="check that the store is available; a running flow retries automatically",
             code="delta-away",
             node=node,
         )

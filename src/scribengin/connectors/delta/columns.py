@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 _UNNAMED = re.compile(r"[ ,;{}()\n\t=]")
-"""what readers of Delta tables take in no name"""
+"""characters that Delta readers do not accept in a name"""
 _RULES = ("delta.generationExpression", "delta.invariants", "delta.identity.start")
 
 
 def table_schema(schema: Schema, key: Sequence[str]) -> pa.Schema:
-    """The columns of a table that we make: those of the key are never null, all others may be."""
+    """The columns of a table that we create: key columns are never null, all others may be."""
     import pyarrow as pa
 
     return pa.schema([pa.field(field.name, arrow_type(field.type), nullable=field.name not in key) for field in schema.fields])
 
 
 def unnamed(schema: Schema) -> list[str]:
-    """Which names no table can have, a sentence each."""
+    """Names that no table can have, one sentence each."""
     found = [
-        f'"{name}" is no name of a column in a Delta table: it has one of: blank , ; {{ }} ( ) ='
+        f'"{name}" is not a valid column name in a Delta table: it contains one of: blank , ; {{ }} ( ) ='
         for name in schema.names
         if _UNNAMED.search(name)
     ]
     seen: dict[str, str] = {}
     return found + [
-        f'columns "{other}" and "{name}" are one for readers of Delta tables, which tell no upper case from lower case'
+        f'columns "{other}" and "{name}" are the same column for readers of Delta tables, which ignore case'
         for name in schema.names
         if (other := seen.setdefault(name.lower(), name)) != name
     ]
@@ -45,7 +45,7 @@ def unnamed(schema: Schema) -> list[str]:
 def unlike(
     schema: Schema, table: deltalake.DeltaTable, *, key: Sequence[str], partition_by: Sequence[str], evolve: str, mode: str
 ) -> list[str]:
-    """What of a table that is there does not take `schema`, a sentence each."""
+    """Why an existing table does not accept `schema`, one sentence per reason."""
     held = {field.name: field for field in table.schema().fields}
     coming = {field.name: field for field in delta_fields(schema)}
     found = []
@@ -55,14 +55,14 @@ def unlike(
             if evolve == "strict":
                 found.append(f'the table has no column "{name}" ({schema[name].type}); `evolve: add` would add it')
         elif plain_type(there.type) != plain_type(field.type):
-            found.append(f'column "{name}" is {type_text(there.type)} in the table, the flow gives {schema[name].type}')
+            found.append(f'column "{name}" is {type_text(there.type)} in the table, but {schema[name].type} in the flow')
         elif not there.nullable and schema[name].nullable and name not in key:
             found.append(f'column "{name}" is NOT NULL in the table, and may be null in the flow')
     for name, there in held.items():
         if name not in coming and not there.nullable:
-            found.append(f'the table asks for column "{name}" ({type_text(there.type)}), which the flow does not give')
+            found.append(f'the table requires column "{name}" ({type_text(there.type)}), which the flow does not have')
         elif name not in coming and evolve == "strict":
-            found.append(f'the table has column "{name}", which the flow does not give; `evolve: add` leaves it null')
+            found.append(f'the table has column "{name}", which the flow does not have; `evolve: add` leaves it null')
     parted = list(table.metadata().partition_columns)
     if parted != list(partition_by):
         found.append(f"the table is partitioned by {_list(parted)}, the sink by {_list(partition_by)}")
@@ -70,13 +70,13 @@ def unlike(
 
 
 def missing(schema: Schema, table: deltalake.DeltaTable) -> list[Any]:
-    """The columns of `schema` that the table does not have yet, as it takes them."""
+    """The columns of `schema` that the table does not have yet, in the form that it accepts."""
     held = {field.name for field in table.schema().fields}
     return [field for field in delta_fields(schema) if field.name not in held]
 
 
 def delta_fields(schema: Schema) -> list[Any]:
-    """The columns as the client has them, nullable."""
+    """The columns in the client's form, nullable."""
     from deltalake import Schema as DeltaSchema
 
     fields: list[Any] = DeltaSchema.from_arrow(table_schema(schema, ())).fields
@@ -84,7 +84,7 @@ def delta_fields(schema: Schema) -> list[Any]:
 
 
 def plain_type(type_: Any) -> str:
-    """A type to compare by: whether its parts may be null is left out."""
+    """A type to compare by: whether its parts may be null is ignored."""
     return re.sub(r'"(?:nullable|containsNull|valueContainsNull)":(?:true|false)', "", type_.to_json())
 
 
@@ -94,15 +94,15 @@ def type_text(type_: Any) -> str:
 
 
 def _rules(table: deltalake.DeltaTable, mode: str) -> list[str]:
-    """What the table asks of its writers that a file which is only added does not keep."""
+    """Requirements of the table for writers that merely appended files do not meet."""
     settings = table.metadata().configuration
-    found = [f"the table has the rule {name}, which files that are added are not checked by" for name in settings if "constraints." in name]
+    found = [f"the table has the constraint {name}, which is not checked for added files" for name in settings if "constraints." in name]
     if settings.get("delta.columnMapping.mode", "none") != "none":
-        found.append("the table has columns under other names in its files (delta.columnMapping.mode)")
+        found.append("the table has columns with other names in its files (delta.columnMapping.mode)")
     if settings.get("delta.appendOnly") == "true" and mode != "append":
-        found.append(f"the table is delta.appendOnly, and mode: {mode} takes rows out of it")
+        found.append(f"the table is delta.appendOnly, and mode: {mode} removes rows")
     ruled = [field.name for field in table.schema().fields if any(rule in (field.metadata or {}) for rule in _RULES)]
-    return [*found, *(f'column "{name}" is computed or checked by whoever writes, which this sink does not do' for name in ruled)]
+    return [*found, *(f'column "{name}" must be computed or checked by the writer, which this sink does not support' for name in ruled)]
 
 
 def _list(names: Sequence[str]) -> str:

@@ -1,9 +1,9 @@
-"""A Batch's one commit in the table's log, with the number by which it is known, and by which older writers fail.
+"""The single commit of a Batch to the table's log, with the number that identifies it and makes older writers fail.
 
-The log knows the last Batch as version of the application `scribengin`: (generation, number + 1), the generation in the upper half. Each
-lineage that claims the table has a generation above all before it, which is committed with the claim: what an older lineage still
-commits then collides, for two writers of one application's version never both win. The client's own trying again is off: after each
-collision the table is read again, and it is asked anew whether this Batch is in it, and whether it still may be.
+The log stores the newest Batch as the version of the application `scribengin`: (generation, number + 1), the generation in the upper half.
+Each lineage that claims the table has a generation above all earlier ones, which is committed with the claim. A later commit of an older
+lineage then collides, because two writers of one application's version never both win. The client's own retries are off: after each
+collision the table is read again, and it is checked again whether this Batch is in it, and whether it may still be added.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 APPLICATION = "scribengin"
 _HALF = 32
 _TRIES = 50
-"""Collisions with others' commits in a row; who collides more often is not alone with a few of them"""
+"""maximum consecutive collisions with other commits; more collisions mean more than a few concurrent writers"""
 _MOST_WAIT_S = 2.0
 _KIND, _FORMAT = "generation", 1
 
@@ -64,7 +64,7 @@ class TableCommits:
     # --- claims ---
 
     def claim(self, lineage: TableWriter, others: Sequence[TableWriter]) -> None:
-        """Give the lineage a generation above all others, unless it has one, and let the table know it."""
+        """Give the lineage a generation above all others, unless it has one, and commit it to the table."""
         name = _generation_file(lineage)
         held = self.place.read(name)
         table = self.place.open()
@@ -88,11 +88,11 @@ class TableCommits:
         raise self._busy("the claim")
 
     def generation(self, lineage: TableWriter) -> int:
-        """Of a lineage; 0 where it has none."""
+        """The generation of a lineage; 0 if it has none."""
         return int(self._claimed(lineage).get("generation", 0))
 
     def rows_before(self, lineage: TableWriter) -> int:
-        """How many rows the table held when the lineage claimed it."""
+        """The number of rows in the table when the lineage claimed it."""
         return int(self._claimed(lineage).get("rows_before", 0))
 
     def holds(self, table: deltalake.DeltaTable, lineage: TableWriter, number: int) -> bool:
@@ -104,9 +104,9 @@ class TableCommits:
     def commit(
         self, lineage: TableWriter, number: int, record: Mapping[str, Any], opened: Opened, check: Callable[[], None] = lambda: None
     ) -> None:
-        """Take what the record names into the table, unless it is in it. `opened` gives what is merged; `check` raises where a file that is
-        about to be named is not there. Raises FencedError where a newer lineage has claimed the table, SinkError where the table does not
-        take the files, Unreachable where others commit all the time."""
+        """Commit the files of the record to the table, unless they are in it. `opened` returns the files to merge; `check` raises if a file
+        to be committed does not exist. Raises FencedError if a newer lineage has claimed the table, SinkError if the table does not accept
+        the files, Unreachable if other writers commit all the time."""
         version = self._number(lineage, number)
         schema = parse_schema(next(file["schema"] for file in record["files"] if "schema" in file))
         told = {name: record[name] for name in ("flow", "query", "sink", "lineage", "number", "hash", "term", "rows")}
@@ -117,7 +117,7 @@ class TableCommits:
             if stored >> _HALF > version >> _HALF:
                 raise FencedError(
                     f'sink "{self.place.node}" refuses batch {number} of lineage {lineage.path.name}: a newer one has claimed {self.place}',
-                    remedy="another driver writes here, or the state folder was copied or restored; stop this one",
+                    remedy="another driver writes here, or the state folder was copied or restored; stop this driver",
                     node=self.place.node,
                 )
             if stored >= version:
@@ -134,14 +134,14 @@ class TableCommits:
                 _wait(tried)
                 continue
             except (client().exceptions.DeltaError, OSError) as error:
-                again = self.place.open()  # it may have failed behind the commit
+                again = self.place.open()  # it may have failed after the commit
                 if again is None or not self.holds(again, lineage, number):
-                    raise self.place.fault(error, f"did not take batch {number}") from error
+                    raise self.place.fault(error, f"did not accept batch {number}") from error
             return
         raise self._busy(f"batch {number}")
 
     def empty(self) -> int:
-        """Take all rows out of the table; how many there were. Older versions of it keep them until they are cleared away."""
+        """Remove all rows from the table, and return their number. Older versions of the table keep them until they are cleaned up."""
         table = self.place.open()
         if table is None:
             return 0
@@ -154,14 +154,14 @@ class TableCommits:
         return rows
 
     def closed_us(self) -> int | None:
-        """See `by_time.closed_of`, of the table as it is now. Raises SinkError for one that cannot be read."""
+        """See `by_time.closed_of`, for the current table. Raises SinkError if it cannot be read."""
         try:
             return closed_of(self.place.open())
         except (client().exceptions.DeltaError, OSError) as error:
             raise self.place.fault(error, "cannot be read") from error
 
     def reopen(self) -> None:
-        """Let no folder by time be closed any more: whoever resets the table writes its rows again."""
+        """Mark no folder by time as closed any more: after a reset the rows are written again."""
         table = self.place.open()
         if table is None or self.closed_us() is None:
             return
@@ -174,14 +174,14 @@ class TableCommits:
             raise self.place.fault(error, "cannot be emptied") from error
 
     def _fresh(self, schema: Schema, lineage: TableWriter, number: int) -> deltalake.DeltaTable:
-        """The table as it is now; made for the first rows of a lineage where it is not there. Kept open: what was read of its log is not
-        read again."""
+        """The current table; created for the first rows of a lineage if it does not exist. Kept open, so that parts of its log already read
+        are not read again."""
         table = self._table
         if table is not None:
             try:
                 table.update_incremental()
             except (client().exceptions.DeltaError, OSError):
-                table = None  # another stands there now
+                table = None  # another generation file exists now
         table = table or self.place.open()
         if table is None:
             if _has_written(lineage, number):
@@ -206,12 +206,12 @@ class TableCommits:
         return table
 
     def _evolve_to(self, table: deltalake.DeltaTable, schema: Schema) -> None:
-        """Add the columns that are missing; compare the others. They are a commit of their own: empty, they harm nobody."""
+        """Add the missing columns; compare the others. This is a separate, empty commit, which does not affect other writers."""
         differing = unlike(schema, table, key=self._key, partition_by=self._partition_by, evolve=self._evolve, mode=self._mode)
         if differing:
             raise SinkError(
-                f'sink "{self.place.node}": the table {self.place} was altered while the flow runs: {differing[0]}',
-                remedy="alter it back, or reset the flow",
+                f'sink "{self.place.node}": the table {self.place} was altered while the flow was running: {differing[0]}',
+                remedy="revert the change, or reset the flow",
                 code="delta-altered",
                 node=self.place.node,
             )
@@ -228,7 +228,7 @@ class TableCommits:
             for file in files
         ]
         if self._mode == "overwrite":
-            # of the very version that this commit follows: where another is faster, it fails, and they are looked up anew
+            # only for the version that this commit follows: if another writer is faster, it fails, and they are read again
             replaced = [file["partition"] for file in files]
             actions += [
                 transaction.RemoveAction(each.path, True, now_ms, each.bytes, each.partition)
@@ -244,9 +244,9 @@ class TableCommits:
 
     @staticmethod
     def _properties(version: int, told: Mapping[str, Any], closed_us: int = 0) -> Any:
-        """`closed_us`: up to when folders by time are closed from this commit on; 0: that is not said."""
+        """`closed_us`: the time up to which folders by time are closed from this commit on; 0: the commit does not change it."""
         library = client()
-        # the one word of a commit that Spark's DESCRIBE HISTORY shows
+        # the only text of a commit that Spark's DESCRIBE HISTORY shows
         said = {"userMetadata": json.dumps({"closed_until": moment_text(closed_us)})} if closed_us > 0 else {}
         closed = [library.Transaction(CLOSED, closed_us)] if closed_us > 0 else []
         return library.CommitProperties(
@@ -256,7 +256,7 @@ class TableCommits:
         )
 
     def _stored(self, table: deltalake.DeltaTable) -> int:
-        """The number that the table holds; may ask the place."""
+        """The number that the table holds; may read the place."""
         try:
             return table.transaction_version(APPLICATION) or 0
         except (client().exceptions.DeltaError, OSError) as error:
@@ -268,7 +268,7 @@ class TableCommits:
         generation = self.generation(lineage)
         if not generation:
             raise StateError(
-                f"{self.place}/{_generation_file(lineage)} is missing: nothing says which commits of the table are this lineage's",
+                f"{self.place}/{_generation_file(lineage)} is missing: without it the commits of this lineage in the table are not known",
                 remedy=f"restore the file, or {start_over(outputs=False)}",
             )
         return (generation << _HALF) + number + 1
@@ -280,7 +280,10 @@ class TableCommits:
 
     def _gone(self) -> SinkError:
         return SinkError(
-            f'sink "{self.place.node}": the table {self.place} is gone, to which batches of this lineage were written: it has no log',
+            (
+                f'sink "{self.place.node}": the table {self.place} is missing, although batches of this lineage were written to it: it has '
+                "no log"
+            ),
             remedy=f"restore it, with its log and its files; or {start_over()}",
             code="delta-gone",
             node=self.place.node,
@@ -288,8 +291,8 @@ class TableCommits:
 
     def _busy(self, what: str) -> Unreachable:
         return Unreachable(
-            f'sink "{self.place.node}": {what} was not taken into the table {self.place}: others have committed before it {_TRIES} times',
-            remedy="let fewer write to the table; a flow that runs tries again by itself",
+            f'sink "{self.place.node}": {what} was not committed to the table {self.place}: other writers committed first {_TRIES} times',
+            remedy="reduce the number of writers to the table; a running flow retries automatically",
             code="delta-busy",
             node=self.place.node,
         )
@@ -306,5 +309,5 @@ def _has_written(lineage: TableWriter, before: int) -> bool:
 
 
 def _wait(tried: int) -> None:
-    """Others are at it: not all of them at once, and less and less often."""
+    """Wait before a retry: random, and longer after each collision, so that writers do not collide again."""
     time.sleep(random.uniform(0.0, min(_MOST_WAIT_S, 0.01 * 2.0 ** min(tried, 10))))

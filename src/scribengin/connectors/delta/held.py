@@ -1,4 +1,4 @@
-"""What a table holds now: its files as the log tells them."""
+"""The current contents of a table: its files, from the log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class HeldFile(NamedTuple):
-    """A file of the table. `rows` is None where the log does not say; `partition` as a log has it."""
+    """A file of the table. `rows` is None if the log does not record it; `partition` is in the log's form."""
 
     path: str
     bytes: int
@@ -22,7 +22,7 @@ class HeldFile(NamedTuple):
 
 
 def files_of(table: deltalake.DeltaTable) -> list[HeldFile]:
-    """All of them, of the version that was read."""
+    """All files of the version that was read."""
     actions = _actions(table)
     parted = list(table.metadata().partition_columns)
     columns = [_texts(actions.column(f"partition.{name}")) for name in parted]
@@ -36,7 +36,7 @@ def files_of(table: deltalake.DeltaTable) -> list[HeldFile]:
 
 
 def rows_of(table: deltalake.DeltaTable) -> int:
-    """How many rows it holds."""
+    """The number of rows in the table."""
     return int(table.count())
 
 

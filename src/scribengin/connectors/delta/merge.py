@@ -1,4 +1,4 @@
-"""Upsert: the newest row of each key of a Batch replaces what the table holds under that key."""
+"""Upsert: the newest row of each key in a Batch replaces the table's row with that key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
     Opened = Callable[[Mapping[str, Any]], tuple[str, Any]]
-    """a file of a record → what it is called, and what Arrow reads it from"""
+    """a file of a record → its name for messages, and the source from which Arrow reads it"""
 
 _PLACE, _VALID = "_scribengin_place", "_scribengin_valid"
 _HELD, _COMING = "held", "coming"
@@ -32,8 +32,8 @@ def merge_rows(
     version: str | None,
     properties: Any,
 ) -> None:
-    """Merge the staged files into the table, in one commit with `properties`; in none where nothing changes. All rows of the Batch are in
-    memory at once; of the table the files that hold one of the keys are written anew, as a stream."""
+    """Merge the staged files into the table, in one commit with `properties`; without a commit if nothing changes. All rows of the Batch
+    are in memory at once; files of the table that contain one of the keys are rewritten as a stream."""
     rows = newest_rows(staged_rows(files, opened, schema), key, version)
     same = " AND ".join(f"{_HELD}.{quoted(name)} = {_COMING}.{quoted(name)}" for name in key)
     older = None
@@ -49,7 +49,7 @@ def merge_rows(
 
 
 def staged_rows(files: Sequence[Mapping[str, Any]], opened: Opened, schema: Schema) -> pa.Table:
-    """The rows of staged files in the order in which they came. Raises StateError where a file is not what was decided."""
+    """The rows of staged files in their original order. Raises StateError if a file differs from its decision."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -61,12 +61,12 @@ def staged_rows(files: Sequence[Mapping[str, Any]], opened: Opened, schema: Sche
             found = pq.read_table(source, partitioning=None)
         except (OSError, pa.ArrowException) as error:
             raise StateError(
-                f"{path} is not what a decision says ({file['rows']} rows): {error}",
+                f"{path} does not match its decision ({file['rows']} rows): {error}",
                 remedy=f"restore it from a backup, or {start_over()}",
             ) from error
         if found.num_rows != file["rows"]:
             raise StateError(
-                f"{path} has {found.num_rows} rows, and a decision says {file['rows']}",
+                f"{path} has {found.num_rows} rows; expected {file['rows']}, by its decision",
                 remedy=f"restore it from a backup, or {start_over()}",
             )
         parts.append(found.select(form.names).cast(form))
@@ -74,7 +74,7 @@ def staged_rows(files: Sequence[Mapping[str, Any]], opened: Opened, schema: Sche
 
 
 def newest_rows(rows: pa.Table, key: Sequence[str], version: str | None) -> pa.Table:
-    """The row of each key that stands: with the greatest version, and of those the last to come."""
+    """The row of each key that is kept: the one with the greatest version, and of equal ones the last."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -91,7 +91,7 @@ def newest_rows(rows: pa.Table, key: Sequence[str], version: str | None) -> pa.T
 
 
 def quoted(name: str) -> str:
-    """A name for the client's parser.
+    """A name quoted for the client's parser.
 
     >>> quoted('odd"one')
     '"odd""one"'

@@ -1,4 +1,4 @@
-"""What a flow can say of `type: delta`. Imports neither Arrow nor a client."""
+"""The options of `type: delta`. Imports neither Arrow nor a client."""
 
 from dataclasses import replace
 
@@ -7,23 +7,23 @@ from scribengin.connectors.objects.options import PLACE, at_fault
 from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option
 
 REACHED = tuple(option for option in PLACE if option.name != "url")
-"""how an object store is reached; a folder has none of it"""
+"""the options for access to an object store; a folder has none of them"""
 
 
 def _at_fault(at: str) -> tuple[str, str] | None:
-    """A folder as it is, or the address of a bucket."""
+    """A folder unchanged, or the address of a bucket."""
     return at_fault("delta", at) if "://" in at else None
 
 
 SINK = NodeType(
     type="delta",
     role="sink",
-    doc="Writes rows to a Delta table, each record once: tasks write Parquet files, and one commit of the table's log takes a whole Batch.",
+    doc="Writes rows to a Delta table, each record once: tasks write Parquet files, and one commit to the table's log adds a whole Batch.",
     options=(
         Option(
             "path",
             "path",
-            "the table's folder, or `s3://BUCKET/PREFIX`; made where it is not there",
+            "the table's folder, or `s3://BUCKET/PREFIX`; created if it does not exist",
             REQUIRED,
             example="lake/orders",
             by_member=True,
@@ -33,40 +33,44 @@ SINK = NodeType(
         Option(
             "mode",
             "choice",
-            "`append` adds each row; `overwrite` replaces the partitions that a Batch has rows of; `upsert` replaces the row of one key",
+            (
+                "`append` adds each row; `overwrite` replaces the partitions that a Batch has rows for; `upsert` replaces the row with the "
+                "same key"
+            ),
             "append",
             ("append", "overwrite", "upsert"),
             adds={"upsert": frozenset({"update"})},
             alone={
-                "overwrite": "a Batch replaces partitions at its own member, and what an earlier one wrote of them at another would stay",
+                "overwrite": (
+                    "a Batch replaces partitions only at its own member; rows that an earlier Batch wrote to them at another member "
+                    "would stay"
+                ),
                 "upsert": ALONE_BY_KEY,
             },
         ),
-        replace(PARTITION_BY, doc="columns by which the table's files are apart; as the last one a mapping: folders by event time"),
-        replace(CLOSE_FOR_GOOD, doc="of folders by time: the table's log says up to when they are complete"),
-        Option("key", "list", "upsert: the columns that tell rows apart", (), example="[id]"),
+        replace(PARTITION_BY, doc="columns that the table is partitioned by; the last one may be a mapping: folders by event time"),
+        replace(CLOSE_FOR_GOOD, doc="for folders by time: the table's log records the time up to which they are complete"),
+        Option("key", "list", "upsert: the columns that identify a row", (), example="[id]"),
         Option(
             "version",
             "text",
-            "upsert: of rows of one key the one with the greatest value here stands; without it the last one to come",
+            "upsert: of rows with the same key, the one with the greatest value in this column is kept; by default the last one",
             None,
             example="updated_at",
         ),
         Option(
             "evolve",
             "choice",
-            "how the columns may differ from those of the table: `strict` not at all, `add` by columns that come or go",
+            "how the columns may differ from those of the table: `strict`: not at all; `add`: by added or missing columns",
             "strict",
             ("strict", "add"),
         ),
-        Option("segment", "bytes", "a task begins another file when one has so much", None, example="1GiB", low=1, pace=True),
-        Option(
-            "file_size", "bytes", "`maintain` makes of small files such of about this size", 128 * 2**20, example="256MiB", low=1, pace=True
-        ),
+        Option("segment", "bytes", "a task starts another file when one reaches this size", None, example="1GiB", low=1, pace=True),
+        Option("file_size", "bytes", "`maintain` merges small files to about this size", 128 * 2**20, example="256MiB", low=1, pace=True),
         Option(
             "retain",
             "duration",
-            "`maintain` deletes files that the table has given up for so long; older versions cannot be read then",
+            "`maintain` deletes files that the table has not used for this time; older versions cannot be read afterwards",
             7 * 86400.0,
             example="30d",
             low=0,

@@ -1,4 +1,4 @@
-"""Where a table lies: what its folder and its prefix in a store have in common, whoever writes to it."""
+"""Where a table is stored: the common interface of a folder and a prefix in a store, for any writer."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ if TYPE_CHECKING:
 
 
 class TableWriter(Protocol):
-    """One that writes to a table, or has."""
+    """A lineage that writes, or wrote, to the table."""
 
     @property
     def path(self) -> Path:
-        """Ends in its name."""
+        """The end of its name."""
 
     @property
     def commits(self) -> NumberedLog:
-        """What each Batch has published. One without `files` is no Batch: it ends the lineage."""
+        """The records of published Batches. One without `files` is not a Batch: it ends the lineage."""
 
     def read_mark(self) -> int:
-        """A Batch that is through, all before it too; -1 where that is not known."""
+        """The newest Batch for which it and all earlier ones are complete; -1 if that is not known."""
 
 
 class TablePlace(ABC):
-    """Where a table lies, and how it is reached. Names are those of the log: below the table, with `/`."""
+    """Where a table is stored, and how it is accessed. Names are in the log's form: relative to the table, with `/`."""
 
     node: str
-    """the sink's; empty for who only keeps the table"""
+    """the id of the sink; empty for pure maintenance"""
 
     @property
     @abstractmethod
     def uri(self) -> str:
-        """What the client calls it."""
+        """The client's name of the table."""
 
     @property
     def options(self) -> dict[str, str] | None:
-        """What the client's store is told; None where it needs to know nothing. Holds the secret in plain."""
+        """The client's storage options; None if it needs none. Contains the secret in plain text."""
         return None
 
     def __str__(self) -> str:
         return self.uri
 
     def open(self) -> deltalake.DeltaTable | None:
-        """The table as it is now; None where there is none. Raises SinkError for one that cannot be read."""
+        """The current table; None if there is none. Raises SinkError if it cannot be read."""
         library = client()
         try:
-            # asked first: to open a place that holds no table is an error like others
+            # checked first: opening a place without a table raises an ordinary error
             if not library.DeltaTable.is_deltatable(self.uri, self.options):
                 return None
             table: deltalake.DeltaTable = library.DeltaTable(self.uri, storage_options=self.options)
@@ -64,28 +64,29 @@ class TablePlace(ABC):
         return table
 
     def fault(self, error: Exception, what: str) -> ScribenginError:
-        """An error of the client, in our words. `what` was tried when it came: "cannot be written"."""
+        """A client error as a Scribengin error. `what`: the action that failed, such as "cannot be written"."""
         return fault_of_folder(self.node, str(self), error, what)
 
     @abstractmethod
     def lineages(self) -> Sequence[TableWriter]:
-        """Every one that has written here."""
+        """All lineages that wrote here."""
 
     @abstractmethod
     def read(self, name: str) -> bytes | None:
-        """A small file of ours; None where there is none."""
+        """A small file of Scribengin's own; None if there is none."""
 
     @abstractmethod
     def put(self, name: str, data: bytes) -> bool:
-        """Write one unless it is there; whether it was written."""
+        """Write one unless it exists; returns whether it was written."""
 
     @abstractmethod
     def made(self) -> None:
-        """The client has made the table: let it last."""
+        """Called after the client created the table: make it durable."""
 
     @abstractmethod
     def committed(self, *, files: bool) -> None:
-        """The client has committed: let the newest of the log last, and, of `files` that it has written for it, these."""
+        """Called after the client committed: make the newest log file durable, and of `files` those that the client wrote for this
+        commit."""
 
     @abstractmethod
     def log(self) -> Iterator[tuple[int, bytes]]:
@@ -93,16 +94,16 @@ class TablePlace(ABC):
 
     @abstractmethod
     def read_again(self, file: Mapping[str, Any]) -> tuple[int, list[str]]:
-        """(rows found, what is wrong) of a file of which a record says this."""
+        """(rows found, errors) for a file, compared with its record."""
 
     @abstractmethod
     def waiting(self) -> Collection[str]:
-        """Files with the names of the table that a Batch may need which is not decided yet."""
+        """Files named like those of the table that a Batch which is not decided yet may need."""
 
     @abstractmethod
     def strays(self) -> Iterator[str]:
-        """What tasks and writers that were killed have left, and nobody needs."""
+        """Leftovers of killed tasks and writers that are not needed."""
 
     @abstractmethod
     def delete(self, name: str) -> int | None:
-        """How many bytes went; None where there is no such file."""
+        """The number of deleted bytes; None if there is no such file."""

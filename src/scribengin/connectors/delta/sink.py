@@ -1,14 +1,14 @@
 """A Delta table in which each Batch is one commit.
 
-    <path>/_delta_log/…                               the table's log: what readers go by
-    <path>/part-<batch>-<unit>-<id>.parquet           what was committed; `<path>/day=2026-01-01/part-…` with `partition_by`
-    <path>/_scribengin/owner.json                     the installations and lineages that write here; the last one may
-    <path>/_scribengin/<lineage>/generation.json      by which number its commits are known in the log; see `commits`
-    <path>/_scribengin/<lineage>/staged/<batch>/…     what tasks write: below a `_`, where no vacuum looks
+    <path>/_delta_log/…                               the table's log, which readers use
+    <path>/part-<batch>-<unit>-<id>.parquet           committed files; `<path>/day=2026-01-01/part-…` with `partition_by`
+    <path>/_scribengin/owner.json                     the installations and lineages that write here; only the last one may write
+    <path>/_scribengin/<lineage>/generation.json      the number of its commits in the log; see `commits`
+    <path>/_scribengin/<lineage>/staged/<batch>/…     output of tasks: below a `_`, which no vacuum reads
     <path>/_scribengin/<lineage>/batches/…            this sink's commit records, put-if-absent; see `core.numbered_log`
 
-A Batch becomes visible as a whole, by the log's commit. Before it the record is put, which settles which decision it is, and the files
-get their names; recovery goes on from the record. With `mode: upsert` the staged files stay where they are, and are merged.
+A Batch becomes visible as a whole, with the commit to the log. The record is written first: it settles which decision is used. Then the
+files are renamed; recovery continues from the record. With `mode: upsert` the staged files are not renamed, but merged.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class DeltaSink(PublishedFiles):
     """One table. Executors get a pickled copy, from which they take streams."""
 
     format = "parquet"
-    restorable = False  # the table's log is moved by nobody; its older versions hold the rows for a while
+    restorable = False  # the table's log cannot be moved; its older versions hold the rows for a while
 
     def __init__(self, place: ConnectorContext) -> None:
         super().__init__(place)
@@ -64,19 +64,19 @@ class DeltaSink(PublishedFiles):
         self._by_time = any(isinstance(part, TimePath) for part in self._parts)
         self._delay_us = delay_us(options)
         self._closed_us: int | None = None
-        """by the table, when it was claimed: also what earlier lineages have closed"""
+        """the table's closing time when it was claimed, including folders that earlier lineages closed"""
         self._evolve: str = options["evolve"]
         self._most_bytes: int | None = options["segment"]
         self._table = FolderPlace(place.node, self.path)
         self._commits = TableCommits(self._table, self._mode, self._key, options["version"], self._partition_by, self._evolve)
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Claim the table, or find it claimed by this lineage. Raises Refused where another's rows stand there, unless `adopt`; SinkError
-        where something stands there that is no table."""
+        """Claim the table, or confirm an existing claim of this lineage. Raises Refused if it holds rows of others, unless `adopt`;
+        SinkError if the place holds something that is not a table."""
         if not adopt and read_or_none(self._owner_file) is None:
             table = self._table.open()
             if table is not None and rows_of(table):
-                raise foreign_rows(self.node, str(self.path), "it holds rows that this lineage has not written")
+                raise foreign_rows(self.node, str(self.path), "it holds rows that this lineage did not write")
         make_folder(self.path)
         claim(self.path, self._owner_file, owner=owner, lineage=lineage, sink=self.node, flow=self._flow, adopt=adopt, looked=True)
         self._owner, self._lineage = owner, lineage
@@ -84,11 +84,11 @@ class DeltaSink(PublishedFiles):
         make_folder(place.path)
         self._commits.claim(place, [each for each in lineages_in(self.path) if each.path != place.path])
         pin(self._table, place, self._parts, closes=self._delay_us is not None)
-        # behind the claim: nothing that an earlier lineage has staged comes into the table any more
+        # after the claim: nothing that an earlier lineage has staged can be committed to the table any more
         self._closed_us = self._commits.closed_us() if self._by_time else None
 
     def unlike(self, schema: Schema) -> list[str]:
-        """What the table that is there does not take of the columns, a sentence each; and names that no table takes."""
+        """Why the existing table does not accept the columns, one sentence per reason, and names that no table accepts."""
         table = self._table.open()
         schema = with_time(schema, self._parts)
         found = unnamed(schema)
@@ -97,9 +97,9 @@ class DeltaSink(PublishedFiles):
         return found
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> DeltaSinkStream:
-        """A stream for one unit."""
+        """A stream for one task output."""
         place = self._staged_place(batch, unit, attempt)
-        # what is going to be merged stays in its order
+        # files to be merged keep their order
         by = () if self._mode == "upsert" else self._parts
         closed_us = closed_before(self._of(batch.lineage), batch.number, self._closed_us) if self._by_time else None
         rules = SegmentRules(most_bytes=self._most_bytes, closed_us=closed_us, refuses_late=True, delay_us=self._delay_us)
@@ -107,7 +107,7 @@ class DeltaSink(PublishedFiles):
         return DeltaSinkStream(staging, partial(footer, place.folder), place.doing, schema, self._key, self._parts)
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
-        """Compare what was decided with the records, the log and the files; see `audit`. `since`: see `group.contract.MemberSink`."""
+        """Compare the decisions with the records, the log and the files; see `audit`. `since`: see `group.contract.MemberSink`."""
         return audit_table(self._commits, self._of(lineage), lineages_in(self.path), self._mode, decided, since)
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
@@ -115,8 +115,8 @@ class DeltaSink(PublishedFiles):
         return written_by_others(lineages_in(self.path), known)
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
-        """Take all rows out of the table, by one commit, and delete the records and the claim; returns how many rows. Readers of an older
-        version still find them, until `maintain` clears these away. Refused where rows of others may be among them."""
+        """Remove all rows from the table, by one commit, and delete the records and the claim; returns the number of rows. Readers of an
+        older version still find them until `maintain` cleans them up. Raises Refused if they may include rows of others."""
         check_flow(self.path, sink=self.node, flow=flow)
         check_clear(self._owner_file, owner=owner, sink=self.node)
         lineages = lineages_in(self.path)
@@ -128,9 +128,9 @@ class DeltaSink(PublishedFiles):
             written = sum(map(rows_written, lineages))
             first = first_of(self._commits, lineages)
             if first is not None and self._commits.rows_before(first):
-                raise foreign_rows(self.node, str(self.path), "it held rows of others when the flow began to write there")
+                raise foreign_rows(self.node, str(self.path), "it already held rows of other writers when the flow started to write there")
             if self._mode == "append" and rows > written:
-                raise foreign_rows(self.node, str(self.path), f"it holds {rows - written} rows that no batch has written")
+                raise foreign_rows(self.node, str(self.path), f"it holds {rows - written} rows that no batch wrote")
         if not dry_run:
             if rows:
                 self._commits.empty()
@@ -139,27 +139,27 @@ class DeltaSink(PublishedFiles):
         return rows
 
     def _publish(self, decided: Decided) -> None:
-        """Put the record, give the files their names, commit. Each of it may have been done before."""
+        """Write the record, rename the files, commit. Each step may have been done before."""
         batch = decided.batch
         check_claim(self._owner_file, owner=self._owner, lineage=batch.lineage, sink=self.node)
         place = self._of(batch.lineage)
         record = self._record(decided, self._newest_before(place.commits, batch))
         self._put(place.commits, batch, record)
         if place.read_mark() >= batch.number:
-            return  # and if it is gone from the table since, somebody took it away; `audit` tells
+            return  # and if it is missing in the table since, another process removed it; `audit` reports it
         staged = place.staged / f"{batch.number:010d}"
         if record["files"]:
             if self._mode != "upsert":
                 self._reveal(place, batch, record)
             self._commits.commit(place, batch.number, record, lambda file: (str(staged / file["staged"]), staged / file["staged"]))
-        # what is left in it was merged, or staged by attempts that failed
+        # the rest was merged, or staged by failed attempts
         remove_tree(staged)
         place.write_mark(batch.number)
         if self._keeps and place.commits.wants_folding(batch.number, gaps=self._gaps):
             place.commits.fold(summarize_commits)
 
     def _reveal(self, place: LineageFolder, batch: BatchId, record: Mapping[str, Any]) -> None:
-        """Give the staged files the names by which the log is going to know them. Until then no reader does."""
+        """Rename the staged files to the names that the log will use. Until the commit no reader sees them."""
         files = place.files_of(batch.number, record, self.path)
         folders = {final.parent for _, final in files}
         for folder in folders:
@@ -172,7 +172,7 @@ class DeltaSink(PublishedFiles):
 
 
 def foreign_rows(node: str, place: str, why: str) -> Refused:
-    """Rows stand there that are not this lineage's."""
+    """Raised if the table holds rows that are not of this lineage."""
     return Refused(
         f'sink "{node}": the table {place}: {why}',
         remedy=f"{start_over()}; or {add_to_outputs()}",
@@ -182,7 +182,7 @@ def foreign_rows(node: str, place: str, why: str) -> Refused:
 
 
 def footer(folder: Path, segment: Mapping[str, Any]) -> pq.FileMetaData:
-    """Of a file that was staged there."""
+    """For a file that was staged there."""
     import pyarrow.parquet as pq
 
     return pq.read_metadata(folder / segment["staged"])

@@ -1,4 +1,4 @@
-"""One unit's writes: staged Parquet files, one for each partition, and what the table's log will say of each."""
+"""Writes of one task output: staged Parquet files, one for each partition, and their entries for the table's log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class DeltaSinkStream:
-    """See the contract. `staging` writes the files; here rows are refused that no table takes, and the files described."""
+    """See the contract. `staging` writes the files; this class refuses rows that no table accepts, and describes the files."""
 
     wants_ids = False
 
@@ -39,17 +39,17 @@ class DeltaSinkStream:
         key: Sequence[str],
         parts: Sequence[str | TimePath],
     ) -> None:
-        """`footer` reads that of a segment; `doing` is for messages."""
+        """`footer` reads the footer of a segment; `doing` is for messages."""
         self._staging = staging
         self._footer = footer
         self._doing = doing
         self._schema = with_time(schema, parts)
         self._key = tuple(key)
         self._texts = tuple(name for name in parts if isinstance(name, str) and schema[name].type.name == "STRING")
-        """columns that an empty text, which Delta knows as null, could be in"""
+        """partition columns that may contain an empty text, which Delta stores as null"""
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
-        """Stage the rows. Those are refused that have no key, or no partition."""
+        """Stage the rows. Rows without a key or a partition are refused."""
         import pyarrow as pa
 
         refused = self._refused(batch)
@@ -71,7 +71,7 @@ class DeltaSinkStream:
         return Receipt(receipt.sink, receipt.unit, receipt.rows, receipt.bytes, tuple(segments))
 
     def abort(self) -> None:
-        """Remove what was staged."""
+        """Delete the staged files."""
         self._staging.abort()
 
     def _described(self, segment: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,24 +79,24 @@ class DeltaSinkStream:
         return {**segment, "partition": partition_of(segment["name"]), "stats": stats}
 
     def _refused(self, batch: pa.RecordBatch) -> dict[int, str]:
-        """Place of a row in the batch → why the table can never take it."""
+        """Index of a row in the batch → why the table can never accept it."""
         import pyarrow.compute as pc
 
         found: dict[int, str] = {}
         for name in self._key:
             column = batch.column(name)
             if column.null_count:
-                why = f'column "{name}" is null, and a part of the key'
+                why = f'column "{name}" is null, but it is part of the key'
                 found |= dict.fromkeys(pc.indices_nonzero(column.is_null()).to_pylist(), why)
         for name in self._texts:
             empty = pc.indices_nonzero(pc.fill_null(pc.equal(batch.column(name), ""), fill_value=False)).to_pylist()
-            why = f'column "{name}" is an empty text, which a Delta table holds as null where files are apart by it'
+            why = f'column "{name}" is an empty text, which a Delta table stores as null in a partition column'
             found |= dict.fromkeys(empty, why)
         return found
 
 
 def partition_of(name: str) -> dict[str, str | None]:
-    """The values by which a file is apart, as a Delta log has them.
+    """The partition values of a file, in the form of a Delta log.
 
     >>> partition_of("country=DE/note=a%2Fb/part-0000000001-00000-000-x.parquet")
     {'country': 'DE', 'note': 'a/b'}

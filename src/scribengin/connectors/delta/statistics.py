@@ -1,4 +1,5 @@
-"""What a Delta log says of a file: how many rows, and of its first columns the bounds and how many nulls. All from the file's footer."""
+"""Statistics of a file in a Delta log: the number of rows, and bounds and null counts of its first columns. All come from the file's
+footer."""
 
 from __future__ import annotations
 
@@ -13,15 +14,16 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 _COLUMNS = 32
-"""of a table that readers expect to be told of"""
+"""number of columns of a table for which readers expect statistics"""
 _MOST_TEXT = 32
-"""characters of a text's bound; the rest would only make the log long"""
+"""maximum characters of a text's bound; longer ones would only enlarge the log"""
 _BOUNDED = (int, str, dt.date)
-"""Values that stand in JSON as they are. Others have no bounds: readers sort NaN differently, and a decimal may lose digits"""
+"""types whose values are written to JSON unchanged. Other types get no bounds: readers sort NaN differently, and a decimal may lose
+digits"""
 
 
 def statistics_of(footer: pq.FileMetaData) -> str:
-    """The JSON that stands in the log as a file's `stats`."""
+    """The JSON of a file's `stats` in the log."""
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -35,7 +37,7 @@ def statistics_of(footer: pq.FileMetaData) -> str:
         bounded = [each for each in groups if each.has_min_max]
         if not bounded or any(not each.has_min_max and each.num_values for each in groups):
             continue
-        with suppress(ValueError, OverflowError):  # an instant that Python has no word for
+        with suppress(ValueError, OverflowError):  # a time that Python does not support
             least, most = min(each.min for each in bounded), max(each.max for each in bounded)
             if isinstance(least, _BOUNDED) and not isinstance(least, bool):
                 low[name] = _word(least)
@@ -47,7 +49,7 @@ def statistics_of(footer: pq.FileMetaData) -> str:
 
 
 def _columns(footer: pq.FileMetaData) -> Iterator[tuple[int, str]]:
-    """(place, name) of the columns that have no parts, of the first ones."""
+    """(position, name) of the first columns that have no nested parts."""
     for index in range(min(len(footer.schema), _COLUMNS)):
         column = footer.schema.column(index)
         if column.path == column.name:

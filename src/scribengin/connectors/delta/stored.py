@@ -1,13 +1,11 @@
-"""A table in an object store, reached twice: by our `Store`, and by the client's own.
+"""A table in an object store, accessed in two ways: by Scribengin's `Store`, and by the client's own store.
 
-<path>/_delta_log/…                               the table's log: what readers go by
-<path>/part-<batch>-<unit>-<n>-<attempt>.parquet  what tasks write; it is in the table once the log names it
-<path>/_scribengin/owners/…                       the lineages that write here; the last one may. See `objects.manifests`
-<path>/_scribengin/<lineage>/generation.json      by which number its commits are known in the log; see `commits`
-<path>/_scribengin/<lineage>/batches/…            this sink's commit records, put-if-absent
-<path>/_scribengin/<lineage>/staged/<batch>/…     keys that tasks were about to write
-<path>/_scribengin/<lineage>/published/<batch>    `mode: upsert`: this Batch is merged, and all before it
-<path>/_scribengin/rows/part-…                    `mode: upsert`: rows that are going to be merged
+<path>/_delta_log/… the table's log, which readers use <path>/part-<batch>-<unit>-<n>-<attempt>.parquet output of tasks; it is in the table
+once the log names it <path>/_scribengin/owners/… the lineages that write here; only the last one may write. See `objects.manifests`
+<path>/_scribengin/<lineage>/generation.json the number of its commits in the log; see `commits` <path>/_scribengin/<lineage>/batches/… this
+sink's commit records, put-if-absent <path>/_scribengin/<lineage>/staged/<batch>/… keys that tasks were about to write
+<path>/_scribengin/<lineage>/published/<batch> `mode: upsert`: this Batch and all before it are merged <path>/_scribengin/rows/part-… `mode:
+upsert`: rows to be merged
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
 ROWS = f"{INTERNAL}/rows"
 _ANSI = re.compile(r"\x1b\[\d+m|↳")
 _OF_STORE = ("Server returned", "Error performing", "<Code>")
-"""what the client's errors hold that came from the store"""
+"""text in client errors that came from the store"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +52,20 @@ class StoredLineage:
 
     @property
     def path(self) -> Path:
-        """Ends in its name."""
+        """The end of its name."""
         return Path(INTERNAL, self.name)
 
     @property
     def commits(self) -> NumberedLog:
-        """What each Batch has published; the last one may say that another lineage has taken over."""
+        """The records of published Batches; the last one may record that another lineage has taken over."""
         return Manifests(self.store, self.name).commits
 
     def read_mark(self) -> int:
-        """The last Batch that was merged; -1 where none is known to be."""
+        """The newest merged Batch; -1 if none is known."""
         return max((int(name) for name in self._marks()), default=-1)
 
     def write_mark(self, number: int) -> None:
-        """Say that this Batch is merged."""
+        """Record that this Batch is merged."""
         self.store.put(f"{self._top}/{number:010d}", b"")
         self.store.delete(*(f"{self._top}/{name}" for name in self._marks() if int(name) < number))
 
@@ -80,7 +78,7 @@ class StoredLineage:
 
 
 class StorePlace(TablePlace):
-    """See TablePlace. Picklable; its address travels with what was found of the login."""
+    """See TablePlace. Picklable; its address travels with the resolved login."""
 
     def __init__(self, address: ObjectsAddress) -> None:
         self.node = address.node
@@ -102,8 +100,8 @@ class StorePlace(TablePlace):
         return client_options(self.address)
 
     def open(self) -> deltalake.DeltaTable | None:
-        """See TablePlace. The client is not asked whether there is one: that call holds up all threads while a store does not answer, also
-        the one that renews the lease."""
+        """See TablePlace. The client is not asked whether a table exists: that call blocks all threads while a store does not answer, also
+        the thread that renews the lease."""
         library = client()
         try:
             table: deltalake.DeltaTable = library.DeltaTable(self.uri, storage_options=self.options)
@@ -115,17 +113,17 @@ class StorePlace(TablePlace):
 
     @property
     def store(self) -> Store:
-        """With keys below the table."""
+        """With keys relative to the table."""
         opened = self._opened
         if opened is None:
             opened = self._opened = self.address.open()
         return opened
 
     def fault(self, error: Exception, what: str) -> ScribenginError:
-        """See TablePlace. What a store says itself is told as its sinks tell it."""
+        """See TablePlace. Errors of the store itself have the same texts as in its sinks."""
         text = " ".join(_ANSI.sub("", str(error)).split())
         if any(word in text for word in _OF_STORE):
-            # behind the requests stands the last cause; what the store answers is found by its tags
+            # the last cause follows the requests; the store's answer is recognised by its tags
             return fault_of(self.address, text if "<Code>" in text else text.rpartition("HTTP error")[2].strip(), what)
         said = f'sink "{self.node}": the table {self} {what}: {text}'
         return SinkError(said, remedy="correct the table or the flow", code="delta", node=self.node)
@@ -143,10 +141,10 @@ class StorePlace(TablePlace):
         return self.store.put(name, data)
 
     def made(self) -> None:
-        """What a store has answered for lasts."""
+        """Nothing to do: a store's confirmed writes are durable."""
 
     def committed(self, *, files: bool) -> None:
-        """As `made`."""
+        """Like `made`."""
 
     def log(self) -> Iterator[tuple[int, bytes]]:
         """See TablePlace."""
@@ -161,11 +159,12 @@ class StorePlace(TablePlace):
         return rows, [wrong] if wrong else []
 
     def waiting(self) -> Collection[str]:
-        """What tasks of the newest lineage have said that they write. What the others have staged no Batch will name."""
+        """The keys that tasks of the newest lineage announced before they wrote. Keys that other lineages staged will not be used by any
+        Batch."""
         return {key for each in self.lineages()[-1:] for _, key in Manifests(self.store, each.name).notes.staged()}
 
     def strays(self) -> Iterator[str]:
-        """See TablePlace: rows that were merged, or never will be; and what is there in parts, of which `delete` takes what is ours."""
+        """See TablePlace: rows that were merged, or never will be; and incomplete uploads, of which `delete` removes ours."""
         before_s = time.time() - OLD_S
         found = [entry.key for entry in self.store.list(ROWS) if entry.modified_s < before_s]
         if isinstance(self.store, S3Store) and self.store.login is not None:
@@ -180,16 +179,18 @@ class StorePlace(TablePlace):
             self.store.delete(name)
             return there.size
         if OURS.match(name.rpartition("/")[2]):
-            self.store.abandon(name)  # of what was never finished there may be parts; others' are not known from such as will be
+            self.store.abandon(
+                name
+            )  # unfinished uploads may have left parts; parts of others cannot be distinguished from uploads in progress
         return None
 
 
 def client_options(address: ObjectsAddress) -> dict[str, str]:
-    """What the client is told of the store: as ours is. Raises what `authorities` raises."""
+    """The client's options for the store, equivalent to those of Scribengin's own. Raises what `authorities` raises."""
     given = {
         "aws_region": address.region,
         "aws_virtual_hosted_style_request": "false" if address.path_style else "true",
-        # a version of the log is created by one writer alone; no table of locks is needed
+        # a version of the log is created by only one writer; no lock table is needed
         "aws_conditional_put": "etag",
         "connect_timeout": f"{CONNECT_S}s",
         "timeout": f"{REQUEST_S}s",
@@ -204,6 +205,6 @@ def client_options(address: ObjectsAddress) -> dict[str, str]:
         given |= {"aws_session_token": login.token} if login.token else {}
     if address.ca_file is not None:
         host = urlsplit(address.server).hostname if address.server is not None else "amazonaws.com"
-        # the client takes authorities beside a proxy alone, for all that it reaches: here one that nothing goes through
+        # the client accepts certificate authorities only together with a proxy, for all hosts: this proxy is never used
         given |= {"proxy_ca_certificate": address.authorities(), "proxy_url": "http://127.0.0.1:9", "proxy_excludes": host or ""}
     return given

@@ -1,7 +1,7 @@
-"""A Delta table in an object store in which each Batch is one commit; where what lies says `stored`.
+"""A Delta table in an object store in which each Batch is one commit; the layout is described in `stored`.
 
-As in a folder, but that nothing can be renamed: tasks give files the names by which the log is going to know them. Until it does they are
-no part of the table. What attempts leave is found by what tasks have said before they wrote, as below the prefixes of `objects`.
+As in a folder, but files cannot be renamed: tasks write them under their final names. Until the log names them they are not part of the
+table. Leftovers of attempts are found by the keys that tasks announced before they wrote, as in `objects`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 _AT_ONCE = 8
-"""files that are looked for at a time"""
+"""number of files that are checked at a time"""
 
 
 class StoredDeltaSink(ObjectsSink):
@@ -54,36 +54,36 @@ class StoredDeltaSink(ObjectsSink):
         self._partition_by = columns_of(self._parts)
         self._by_time = any(isinstance(part, TimePath) for part in self._parts)
         self._closed_us: int | None = None
-        """by the table, when it was claimed: also what earlier lineages have closed"""
+        """the table's closing time when it was claimed, including folders that earlier lineages closed"""
         self._evolve: str = options["evolve"]
-        # what is going to be merged stays in its order
+        # files to be merged keep their order
         self._rules = replace(self._rules, root=f"{ROWS}/", partition_by=()) if self._key else replace(self._rules, root="")
         self._table = StorePlace(self._address)
         self._commits = TableCommits(self._table, self._mode, self._key, options["version"], self._partition_by, self._evolve)
 
     @property
     def restorable(self) -> bool:
-        """False: the table's log is moved by nobody; its older versions hold the rows for a while."""
+        """False: the table's log cannot be moved; its older versions hold the rows for a while."""
         return False
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Claim the table, or find it claimed by this lineage. Raises Refused where another's rows stand there, unless `adopt`; SinkError
-        where something stands there that is no table, or the store would let two win."""
+        """Claim the table, or confirm an existing claim of this lineage. Raises Refused if it holds rows of others, unless `adopt`;
+        SinkError if the place holds something that is not a table, or the store would let two writers commit."""
         self._address = self._table.address = self._address.with_login()
         owners = Owners(self._store)
         if not adopt and not owners.claims():
             table = self._table.open()
             if table is not None and rows_of(table):
-                raise foreign_rows(self.node, str(self._table), "it holds rows that this lineage has not written")
+                raise foreign_rows(self.node, str(self._table), "it holds rows that this lineage did not write")
         owners.claim(owner=owner, lineage=lineage, sink=self.node, flow=self._flow, where=str(self._table), adopt=adopt, looked=True)
         self._owner = owner
         self._commits.claim(self._of(lineage), [each for each in self._table.lineages() if each.name != lineage])
         pin(self._table, self._of(lineage), self._parts, closes=self._rules.delay_us is not None)
-        # behind the claim: nothing that an earlier lineage has staged comes into the table any more
+        # after the claim: nothing that an earlier lineage has staged can be committed to the table any more
         self._closed_us = self._commits.closed_us() if self._by_time else None
 
     def unlike(self, schema: Schema) -> list[str]:
-        """What the table that is there does not take of the columns, a sentence each; and names that no table takes."""
+        """Why the existing table does not accept the columns, one sentence per reason, and names that no table accepts."""
         table = self._table.open()
         schema = with_time(schema, self._parts)
         found = unnamed(schema)
@@ -92,14 +92,14 @@ class StoredDeltaSink(ObjectsSink):
         return found
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> DeltaSinkStream:  # type: ignore[override]
-        """A stream for one unit; it writes nothing before its first row."""
+        """A stream for one task output; it writes nothing before its first row."""
         closed_us = closed_before(self._of(batch.lineage), batch.number, self._closed_us) if self._by_time else None
         staging = ObjectsSinkStream(self.node, self._store, batch, unit, attempt, schema, replace(self._rules, closed_us=closed_us))
-        doing = f'sink "{self.node}" cannot stage in {self._table}; nothing of the batch is visible, it is run again'
+        doing = f'sink "{self.node}" cannot stage in {self._table}; no row of the batch is visible, and the batch is run again'
         return DeltaSinkStream(staging, self._footer, doing, schema, self._key, self._parts)
 
     def publish(self, decided: Decided) -> None:
-        """Put the record, commit. Each of it may have been done before. Raises FencedError or StateError; see the contract."""
+        """Write the record, commit. Each step may have been done before. Raises FencedError or StateError; see the contract."""
         batch = decided.batch
         Owners(self._store).check(owner=self._owner, lineage=batch.lineage, sink=self.node, where=str(self._table))
         manifests = Manifests(self._store, batch.lineage)
@@ -109,10 +109,10 @@ class StoredDeltaSink(ObjectsSink):
         faults.reached("publish.record.after")
         if stored != record:
             differing = next((name for name in (*record, *stored) if stored.get(name) != record.get(name)), "owner")
-            raise self._fenced(batch, f"batch {batch.number} exists already with another {differing}")
+            raise self._fenced(batch, f"batch {batch.number} already exists with another {differing}")
         files = record["files"]
         place = self._of(batch.lineage)
-        # a merge that changes nothing leaves no commit; its mark says that it was done
+        # a merge that changes nothing has no commit; its mark records that it was done
         if files and not (self._key and place.read_mark() >= batch.number):
             self._commits.commit(place, batch.number, record, self._opened_rows, lambda: self._check_there(files, batch))
             if self._key:
@@ -123,7 +123,7 @@ class StoredDeltaSink(ObjectsSink):
             manifests.commits.fold(summarize)
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
-        """Compare what was decided with the records, the log and the files; see `audit`, and `group.contract.MemberSink` for `since`."""
+        """Compare the decisions with the records, the log and the files; see `audit`, and `group.contract.MemberSink` for `since`."""
         return audit_table(self._commits, self._of(lineage), self._table.lineages(), self._mode, decided, since)
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
@@ -131,8 +131,8 @@ class StoredDeltaSink(ObjectsSink):
         return written_by_others(self._table.lineages(), known)
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
-        """Take all rows out of the table, by one commit, and delete the records and the claim; returns how many rows. Readers of an older
-        version still find them, until `maintain` clears these away. Refused where rows of others may be among them."""
+        """Remove all rows from the table, by one commit, and delete the records and the claim; returns the number of rows. Readers of an
+        older version still find them until `maintain` cleans them up. Raises Refused if they may include rows of others."""
         store = self._store
         owners = Owners(store)
         owners.check_clear(owner=owner, flow=flow, sink=self.node, where=str(self._table))
@@ -146,17 +146,19 @@ class StoredDeltaSink(ObjectsSink):
         if rows:
             first = first_of(self._commits, known)
             if first is not None and self._commits.rows_before(first):
-                raise foreign_rows(self.node, str(self._table), "it held rows of others when the flow began to write there")
+                raise foreign_rows(
+                    self.node, str(self._table), "it already held rows of other writers when the flow started to write there"
+                )
             written = sum(map(rows_written, known))
             if self._mode == "append" and rows > written:
-                raise foreign_rows(self.node, str(self._table), f"it holds {rows - written} rows that no batch has written")
+                raise foreign_rows(self.node, str(self._table), f"it holds {rows - written} rows that no batch wrote")
         if dry_run:
             return rows
         if rows:
             self._commits.empty()
         self._commits.reopen()
         for each in known:
-            # what is recorded stays with the table's older versions
+            # recorded files stay with the table's older versions
             kept = {file["name"] for _, record in records_of(each) for file in record["files"]}
             manifests = Manifests(store, each.name)
             for number, key in list(manifests.notes.staged()):
@@ -184,7 +186,7 @@ class StoredDeltaSink(ObjectsSink):
         return f"{self._table}/{file['name']}", io.BytesIO(self._store.get(file["name"]) or b"")
 
     def _check_there(self, files: Sequence[Mapping[str, Any]], batch: BatchId) -> None:
-        """Raise StateError where a file is gone that the log is about to name."""
+        """Raise StateError if a file that the log is about to name does not exist."""
 
         def lost(file: Mapping[str, Any]) -> bool:
             found = self._store.head(file["name"])
@@ -195,7 +197,7 @@ class StoredDeltaSink(ObjectsSink):
         if gone is not None:
             raise StateError(
                 f"batch {batch.number} names {self._table}/{gone['name']}, which is missing",
-                remedy=f"restore the file from a backup, or {start_over()}; and look who deletes files there that are not in the "
-                "table yet: a vacuum that keeps nothing, or a rule of the bucket",
+                remedy=f"restore the file from a backup, or {start_over()}; and find out what deletes files there that are not in the "
+                "table yet: a vacuum with no retention, or a rule of the bucket",
                 node=self.node,
             )

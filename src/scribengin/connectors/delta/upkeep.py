@@ -1,8 +1,8 @@
-"""The upkeep of a table, beside those who write to it: small files made into large ones, files deleted that no reader asks for.
+"""Maintenance of a table, beside its writers: merges small files into large ones, and deletes files that are no longer used.
 
-All of it may be killed at any point, and done again. A compaction changes no rows, so that no commit of a Batch that only adds collides
-with it for good; one that replaces rows is tried again by its driver. What a Batch is about to take into the table is never deleted: its
-record stands before its files get their names.
+Each step may be interrupted at any point and repeated. A compaction changes no rows, so a commit that only appends never collides with it
+permanently; one that replaces rows is retried by its driver. Files that a Batch is about to commit are never deleted: its record exists
+before its files are renamed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ if TYPE_CHECKING:
     from scribengin.connectors.delta.places import TablePlace
 
 _MANY = 16
-"""Small files in one partition from which it is worth to write them anew; each row is written so a few times, not again and again"""
+"""minimum number of small files in one partition for a compaction, so that each row is rewritten only a few times"""
 
 
 def keep_table(place: TablePlace, file_bytes: int, retain_s: float, *, flush: bool = False) -> MaintenanceRun:
-    """One turn. `flush`: two small files are enough to be compacted. A place that holds no table is none to keep. Raises
-    ScribenginError."""
+    """Run once. `flush`: compact even two small files. A place without a table needs no maintenance. Raises ScribenginError."""
     table = place.open()
     if table is None:
         return MaintenanceRun()
@@ -40,7 +39,7 @@ def keep_table(place: TablePlace, file_bytes: int, retain_s: float, *, flush: bo
         deleted = deleted_bytes = 0
         for name in [*_given_up(place, table, retain_s), *place.strays()]:
             there_bytes = place.delete(name)
-            if there_bytes is not None:  # the log tells of files for a while that were deleted long ago
+            if there_bytes is not None:  # the log lists files for a while after they were deleted
                 deleted, deleted_bytes = deleted + 1, deleted_bytes + there_bytes
     except (library.exceptions.DeltaError, OSError) as error:
         raise place.fault(error, "is not kept") from error
@@ -48,7 +47,7 @@ def keep_table(place: TablePlace, file_bytes: int, retain_s: float, *, flush: bo
 
 
 def _compact(table: deltalake.DeltaTable, file_bytes: int, many: int) -> tuple[int, int, int]:
-    """(files that were small, files that hold their rows now, bytes of these)."""
+    """(number of small files, number of files that hold their rows now, bytes of these)."""
     library = client()
     small = Counter(tuple(each.partition.values()) for each in files_of(table) if each.bytes < file_bytes // 2)
     if max(small.values(), default=0) < many:
@@ -60,20 +59,20 @@ def _compact(table: deltalake.DeltaTable, file_bytes: int, many: int) -> tuple[i
             commit_properties=library.CommitProperties(custom_metadata={APPLICATION: {"upkeep": "compaction"}}),
         )
     except library.exceptions.CommitFailedError:
-        return 0, 0, 0  # a Batch has replaced rows of these files: the next turn finds others
+        return 0, 0, 0  # a Batch has replaced rows of these files: the next run finds others
     added = told["filesAdded"]
     size = (json.loads(added) if isinstance(added, str) else added)["totalSize"]
     return told["numFilesRemoved"], told["numFilesAdded"], size
 
 
 def _given_up(place: TablePlace, table: deltalake.DeltaTable, retain_s: float) -> list[str]:
-    """Files that lie in the table's folder, are not in it for so long, and are not about to be."""
+    """Files in the table's folder that have not been part of the table for this time, and are not about to be."""
     table.update_incremental()
     hours = math.ceil(retain_s / 3600)
     found = table.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=True)
     if not found:
         return []
-    # in this order: what was staged when it was found may have a record by now; and what is recorded may be in the table by now
+    # in this order: a staged file may have been recorded since it was found; and a recorded one may have been committed to the table
     coming = set(place.waiting())
     coming |= set(_coming(place, place.open() or table))
     held = {each.path for each in files_of(place.open() or table)}
@@ -81,7 +80,7 @@ def _given_up(place: TablePlace, table: deltalake.DeltaTable, retain_s: float) -
 
 
 def _coming(place: TablePlace, table: deltalake.DeltaTable) -> Iterator[str]:
-    """Files of Batches that are recorded, and not in the table's log."""
+    """Files of Batches that are recorded, but not in the table's log."""
     commits = TableCommits(place, "append", (), None, (), "strict")
     for lineage in place.lineages():
         newest = lineage.commits.newest()

@@ -1,4 +1,4 @@
-"""Elasticsearch: indexes as a sink and as a source. What is sent is the same as for OpenSearch, but for how a point in time is opened."""
+"""Elasticsearch: indexes as a sink and as a source. Requests are the same as for OpenSearch, except for opening a point in time."""
 
 from scribengin.connectors.contract import ConnectorContext, SourceConnector
 from scribengin.connectors.opensearch import make_sink

@@ -23,15 +23,15 @@ def make_sink(place: ConnectorContext) -> SinkConnector:
 
 
 def look_at_source(place: ConnectorContext) -> None:
-    """Raises SourceError where the path is missing or forbidden."""
+    """Raises SourceError if the path does not exist or access is denied."""
     from scribengin.connectors.files.discovery import Discovery
 
     Discovery(place.folder / Path(place.options["path"]).expanduser(), awaited=bool(place.options["growing"]))
 
 
 def look_at_sink(place: ConnectorContext, claimant: Claimant | None) -> bool:
-    """Raises SinkError where the folder cannot be written to, Refused where another has claimed it or its files have another form,
-    StateError where what was decided for it last is gone."""
+    """Raises SinkError if the folder cannot be written to, Refused if another flow has claimed it or its files have another format,
+    StateError if its newest decided Batch is missing."""
     from scribengin.connectors.files.sink_audit import check_decided
     from scribengin.connectors.files.sink_records import check_form
 
@@ -46,7 +46,7 @@ def look_at_sink(place: ConnectorContext, claimant: Claimant | None) -> bool:
 
 
 def look_at_folder(place: ConnectorContext, claimant: Claimant | None, *, looked: bool = False) -> bool:
-    """`look_at_sink` of every sink that claims its folder as this one does. `looked`: as in `sink_claim.claim`."""
+    """The `look_at_sink` of every sink that claims its folder as this one does. `looked`: as in `sink_claim.claim`."""
     from scribengin.connectors.files.sink_claim import check_apart, check_folder, check_same_place, look_at_claim
     from scribengin.connectors.files.sink_folders import INTERNAL
 

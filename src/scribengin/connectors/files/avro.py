@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def divide_blocks(path: Path, piece: FilePiece, split_bytes: int) -> list[FilePiece]:
-    """Blocks of about `split_bytes` together; the last piece ends with the file, broken or not: reading it will tell."""
+    """Groups of blocks of about `split_bytes`; the last piece ends with the file, damaged or not: damage is found when it is read."""
     if piece.size <= split_bytes:
         return [piece]
     starts = [0]
@@ -41,18 +41,18 @@ def divide_blocks(path: Path, piece: FilePiece, split_bytes: int) -> list[FilePi
 def read_piece(
     file: IO[bytes], path: Path, piece: FilePiece, schema: Schema, learned: Collection[str] = ()
 ) -> Iterator[AvroBlock | DamageBlock]:
-    """The records of the piece's blocks. A file whose schema no record of the columns fits is one bad record; what does not fit `learned`
-    columns says who decodes. Raises SourceError for a schema by which nothing can be read."""
+    """The records of the piece's blocks. A file whose schema no record of the columns fits is one bad record; a value that does not fit
+    `learned` columns is reported by the decoder. Raises SourceError for a schema that cannot be used for reading."""
     label = str(path)
     try:
         container = read_header(file)
     except ContainerError as error:
         if not error.reason:
-            raise SourceError(f"{path} {error}", remedy="write it anew, or move the file away") from None
+            raise SourceError(f"{path} {error}", remedy="write the file again, or move it away") from None
         yield DamageBlock(label, error.reason, str(error), 0)
         return
     except AvroSchemaError as error:
-        raise SourceError(f"{path} has a schema by which it cannot be read: {error}", remedy="move the file away") from None
+        raise SourceError(f"{path} cannot be read by its own schema: {error}", remedy="move the file away") from None
     declared = Schema(tuple(field for field in schema.fields if field.name not in learned))
     never = AvroForm(container.writer, declared).never
     if never is not None:
@@ -66,7 +66,7 @@ def read_piece(
 
 
 class _Rows:
-    """How many records stand before a byte: counted once, when a dead letter asks."""
+    """The number of records before a byte: counted once, when a dead letter needs it."""
 
     def __init__(self, path: Path, container: Container, start: int, size: int) -> None:
         self._count = partial(_rows_before, path, container, start, size) if start > container.begin else int

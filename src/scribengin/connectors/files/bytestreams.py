@@ -1,4 +1,4 @@
-"""The bytes of a file, or of a range of it, decompressed, a little at a time."""
+"""The bytes of a file, or of a range of it, decompressed, in small chunks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 CHUNK_BYTES = 2**18
-"""What is read, decoded and filtered at a time: it stays in a core's cache. Of 4 MiB, reading alone costs four times as much."""
+"""bytes to read, decode and filter at a time, which stay in a core's cache. With 4 MiB, reading alone takes four times as long."""
 _SCAN_BYTES = 64 * 1024
 
 
@@ -21,7 +21,7 @@ _SUFFIXES = {"gz": "gzip", "gzip": "gzip", "zst": "zstd", "zstd": "zstd", "bz2":
 
 
 def compression_of(path: str, option: str) -> str:
-    """`none`, `gzip`, `zstd` or `bzip2`: the option, and under `auto` what the suffix says."""
+    """`none`, `gzip`, `zstd` or `bzip2`: the option, or with `auto` the one of the suffix."""
     if option != "auto":
         return option
     suffix = path.lower().rpartition(".")[2]
@@ -29,7 +29,7 @@ def compression_of(path: str, option: str) -> str:
 
 
 def range_start(file: IO[bytes], start: int, end: int) -> int:
-    """Where the first line begins that begins at `start` or behind it and before `end`; `end` where there is none."""
+    """The position of the first line that begins at or after `start` and before `end`; `end` if there is none."""
     if start == 0:
         return 0
     file.seek(start - 1)
@@ -46,7 +46,8 @@ def range_start(file: IO[bytes], start: int, end: int) -> int:
 
 
 def read_range(file: IO[bytes], start: int, end: int, size: int) -> Iterator[bytes]:
-    """The lines that begin in `start` to `end`; `start` is where one begins. The last is read to its end, at most to `size`."""
+    """The lines that begin from `start` to `end`; `start` is the beginning of a line. The last line is read to its end, at most to
+    `size`."""
     file.seek(start)
     at = start
     last = b""
@@ -67,7 +68,7 @@ def read_range(file: IO[bytes], start: int, end: int, size: int) -> Iterator[byt
 
 
 def read_bytes(file: IO[bytes], start: int, end: int) -> Iterator[bytes]:
-    """All from `start` to `end`, whatever ends lines there."""
+    """All bytes from `start` to `end`, whatever the line ends there."""
     file.seek(start)
     while start < end and (data := file.read(min(CHUNK_BYTES, end - start))):
         start += len(data)
@@ -75,7 +76,7 @@ def read_bytes(file: IO[bytes], start: int, end: int) -> Iterator[bytes]:
 
 
 def read_compressed(file: IO[bytes], compression: str) -> Iterator[bytes | Damage]:
-    """All of a gzip, zstd or bzip2 file, of one or many members. Where it is cut off or broken, what could be read and a Damage."""
+    """All of a gzip, zstd or bzip2 file, with one or many members. If it is truncated or corrupt: the readable part, and a Damage."""
     make, errors = _decompressors(compression)
     decompressor = make()
     begun = False
@@ -90,7 +91,7 @@ def read_compressed(file: IO[bytes], compression: str) -> Iterator[bytes | Damag
             at = 0
             while at < len(data):
                 if decompressor.eof:
-                    if data[at] == 0 and not bytes(data[at:]).strip(b"\0"):  # padding behind the last member
+                    if data[at] == 0 and not bytes(data[at:]).strip(b"\0"):  # padding after the last member
                         break
                     decompressor = make()
                 begun = True
@@ -109,18 +110,18 @@ def read_compressed(file: IO[bytes], compression: str) -> Iterator[bytes | Damag
         if saved is not None:
             yield from _up_to_the_error(saved, part, given)
         yield Damage(
-            "corrupt", f"the {compression} data are broken near byte {read} of the compressed file ({error}); nothing behind it is read"
+            "corrupt", f"the {compression} data is corrupt near byte {read} of the compressed file ({error}); nothing after it is read"
         )
         return
     if gathered:
         yield b"".join(gathered)
     if begun and not decompressor.eof:
-        yield Damage("truncated", f"the {compression} file ends too early, at its byte {read}; what stood before it is read")
+        yield Damage("truncated", f"the {compression} file is truncated at its byte {read}; everything before it is read")
 
 
 class UnpackedFile:
-    """A compressed file as if it were its content: it can be read from anywhere, by reading what stands before. What cannot be read is its
-    end."""
+    """A compressed file presented as its content: it can be read from any position, by reading all that precedes it. It ends at the first
+    unreadable byte."""
 
     def __init__(self, file: IO[bytes], compression: str) -> None:
         self._file = file
@@ -133,14 +134,14 @@ class UnpackedFile:
         self._at, self._rest = 0, b""
 
     def seek(self, offset: int) -> None:
-        """Go on reading there."""
+        """Continue reading at that position."""
         if offset < self._at:
             self._begin()
         while self._at < offset and self.read(offset - self._at):
             pass
 
     def read(self, size: int) -> bytes:
-        """As many bytes, or fewer; none at the end."""
+        """At most that many bytes; none at the end."""
         if not self._rest:
             self._rest = next(filter(None, self._chunks), b"")
         data, self._rest = self._rest[:size], self._rest[size:]
@@ -148,7 +149,7 @@ class UnpackedFile:
         return data
 
     def readinto(self, buffer: memoryview) -> int:
-        """The same, into a buffer; how many bytes."""
+        """Like `read`, into a buffer; returns the number of bytes."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
@@ -161,8 +162,8 @@ class UnpackedFile:
 
 
 def _up_to_the_error(decompressor: Any, data: memoryview, given: int) -> Iterator[bytes]:
-    """What a gzip decompressor makes of `data` before it fails, for it gives nothing of the call in which it does: found by
-    halving, on copies. Without the first `given` bytes."""
+    """The output of a gzip decompressor for `data` before it fails, which returns nothing from the call that fails: found by bisection, on
+    copies. Without the first `given` bytes."""
     size = len(data)
     while size:
         attempt = decompressor.copy()
@@ -179,10 +180,11 @@ def _up_to_the_error(decompressor: Any, data: memoryview, given: int) -> Iterato
 
 
 def _inflate(decompressor: Any, data: memoryview, compression: str) -> Iterator[bytes]:
-    """What `data` gives, in parts of bounded size; of zstd in one, which is bounded as `data` is (see _ZSTD_STEP)."""
+    """The decompressed `data`, in parts of bounded size; for zstd in one part, which is bounded as `data` is (see _ZSTD_STEP)."""
     if compression == "gzip":
         yield decompressor.decompress(data, CHUNK_BYTES)
-        while decompressor.unconsumed_tail and not decompressor.eof:  # at the end it may name what stands behind, as `unused_data` does
+        # at the end it may return the bytes that follow, as `unused_data` does
+        while decompressor.unconsumed_tail and not decompressor.eof:
             yield decompressor.decompress(decompressor.unconsumed_tail, CHUNK_BYTES)
         return
     if compression == "bzip2":
@@ -194,7 +196,7 @@ def _inflate(decompressor: Any, data: memoryview, compression: str) -> Iterator[
 
 
 _ZSTD_STEP = 2048
-"""compressed bytes at a time: a block of one repeated byte makes 128 KiB of four, and there is no way to ask for less"""
+"""compressed bytes at a time: a block of one repeated byte expands four bytes to 128 KiB, and the output size cannot be limited"""
 
 
 def _decompressors(compression: str) -> tuple[Callable[[], Any], tuple[type[Exception], ...]]:

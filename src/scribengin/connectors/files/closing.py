@@ -1,4 +1,4 @@
-"""Folders by event time: which are closed, what their marker says, and which are old enough to be deleted."""
+"""Folders by event time: which are closed, the contents of their completion marker, and which are old enough to be deleted."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 
 
 def counts(keeping: RetentionSettings) -> bool:
-    """Whether rows are counted for markers."""
+    """Whether rows are counted for completion markers."""
     return keeping.time is not None and keeping.close_delay_s is not None
 
 
 def is_marked(top: Path, folder: str) -> bool:
-    """Whether a folder's marker stands there."""
+    """Whether a folder has a completion marker."""
     return (top / folder / COMPLETE).exists()
 
 
 def has_files(top: Path, folder: str) -> bool:
-    """Whether a folder has files with rows, and no marker."""
+    """Whether a folder has files with rows, but no completion marker."""
     return not is_marked(top, folder) and next(_parts(top, folder), None) is not None
 
 
 def closed_now(
     top: Path, open_: Mapping[str, Open], busy: Collection[str], newest_us: int | None, keeping: RetentionSettings
 ) -> list[dict[str, Any]]:
-    """What the markers say of the folders that are closed now: their time is over, and all their rows can be seen. None of those that are
-    `busy`."""
+    """The contents of the completion markers of folders that are closed now: their time is over, and all their rows are visible. Without
+    `busy` folders."""
     closed = []
     for folder in sorted(folder for folder in open_ if counts(keeping) and folder not in busy and keeping.is_closed(folder, newest_us)):
         before, known = read_marker(top, folder), open_[folder]
@@ -51,7 +51,7 @@ def closed_now(
         known = Open(known.rows + before.rows, known.files + before.files, version, known.bytes + before.bytes)
         sizes = {name: size for name in _parts(top, folder) if (size := _size(top / folder / name)) is not None}
         rows, unread = known.rows, 0
-        if (len(sizes), sum(sizes.values())) != (known.files, known.bytes):  # others have put files there, or taken some away
+        if (len(sizes), sum(sizes.values())) != (known.files, known.bytes):  # others have added files there, or removed some
             counted = [_rows(top / folder / name, keeping) for name in sizes]
             rows, unread = sum(each or 0 for each in counted), counted.count(None)
         marker = marker_of(
@@ -65,7 +65,7 @@ def closed_now(
 
 
 def marker_of(folder: str, counted: Open, until_us: int | None, watermark_us: int | None) -> dict[str, Any]:
-    """What the marker of a folder says, wherever the folder lies; `counted.version` is the marker's own."""
+    """The content of a folder's completion marker, wherever the folder is; `counted.version` is the marker's own."""
     return {
         "folder": folder,
         "version": counted.version,
@@ -78,26 +78,26 @@ def marker_of(folder: str, counted: Open, until_us: int | None, watermark_us: in
 
 
 def marker_bytes(said: Mapping[str, Any]) -> bytes:
-    """The content of a marker."""
+    """The content of a completion marker."""
     return msgspec.json.format(msgspec.json.encode(said)) + b"\n"
 
 
 def write_draft(draft: Path, said: Mapping[str, Any]) -> None:
-    """Of a marker, durable but for its name."""
+    """A draft of a completion marker, durable except for its name."""
     with SummedFile(draft) as file:
         file.write(marker_bytes(said))
         file.sync()
 
 
 def put_marker(top: Path, folder: str, draft: Path) -> None:
-    """Give the draft its name, unless that was done before; a folder that is gone gets none."""
+    """Rename the draft to its final name, unless that was done before; does nothing if the folder does not exist any more."""
     with suppress(FileNotFoundError):
         draft.rename(top / folder / COMPLETE)
         sync_folder(top / folder)
 
 
 def take_marker(top: Path, folder: str, version: int) -> None:
-    """Take the marker away, durably, before rows come that it does not count. A later one stays."""
+    """Delete the completion marker, durably, before rows arrive that it does not count. A newer marker is kept."""
     if is_marked(top, folder) and read_marker(top, folder).version <= version:
         (top / folder / COMPLETE).unlink(missing_ok=True)
         sync_folder(top / folder)
@@ -111,8 +111,8 @@ def expired_now(
     keeping: RetentionSettings,
     now_s: float,
 ) -> tuple[dict[str, int], list[str]]:
-    """(folder → the last Batch with rows in its files, which are to be deleted: folders that are expired; of such folders those in which
-    only the marker is left). None in which segments wait for a merge."""
+    """(folder → the last Batch with rows in its files) for the files to delete: of expired folders, and of expired folders with only the
+    marker left. Without folders whose segments wait for a merge."""
     if keeping.time is None or keeping.keep_s is None or newest_us is None:
         return {}, []
     busy = {folder for folder, runs in waiting.items() if any(runs)}
@@ -128,7 +128,7 @@ def expired_now(
 
 
 def is_expired(folder: str, newest_us: int | None, keeping: RetentionSettings, now_s: float) -> bool:
-    """Whether a folder's time ended long enough before the newest row's, or before now where that is earlier."""
+    """Whether a folder's time ended long enough before the newest row's time, or before now if that is earlier."""
     if keeping.time is None or keeping.keep_s is None or newest_us is None:
         return False
     end_us = keeping.end_us(folder)
@@ -136,14 +136,14 @@ def is_expired(folder: str, newest_us: int | None, keeping: RetentionSettings, n
 
 
 def remove_expired(top: Path, lineage: LineageFolder, sink: str, folder: str, through: int, check: Callable[[], None], now_s: float) -> int:
-    """Delete this lineage's files of a folder, of Batches up to `through`, not while a reader has one of them to read; returns how many.
-    Files of others stay, and so does the folder then."""
+    """Delete this lineage's files of a folder, of Batches up to `through`, except those that a reader holds; returns their number. Files of
+    others, and then the folder, are kept."""
     own = [name for name, last in _own(top, lineage, sink, folder) if last <= through]
     if not own or leased(top, {folder + name for name in own}, now_s):
         return 0
     place = top / folder
     check()
-    if is_marked(top, folder):  # it goes first, for it counts what goes
+    if is_marked(top, folder):  # it is deleted first, because it counts the files
         (place / COMPLETE).unlink(missing_ok=True)
         sync_folder(place)
     for name in own:
@@ -156,7 +156,7 @@ def remove_expired(top: Path, lineage: LineageFolder, sink: str, folder: str, th
 
 
 def remove_emptied(top: Path, folder: str) -> None:
-    """Delete an expired folder that readers have emptied: its marker, and itself where nothing of others is in it."""
+    """Delete an expired folder that is empty of data: its marker, and the folder itself if it contains nothing of others."""
     (top / folder / COMPLETE).unlink(missing_ok=True)
     with suppress(FileNotFoundError):
         sync_folder(top / folder)
@@ -164,7 +164,7 @@ def remove_emptied(top: Path, folder: str) -> None:
 
 
 def _rows(path: Path, keeping: RetentionSettings) -> int | None:
-    """That the file holds, none of one that is gone; None where it cannot be read."""
+    """The number of rows in the file, 0 if it does not exist any more; None if it cannot be read."""
     try:
         return count_rows(path, header=keeping.header)
     except FileNotFoundError:
@@ -174,12 +174,12 @@ def _rows(path: Path, keeping: RetentionSettings) -> int | None:
 
 
 def _parts(top: Path, folder: str) -> Iterator[str]:
-    """Files with rows in a folder, of whatever lineage."""
+    """Files with rows in a folder, of any lineage."""
     return (name for name in sorted(names_in(top / folder)) if name.startswith("part-"))
 
 
 def _size(path: Path) -> int | None:
-    """None for a file that a reader took away meanwhile."""
+    """None for a file that a reader removed meanwhile."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -187,7 +187,7 @@ def _size(path: Path) -> int | None:
 
 
 def _own(top: Path, lineage: LineageFolder, sink: str, folder: str) -> Iterator[tuple[str, int]]:
-    """(name, last Batch in it) of the files in a folder that this lineage of the sink has written."""
+    """(name, last Batch in it) of the files in a folder that this lineage of the sink wrote."""
     for name in sorted(names_in(top / folder)):
         last = last_batch(lineage, sink, folder + name)
         if last is not None:
@@ -195,7 +195,7 @@ def _own(top: Path, lineage: LineageFolder, sink: str, folder: str) -> Iterator[
 
 
 def _folders(top: Path) -> Iterator[str]:
-    """Partitions that hold files or a marker, as names below `top`, each with its `/`."""
+    """Partitions with files or a completion marker, as names relative to `top`, each with its `/`."""
     waiting = [""]
     while waiting:
         folder = waiting.pop()
@@ -209,7 +209,7 @@ def _folders(top: Path) -> Iterator[str]:
 
 
 def read_marker(top: Path, folder: str) -> Open:
-    """What the folder's marker says; nothing where none stands, or what stands is none."""
+    """The contents of the folder's completion marker; empty if there is none, or it is not valid."""
     data = read_or_none(top / folder / COMPLETE)
     try:
         return Open() if data is None else msgspec.json.decode(data, type=_Said).open
@@ -229,5 +229,5 @@ class _Said(msgspec.Struct):
 
 
 def moment_text(moment_us: int | None) -> str | None:
-    """A moment in microseconds since 1970, as markers say it."""
+    """A time in microseconds since 1970, in the form of completion markers."""
     return None if moment_us is None else datetime.fromtimestamp(moment_us / 1e6, UTC).isoformat()

@@ -1,4 +1,4 @@
-"""From the bytes of a file to blocks of whole records, in bounded memory."""
+"""Splits the bytes of a file into blocks of whole records, in bounded memory."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ BOM = b"\xef\xbb\xbf"
 
 
 class Damage(NamedTuple):
-    """What a stream of bytes ends with when the file cannot be read to its end."""
+    """The end of a byte stream if the file cannot be read to its end."""
 
     reason: str
     message: str
 
 
 class Hole(NamedTuple):
-    """So many NUL bytes among the chunks of a text."""
+    """A run of NUL bytes among the chunks of a text."""
 
     length: int
 
     def block(self, file: str, offset: int, line: int | None, find_line: Callable[[int], int | None] | None = None) -> DamageBlock:
-        """What tells of it; `line` is the one that begins, or goes on, behind it."""
+        """The text that reports it; `line` is the line that begins, or continues, after it."""
         message = (
-            f"{self.length} NUL bytes are not read: a file that was truncated while its writer went on has them (as with copytruncate), "
-            "or one that a crash has cut off"
+            f"{self.length} NUL bytes are not read: the file was truncated while its writer continued (as with copytruncate), or cut off "
+            "by a crash"
         )
         return DamageBlock(file, "hole", message, offset, line, b"", find_line)
 
@@ -48,8 +48,8 @@ _HOLE = re.compile(rb"\0{%d,}" % _HOLE_BYTES)
 
 
 def marking_holes(chunks: Iterable[bytes | Damage]) -> Iterator[bytes | Damage | Hole]:
-    """The same, with a Hole for each run of NUL bytes that no text has. Costs a look for one of them."""
-    held = 0  # NUL bytes at the end of what came
+    """The same chunks, with a Hole for each run of NUL bytes that is not text. Costs one scan for NUL bytes."""
+    held = 0  # NUL bytes at the end of the received bytes
     for chunk in chunks:
         if isinstance(chunk, Damage) or (not held and b"\0" not in chunk):
             yield from _nulls(held)
@@ -79,12 +79,12 @@ def _nulls(count: int) -> Iterator[bytes | Hole]:
 
 
 _COUNTED_BYTES = 2**18
-"""so much at a time stays in a core's cache"""
+"""bytes at a time, which stay in a core's cache"""
 
 
 class LineFinder:
-    """Finds line numbers of an uncompressed file by counting line ends, only when one is asked for, and goes on from the last; and from
-    blocks of which somebody has said how many lines they are."""
+    """Finds line numbers of an uncompressed file by counting line ends, only on request, continuing from the last request; uses known line
+    counts of blocks."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -92,7 +92,7 @@ class LineFinder:
         self._line = 1
 
     def __call__(self, offset: int) -> int | None:
-        """The number, from 1, of the line that begins at `offset`; None where the file cannot be read any more."""
+        """The number, from 1, of the line that begins at `offset`; None if the file cannot be read any more."""
         if offset < self._offset:
             self._offset, self._line = 0, 1
         piece = memoryview(bytearray(_COUNTED_BYTES))
@@ -110,11 +110,11 @@ class LineFinder:
         return self._line
 
     def known(self, offset: int) -> int | None:
-        """The same where nothing has to be read for it."""
+        """The same if nothing has to be read for it; else None."""
         return self._line if offset == self._offset else None
 
     def passed(self, block: LineBlock) -> None:
-        """Take the block for counted, where it begins where the last count has ended and its lines are known."""
+        """Count the block, if it begins where the last count ended and its number of lines is known."""
         if block.offset == self._offset and block.known_lines is not None:
             self._offset += len(block.data)
             self._line += block.known_lines
@@ -122,20 +122,20 @@ class LineFinder:
 
 @dataclass(frozen=True, slots=True)
 class Cutter:
-    """Cuts the content of `file` into blocks of whole lines. A line of more than `max_record` bytes becomes a DamageBlock and is
-    never held whole. Without `find_line` the lines are counted on the way."""
+    """Splits the content of `file` into blocks of whole lines. A line of more than `max_record` bytes becomes a DamageBlock and is never
+    held in memory whole. Without `find_line` the lines are counted on the way."""
 
     file: str
     max_record: int
     find_line: Callable[[int], int | None] | None = None
     first_line: int = 1
-    """what the first line of the chunks counts as, where lines are counted on the way"""
+    """number of the first line of the chunks, if lines are counted on the way"""
     end: LineEnd = AUTO
-    """what ends a line"""
+    """the line separator"""
 
     def cut(self, chunks: Iterable[bytes | Damage | Hole], offset: int) -> Iterator[LineBlock | DamageBlock]:
-        """`chunks` begin at the start of a line, `offset` bytes into the content. A Damage ends them, and takes the unfinished
-        line with it; a Hole ends a line."""
+        """`chunks` begin at the start of a line, `offset` bytes into the content. A Damage ends them, and discards the unfinished line; a
+        Hole ends a line."""
         mark = self.end.mark
         line = None if self.find_line is not None else self.first_line
         rest = b""
@@ -199,21 +199,21 @@ class Cutter:
             yield from self._blocks(rest, offset, line)
 
     def _divided(self, rest: bytes, data: bytes) -> tuple[bytes, bytes]:
-        """The whole records of `rest` and `data` behind it, and what is left."""
+        """The whole records of `rest` followed by `data`, and the remaining bytes."""
         end = self._end(data)
         if end:
             return b"".join((rest, memoryview(data)[:end])) if rest else data[:end], data[end:]
         data = rest + data
-        end = self._end(data)  # it may go from the one into the other
+        end = self._end(data)  # a record may begin in one and end in the other
         return data[:end], data[end:]
 
     def _end(self, data: bytes) -> int:
-        """Where the last whole record of `data` ends."""
+        """The end of the last whole record of `data`."""
         mark = self.end.mark
         return data.rfind(mark) + len(mark) if mark in data else 0
 
     def _blocks(self, data: bytes, offset: int, line: int | None) -> Iterator[LineBlock | DamageBlock]:
-        """`data` as one block, or around its overlong lines as several."""
+        """`data` as one block, or as several blocks around its overlong lines."""
         mark = self.end.mark
         begin = at = 0
         while len(data) - at > self.max_record:
@@ -246,13 +246,13 @@ class Cutter:
 
 @dataclass(frozen=True, slots=True)
 class CsvCutter(Cutter):
-    """The same for CSV, whose records may go over line ends. A quote that is not closed within `max_record` ends with its line."""
+    """The same for CSV, whose records may contain line ends. A quote that is not closed within `max_record` ends with its line."""
 
     dialect: Dialect = RFC_4180
     header: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        """How lines end is the dialect's to say."""
+        """The line separators are set by the dialect."""
         object.__setattr__(self, "end", self.dialect.line_end)
 
     def _divided(self, rest: bytes, data: bytes) -> tuple[bytes, bytes]:
@@ -285,13 +285,13 @@ class CsvCutter(Cutter):
 
 
 def _begun(data: bytes, mark: bytes) -> bytes:
-    """What at the end of `data`, in which there is no mark, may begin one."""
+    """The end of `data`, which contains no separator, that may be the beginning of one."""
     return data[-1:] if len(mark) > 1 and mark.startswith(data[-1:]) else b""
 
 
 @dataclass(slots=True)
 class _Long:
-    """A line that is too long: where it begins, how it begins, and how long it is as far as it was read."""
+    """An overlong line: its start, its first bytes, and its length as far as it was read."""
 
     offset: int
     head: bytes
@@ -299,8 +299,8 @@ class _Long:
 
 
 def take_header(chunks: Iterator[bytes | Damage], dialect: Dialect) -> tuple[bytes, int, int, Iterator[bytes | Damage]]:
-    """The first record that is no comment and not blank, without BOM and line end; how many bytes and lines it and what is before it take;
-    and the chunks behind it."""
+    """The first record that is not a comment and not blank, without BOM and line end; the number of bytes and lines up to its end; and the
+    chunks after it."""
     data = b""
     for chunk in chunks:
         if isinstance(chunk, Damage):
@@ -328,7 +328,7 @@ _HEADER_BYTES = 2**20
 
 
 def skip_lines(chunks: Iterator[bytes | Damage], count: int, end: LineEnd) -> tuple[int, Iterator[bytes | Damage]]:
-    """How many bytes the first lines take, and the chunks behind them."""
+    """The number of bytes of the first lines, and the chunks after them."""
     skipped, data = 0, b""
     for chunk in chunks:
         if isinstance(chunk, Damage):
@@ -345,7 +345,7 @@ def skip_lines(chunks: Iterator[bytes | Damage], count: int, end: LineEnd) -> tu
 
 
 def in_utf_8(chunks: Iterable[bytes | Damage], encoding: str) -> Iterator[bytes | Damage]:
-    """The chunks of a file in that encoding, in UTF-8."""
+    """The chunks of a file in that encoding, converted to UTF-8."""
     transcode = Transcoder(encoding)
     for chunk in chunks:
         if isinstance(chunk, Damage):

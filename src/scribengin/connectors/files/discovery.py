@@ -1,7 +1,7 @@
-"""Which files a path means, found again and again at little cost.
+"""Finds the files of a path, repeatedly and at low cost.
 
-A folder is listed again only when its time changed (or is too fresh to be trusted), so that a source with 100,000 files that
-nothing happens to costs one `stat` per folder.
+A folder is listed again only if its modification time changed (or is too recent to be reliable), so that an idle source with 100,000 files
+costs one `stat` per folder.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _COARSE_S = 2.0
-"""two changes of a folder within this time may leave it the same time stamp on coarse file systems"""
+"""on coarse file systems, two changes of a folder within this time may leave the same time stamp"""
 _MISSPELT = 0.75
-"""how near a name has to be to one that is not there, 0 to 1, to be taken for it"""
+"""minimum similarity, 0 to 1, of a suggested name to a missing one"""
 _RELIST_S = 30.0
-"""a folder is listed again after this time, whatever its time stamp says: some network file systems do not keep it"""
+"""a folder is listed again after this time, whatever its time stamp: some network file systems do not update it"""
 
 
 @dataclass(slots=True)
@@ -39,24 +39,24 @@ class _Listing:
 
 
 class Discovery:
-    """The files that `path` means: a file; a folder (the files in it, not below); or a glob with `*`, `?`, `[…]`, and `**` for
-    any number of folders. Names that begin with `_` or `.` are no data, neither files nor folders.
+    """The files of `path`: a file; a folder (the files in it, without subfolders); or a glob with `*`, `?`, `[…]`, and `**` for any number
+    of folders. Names that begin with `_` or `.` are not data, neither as files nor as folders.
 
-    All found paths are relative to `root`. Raises SourceError where that is missing or forbidden; a single file that is not there in a
-    folder that is may be `awaited`.
+    All found paths are relative to `root`. Raises SourceError if that does not exist or access is denied; a single file that is missing in
+    an existing folder may be `awaited`.
     """
 
     def __init__(self, path: Path, *, awaited: bool = False) -> None:
         self.awaited = path if awaited and not path.exists() and not WILDCARD.search(str(path)) and path.parent.is_dir() else None
-        """the single file that was not there"""
+        """the single file that was missing"""
         self.root, self._patterns = _divided(path) if self.awaited is None else (path.parent, (path.name,))
         self._literal = path.is_file() or self.awaited is not None
         self._listings: dict[str, _Listing] = {}
-        self._list("")  # tells at once what is missing or forbidden
+        self._list("")  # reports immediately what is missing or forbidden
         self._listings.clear()
 
     def changed(self) -> list[str] | None:
-        """All paths in path order, or None where no folder changed since the last call. Raises SourceError."""
+        """All paths in path order, or None if no folder changed since the last call. Raises SourceError."""
         before = self._listings
         self._listings = {}
         anew = False
@@ -77,15 +77,15 @@ class Discovery:
         return sorted((path for listing in self._listings.values() for path in listing.files if self.wants(path)), key=_order)
 
     def hidden(self) -> list[str]:
-        """The names that were passed over, at the last listing."""
+        """The names that were skipped in the last listing."""
         return sorted(name for listing in self._listings.values() for name in listing.hidden)
 
     def unwanted(self) -> list[str]:
-        """The files that were seen and that the path does not mean, at the last listing."""
+        """The files found in the last listing that do not match the path."""
         return sorted(path for listing in self._listings.values() for path in listing.files if not self.wants(path))
 
     def unread_folders(self) -> list[str]:
-        """Folders beside the files that the path does not lead into."""
+        """Folders beside the files that the path does not include."""
         return sorted(name for listing in self._listings.values() for name in listing.folders if not self._leads_on(name))
 
     def _outdated(self, folder: str, known: _Listing) -> bool:
@@ -97,7 +97,7 @@ class Discovery:
         return mtime_ns != known.mtime_ns or fresh or not 0 <= time.time() - known.at_s < _RELIST_S
 
     def _list(self, folder: str) -> _Listing | None:
-        """Read one folder; None for one below the root that went away."""
+        """Read one folder; None for a folder below the root that does not exist any more."""
         place = self.root / folder
         at_s = time.time()
         try:
@@ -106,7 +106,7 @@ class Discovery:
                 for entry in entries:
                     name = f"{folder}/{entry.name}" if folder else entry.name
                     if entry.name[0] in "_." and not (self._literal and name == self._patterns[0]):
-                        if entry.name != INTERNAL:  # a sink's own records, beside what it has published
+                        if entry.name != INTERNAL:  # a sink's own records, beside its published files
                             listing.hidden.append(name)
                     elif entry.is_dir():
                         listing.folders.append(name)
@@ -117,9 +117,9 @@ class Discovery:
                 return None
             raise missing(place) from None
         except NotADirectoryError:
-            raise SourceError(f"{place} is not a folder", remedy="name a folder, a file or a glob in `path`") from None
+            raise SourceError(f"{place} is not a folder", remedy="write a folder, a file or a glob as `path`") from None
         except PermissionError:
-            raise SourceError(f"{place} may not be read by this user", remedy=f"give the right to read it: chmod a+rx {place}") from None
+            raise SourceError(f"this user is not allowed to read {place}", remedy=f"make it readable: chmod a+rx {place}") from None
         self._listings[folder] = listing
         return listing
 
@@ -141,7 +141,7 @@ class Discovery:
 
 
 def _divided(path: Path) -> tuple[Path, tuple[str, ...]]:
-    """The root, and the patterns of the folders and names below it. A name that is there is meant as it is, brackets or not."""
+    """The root, and the patterns of the folders and names below it. An existing name is used literally, even with brackets."""
     if path.is_dir():
         return path, ("*",)
     if path.exists():
@@ -157,11 +157,12 @@ def _order(path: str) -> list[str]:
 
 
 def missing(path: Path) -> SourceMissing:
-    """The error for it. A name with an ending is that of a file, or a misspelt one; whoever makes a folder of it has an empty source."""
+    """The error for a missing path. A name with an ending is assumed to be a file, perhaps misspelt: creating a folder of that name would
+    give an empty source."""
     siblings = path.parent.iterdir() if path.parent.is_dir() and os.access(path.parent, os.R_OK) else ()
     near = nearest(path.name, (each.name for each in siblings), _MISSPELT)
     first = f'did you mean "{near}"? else ' if near else ""
-    make = "put the file there" if path.suffix else "make the folder"
+    make = "create the file" if path.suffix else "create the folder"
     return SourceMissing(
-        f"{shown_path(path)} is not there", remedy=f"{first}{make}, or correct `path`: it starts at the flow file's folder"
+        f"{shown_path(path)} does not exist", remedy=f"{first}{make}, or correct `path`: a relative path starts at the flow file's folder"
     )

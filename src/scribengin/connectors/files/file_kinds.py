@@ -1,4 +1,4 @@
-"""What a file is by its first bytes, where these say something else than its name and its options."""
+"""The kind of a file by its first bytes, if these contradict its name and its options."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _MAGIC = (
     (b"PAR1", "Parquet"),
     (b"Obj\x01", "Avro"),
     (b"ORC", "ORC"),
-    (b"SQLite format 3\x00", "a database of SQLite"),
+    (b"SQLite format 3\x00", "an SQLite database"),
     (b"%PDF-", "PDF"),
 )
 _TAR_AT = 257
 MAGIC_BYTES = 512
-"""as many first bytes as tell"""
+"""number of first bytes that are needed"""
 _READ = ("gzip", "zstd", "bzip2")
 
 
 def kind_of(head: bytes) -> str:
-    """What a file is that begins so; empty for text, and for all that is not known.
+    """The kind of a file with these first bytes; empty for text, and for unknown kinds.
 
     >>> kind_of(b"PAR1..."), kind_of(b"id,name")
     ('Parquet', '')
@@ -39,7 +39,8 @@ def kind_of(head: bytes) -> str:
 
 
 def why_unlike(head: bytes, compression: str) -> str:
-    """Why a file that begins so cannot be read as text that is compressed so (`none`, `gzip`, …), and what to do; else empty."""
+    """Why a file with these first bytes cannot be read as text with this compression (`none`, `gzip`, …), and what to do; empty if it
+    can."""
     kind = kind_of(head)
     if not head or kind == (compression if compression != "none" else ""):
         return ""
@@ -54,9 +55,9 @@ def why_unlike(head: bytes, compression: str) -> str:
 
 
 def why_unlike_inside(head: bytes, compression: str) -> str:
-    """The same of what a compressed file holds, by its first bytes."""
+    """The same for the contents of a compressed file, by its first bytes."""
     kind = kind_of(head)
-    return f"inside of the {compression} file is {kind}, and no text: unpack it first" if kind else ""
+    return f"the {compression} file contains {kind}, not text: unpack it first" if kind else ""
 
 
 def _is_text(head: bytes) -> bool:

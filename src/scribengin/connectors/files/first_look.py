@@ -1,7 +1,7 @@
-"""A look at the first file that a source is going to read, before anything is read: whether it has the columns that the flow names.
+"""Checks the first file that a source is going to read, before anything is read: whether it has the columns that the flow names.
 
-A column that files lack is null, which is what a flow wants whose data change. A file that has none of the columns, or hardly any, or one
-under a name that differs by blanks or case alone, was never meant: all of it would be null in every row.
+A column that is missing in a file is read as null, which is right for data whose columns change. A file that has none of the columns, or
+very few, or one under a name that differs only by blanks or case, is a mistake: all of it would be null in every row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scribengin.formats.csv_records import CsvBlock
 
 HEAD_BYTES = 2**16
-"""of a file of text, as much as is looked at"""
+"""bytes of a text file that are checked"""
 _LOOKED_AT = 20
 _RECORDS = 100
 _BOM = b"\xef\xbb\xbf"
@@ -34,41 +34,41 @@ _RULES = {"trim": str.strip, "loose": lambda name: re.sub(r"[\W_]+", "", name.ca
 
 
 def folded(name: str, rule: str) -> str:
-    """What two names must have in common to be the same by that rule: without the blanks around them; without case, blanks and marks."""
+    """Two names with the same result are equal by that rule: without the blanks around them; without case, blanks and punctuation."""
     return _RULES[rule](name) if rule in _RULES else name
 
 
 @dataclass(frozen=True, slots=True)
 class Unlike:
-    """What a first file has otherwise than the flow says, and what would read it."""
+    """How a first file differs from the flow, and which option would read it."""
 
     message: str
     remedy: str
     option: str = ""
-    """of the source, where it is what that says"""
+    """the option of the source that is wrong, if there is one"""
 
 
 _MISSPELT = 0.7
-"""how near a name of a header is to one of the schema that it lacks, 0 to 1, to be taken for it: `regoin`, `cdoe`"""
+"""minimum similarity, 0 to 1, of a header name to a missing column, to be taken for a misspelling: `regoin`, `cdoe`"""
 _SURELY = 0.9
-"""the same of a name that many records have, where any may be left out: `amont` for `amount`, and not `amount_eur`"""
+"""the same for a name that many records have, if any name may be missing: `amont` for `amount`, but not `amount_eur`"""
 
 
 def unlike_encoding(file: str, head: bytes, format: str, encoding: str) -> Unlike | None:
-    """Of a file of text whose bytes are not UTF-8, which is what a source reads where it says nothing."""
+    """The difference for a text file whose bytes are not UTF-8, the default encoding of a source."""
     marked = marked_encoding(head)
     if encoding.lower() not in ("utf-8", "utf8") or marked is None:
         return None
     name = marked.upper().removesuffix("-LE").removesuffix("-BE")
-    remedy = f"write encoding: {marked}" if format != "json" else f"write it anew: iconv -f {name} -t UTF-8 FILE > FILE.jsonl"
+    remedy = f"write encoding: {marked}" if format != "json" else f"convert it: iconv -f {name} -t UTF-8 FILE > FILE.jsonl"
     return Unlike(f"{file} is {name}; expected UTF-8", remedy)
 
 
 def unlike_names(
     file: str, names: Sequence[str], asked: Schema, beside: Iterable[str] = (), *, header: bool = False, sure: bool = False
 ) -> Unlike | None:
-    """Where the columns of a file are not those that are asked. `beside`: columns that come from elsewhere. `header`: the names are those
-    of a header, which has all columns; records of other formats may leave out any. `sure`: none of many records has another name."""
+    """The difference if the columns of a file are not the expected ones. `beside`: columns that come from elsewhere. `header`: the names
+    are those of a header, which has all columns; records of other formats may omit any. `sure`: none of many records has another name."""
     fields = [field for field in asked.fields if field.name not in set(beside)]
     there = [field.name for field in fields if field.name in names]
     absent = [field.name for field in fields if field.name not in names]
@@ -83,25 +83,26 @@ def unlike_names(
     elif header and needed and not any(name in there for name in needed):
         found = "none of the columns that are NOT NULL"
     elif near:
-        found = f"no column {_quoted(near)}, and one whose name differs only in blanks, case or marks"
+        found = f"no column {_quoted(near)}, but one whose name differs only in blanks, case or punctuation"
     elif (header or sure) and (
         misspelt := [name for name in absent if _close(name, names, there, alike=_MISSPELT if header else _SURELY) is not None]
     ):
-        found = f"no column {_quoted(misspelt)}, and one of nearly that name"
+        found = f"no column {_quoted(misspelt)}, but one with a similar name"
     else:
         return None
     meant = near or {name: close for name in absent if (close := _close(name, names, there)) is not None}
-    remedy = f"name {', '.join(f'{_one(other)} and not {_one(name)}' for name, other in islice(meant.items(), 5))} in `schema:`"
+    remedy = f"in `schema:` write {', '.join((f'{_one(other)} and not {_one(name)}' for name, other in islice(meant.items(), 5)))}"
     return Unlike(f"{file} has {found}: it has {_quoted(names)}; expected {_quoted(absent)}", remedy if meant else "")
 
 
 def unlike_mapping(file: str, given: Mapping[str, str], names: Sequence[str], needed: Container[str]) -> Unlike | None:
-    """Where the option `columns` names a column that a header has not, and one of nearly that name is there, or the flow cannot be without.
+    """The difference if the option `columns` names a column that a header lacks, and either a similar name exists, or the flow requires the
+    column.
 
     Args:
         file: the file, for the message.
         given: the option: name in the flow → name in the header.
-        names: the header's, as the flow calls them.
+        names: the names of the header, with the flow's names for them.
         needed: columns that the flow reads as keys.
     """
     there = [given.get(name, name) for name in names]
@@ -110,26 +111,27 @@ def unlike_mapping(file: str, given: Mapping[str, str], names: Sequence[str], ne
     name = next((name for name in absent if name in meant or name in needed), None)
     if name is None:
         return None
-    remedy = f"write columns: {{{_yaml_key(name)}: {_yaml_key(meant[name])}}}" if name in meant else "name one that it has"
+    remedy = f"write columns: {{{_yaml_key(name)}: {_yaml_key(meant[name])}}}" if name in meant else "name a column that it has"
     return Unlike(
         f'{file} has no column {_one(absent[name])}, which `columns` names for "{name}": it has {_quoted(there)}', remedy, "columns"
     )
 
 
 def unlike_quotes(block: CsvBlock) -> Unlike | None:
-    """Where a cell in quotes goes over several lines in a file with tabs: in nearly all of these, quotes mean nothing."""
+    """The difference if a quoted cell extends over several lines in a tab-separated file: in nearly all such files, quotes have no
+    meaning."""
     from scribengin.formats.csv_records import longer_cell
 
     place = longer_cell(block)
     if place is None:
         return None
     at = place.file if place.line is None else f"{place.file}:{place.line}"
-    what = "a cell in quotes goes over several lines, in a file with tabs"
-    return Unlike(f"{at}: {what}; most of these have no quotes around cells", "write quote: none, or quote: '\"' if cells are quoted there")
+    what = "a quoted cell extends over several lines, in a tab-separated file"
+    return Unlike(f"{at}: {what}; most such files do not quote cells", "write quote: none, or quote: '\"' if its cells are quoted")
 
 
 def csv_remedy(head: bytes, names: Sequence[str], asked: Schema, options: Mapping[str, Any]) -> str:
-    """What option of a source of CSV would read a file that begins so; empty where none does."""
+    """The option of a CSV source that would read a file with these first bytes; empty if there is none."""
     from scribengin.formats.csv_records import split_cells, split_records
     from scribengin.formats.guess_csv import guess_delimiter, is_value
 
@@ -166,9 +168,9 @@ def csv_remedy(head: bytes, names: Sequence[str], asked: Schema, options: Mappin
                 return "write " + " and ".join(ways)
             break
     if len(names) == 1 and delimiter != dialect.delimiter and len(split_cells(names[0], Dialect(delimiter=delimiter)) or ()) > 1:
-        return f"write delimiter: {_yaml(delimiter)}"  # whatever the names are, they are several
+        return f"write delimiter: {_yaml(delimiter)}"  # whatever the names are, there are several
     if options.get("header", True) and len(names) == len(wanted) and any(is_value(name) for name in names if name):
-        return "the first line seems to be a record; write header: false, if columns go by their places"
+        return "the first line seems to be a record; if columns are matched by position, write header: false"
     if all(_near(name, names, [], loose=False) for name in wanted - set(names)):
         folded = [name.strip() for name in names]
         return "write trim: true" if wanted <= set(folded) else "write header_names: loose"
@@ -180,17 +182,17 @@ def csv_remedy(head: bytes, names: Sequence[str], asked: Schema, options: Mappin
 
 
 def without_key(file: str, column: str, use: str, names: Sequence[str], remedy: str) -> Unlike:
-    """Of a file with the columns `names`, without one that the flow reads as a key."""
+    """The difference for a file with the columns `names`, which lacks a column that the flow reads as a key."""
     return Unlike(f"{file} has no column {_one(column)}, which is {use}: it has {_quoted(names)}", remedy)
 
 
 def without_key_remedy(field: Field, *, header: bool, static: bool) -> str:
-    """What to do about a file without that column. `header`: its columns have names in a header. `static`: it is a lookup table."""
+    """The remedy for a file without that column. `header`: its columns have names in a header. `static`: it is a lookup table."""
     name = _yaml_key(field.name)
     ways = [
-        f"if it is there under another name, write columns: {{{name}: NAME}}"
+        f"if it has another name there, write columns: {{{name}: NAME}}"
         if header
-        else "if it is there under another name, use that name in `schema:` and in the steps"
+        else "if it has another name there, use that name in `schema:` and in the steps"
     ]
     if not static:
         ways.append(
@@ -200,7 +202,7 @@ def without_key_remedy(field: Field, *, header: bool, static: bool) -> str:
 
 
 def json_names(lines: Iterable[bytes]) -> tuple[list[str], int]:
-    """The names that the first objects have, and how many objects these are."""
+    """The names in the first objects, and the number of these objects."""
     found: dict[str, None] = {}
     objects = 0
     for line in islice(lines, _RECORDS):
@@ -215,7 +217,7 @@ def json_names(lines: Iterable[bytes]) -> tuple[list[str], int]:
 
 
 def _near(name: str, names: Sequence[str], taken: Sequence[str], *, loose: bool) -> str | None:
-    """The name that differs from this one in blanks and case only."""
+    """The name that differs from this one only in blanks and case."""
     return next((other for other in names if other not in taken and _fold(other, loose=loose) == _fold(name, loose=loose)), None)
 
 

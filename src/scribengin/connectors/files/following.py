@@ -1,16 +1,15 @@
-"""Following files that grow through rotations: where each one is now, what is new, what is a copy, what is lost.
+"""Follows growing files through rotations: where each one is now, what is new, what is a copy, what is lost.
 
-A rotation renames a file, copies and cuts it, compresses it, or writes it anew. At each look what stands at the paths is compared with
-what is known, and each path gets a verdict. Order matters, from what is certain to what is likely:
+A rotation renames a file, copies and truncates it, compresses it, or rewrites it. At each poll the files at the paths are compared with the
+known files, and each path gets a verdict. The rules are ordered from certain to likely:
 
-1. a known file whose path still has its inode and its content grows;
-2. one that is gone from its path is where its inode is: at another path of the source, or elsewhere in its folder;
-3. else where its content is: in a file that begins with all that was read, plain or compressed;
-4. a file that begins with what was read of another one that is still there is a copy, and waits;
-5. all else is new, and read from its start.
+1. a known file whose path still has its inode and its content has grown; 2. one that is missing at its path is where its inode is: at
+another path of the source, or elsewhere in its folder; 3. otherwise where its content is: in a file that begins with everything that was
+read, plain or compressed; 4. a file that begins with the read part of another existing file is a copy, and waits; 5. any other file is new,
+and is read from its start.
 
-Looking costs a `stat` for each path that is due, and a few KiB of reading where size, time or inode changed. A compressed file is read
-to its end once, when it takes the place of one that is known. This module needs the standard library and `identity` alone.
+A poll costs a `stat` for each path that is due, and a few KiB of reading if size, time or inode changed. A compressed file is read to its
+end once, when it replaces a known one. This module needs only the standard library and `identity`.
 """
 
 from __future__ import annotations
@@ -44,40 +43,40 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LONG = 1024
-"""bytes that are enough to know a content by, whatever the file is called; a shorter one must have a name like the other's"""
+"""bytes that are enough to identify a content, whatever the file's name; a shorter one must also have a similar name"""
 _COARSE_NS = 50_000_000
-"""a file that was written so shortly before it was looked at may change again without a change of its time"""
+"""seconds: a file modified less than this before it was checked may change again without a change of its time"""
 _RECENT_NS = 3600 * 10**9
 _SEARCHED_S = 60.0
-"""a file that is not at its path is looked for so long, in its folder"""
+"""how long a file that is missing at its path is searched in its folder"""
 
 
 class Packing(Protocol):
-    """How compressed files are told and read."""
+    """How compressed files are recognised and read."""
 
     fault: str
-    """why the content that was read last has an end too early; empty where it has not"""
+    """why the content that was read last is truncated; empty if it is not"""
 
     def of(self, path: str) -> str:
-        """The compression, by the path's name; `none` of a plain file."""
+        """The compression, by the path's name; `none` for a plain file."""
 
     def chunks(self, file: IO[bytes], compression: str) -> Iterator[bytes]:
-        """The content, a little at a time, as far as it can be read."""
+        """The content, in small chunks, as far as it can be read."""
 
 
 class Verdict(Enum):
-    """Of a path that no known file is at."""
+    """The state of a path that has no known file."""
 
     NEW = "new"
     COPY = "copy"
-    """what it holds is read elsewhere, or was"""
+    """its content is, or was, read elsewhere"""
     UNSURE = "unsure"
-    """it was cut, and begins as before; or a compressed file that is not settled"""
+    """it was truncated, and begins as before; or it is a compressed file that is not settled"""
 
 
 @dataclass(slots=True)
 class NewFile:
-    """A path without a known file. `look`: at which it was first seen; `since_s`: since when it is as it is, monotonic."""
+    """A path without a known file. `look`: the poll in which it was first seen; `since_s`: how long it is unchanged, monotonic."""
 
     path: str
     seen: FileStatus
@@ -87,19 +86,19 @@ class NewFile:
     verdict: Verdict = Verdict.NEW
     of: KnownFile | None = None
     cut: KnownFile | None = None
-    """what was read of it before it was cut, or written anew"""
+    """the bytes that were read before it was truncated or rewritten"""
     outside: bool = False
-    """not among the source's paths: it was, between two looks"""
+    """it is not among the source's paths, but was between two polls"""
     judged: FileStatus | None = None
     head: Head | None = None
-    """of a compressed one, decompressed"""
+    """size of the decompressed content, for a compressed file"""
     before: KnownFile | None = None
-    """what was at the path until the look at which this was first seen"""
+    """the file at the path until the poll in which this one was first seen"""
 
 
 @dataclass(frozen=True, slots=True)
 class TruncatedFile:
-    """A file that became shorter and begins as before: nobody knows whether it was cut or written anew."""
+    """A file that became shorter and begins as before: it is not known whether it was truncated or rewritten."""
 
     path: str
     before: int
@@ -107,19 +106,19 @@ class TruncatedFile:
 
 
 class Following:
-    """Of one source's files below `root`; used by one thread. Raises OSError as the file system does."""
+    """The files of one source below `root`; used by one thread. Raises OSError as the file system does."""
 
     def __init__(self, root: Path, packing: Packing, is_source: Callable[[str], bool], *, settle_s: float) -> None:
-        """`is_source` says of a path whether it is one of the source's, if it is there."""
+        """`is_source` returns whether a path, if it exists, belongs to the source."""
         self._root = root
         self._packing = packing
         self._is_source = is_source
         self._settle_s = settle_s
         self._known: dict[str, KnownFile] = {}
         self.at: dict[str, KnownFile] = {}
-        """path → the known file that is there"""
+        """path → the known file there"""
         self.new: dict[str, NewFile] = {}
-        """path → what is there that is not known"""
+        """path → the unknown file there"""
         self._lost: dict[str, KnownFile] = {}
         self._listed: set[str] = set()
         self._inodes: dict[int, list[KnownFile]] = {}
@@ -128,28 +127,28 @@ class Following:
         self._looks = 0
         self._searching: dict[str, KnownFile] = {}
         self._left: list[tuple[KnownFile, str]] = []
-        """those that have got a name which is not the source's, with the last one that was"""
+        """files that were renamed to a name outside the source, with their last name inside"""
         self._vanished: list[NewFile] = []
-        """those that had something, of which nothing was read, and that are not at their paths any more"""
+        """non-empty files of which nothing was read, and that are not at their paths any more"""
         self._unplaced: deque[str] = deque()
         self._unsaved: dict[str, KnownFile] = {}
         self.behind: dict[str, KnownFile] = {}
-        """path → known file that is there and has more than was read"""
+        """path → known file there with unread bytes"""
         self._turns: dict[str, dict[str, int]] = {}
-        """path → the files of which something was read under it, and what each one's number is there"""
+        """path → the files of which something was read under it, each with its number there"""
         self.notices: list[str] = []
         self.rewritten: list[str] = []
-        """paths of files that were written again, not appended to, and are read from their start; the caller empties it"""
+        """paths of files that were rewritten, not appended to, and are read from their start; the caller empties it"""
         self.cuts: list[TruncatedFile] = []
-        """of the last look"""
+        """of the last poll"""
         self.unclear: list[KnownFile] = []
-        """of the last look: another file stands at the path of one that was noted without a mark"""
+        """of the last poll: another file is at the path of one that was recorded without a mark"""
 
     # --- what was read ---
 
     def remember(self, path: str, seen: FileStatus, end: int, trace: Trace | None, *, packed: bool, taken: bool) -> None:
-        """Take over what a log says, in its order, or what is being logged. Without a `trace` the file is known by path and inode.
-        `packed` of a compressed one; not `taken`: the log says only where it is."""
+        """Apply log entries in order, or an entry that is being logged. Without a `trace` the file is identified by path and inode.
+        `packed` for a compressed file; with `taken` False the log only records its place."""
         id_ = f"path:{path}" if trace is None else trace.file
         known = self._known.get(id_)
         if known is None:
@@ -170,12 +169,12 @@ class Following:
         self._put(known, path)
 
     def turn(self, path: str, file: str) -> int:
-        """The number of that file among those that are read under this path, from 0; no other one has it."""
+        """The number of that file among those that are read under this path, from 0; no other file has this number."""
         turns = self._turns.get(path, {})
         return turns.get(file, max(turns.values(), default=-1) + 1)
 
     def remember_lost(self, file: str) -> None:
-        """Take over that a log says of a file that the rest of it is lost."""
+        """Apply a log entry that says that the rest of a file is lost."""
         if file in self._known:
             self._known[file].told = True
 
@@ -202,7 +201,7 @@ class Following:
             self.behind.pop(known.path, None)
 
     def _forget(self, known: KnownFile) -> None:
-        """Out of the indexes, to be put in again."""
+        """Remove it from the indexes, before it is added again."""
         if self.at.get(known.path) is known:
             del self.at[known.path]
             self.behind.pop(known.path, None)
@@ -215,7 +214,7 @@ class Following:
         self._names.remove(known)
 
     def _lose(self, known: KnownFile) -> None:
-        """It is not at its path any more."""
+        """The file is not at its path any more."""
         if self.at.get(known.path) is known:
             del self.at[known.path]
             self.behind.pop(known.path, None)
@@ -224,7 +223,7 @@ class Following:
         self._lost[known.id] = self._searching[known.id] = known
 
     def _move(self, known: KnownFile, path: str, seen: FileStatus, *, trusted: bool = True) -> None:
-        """It was found at another path, or is another file there now."""
+        """The file was found at another path, or became another file."""
         before = known.path
         self._forget(known)
         known.seen = seen
@@ -237,8 +236,8 @@ class Following:
     # --- a look ---
 
     def look(self, listed: Collection[str] | None, due: Iterable[str], *, final: bool) -> None:
-        """Bring `at` and `new` up to date. `listed` are all paths of the source, None where no folder changed; `due` those paths of `at`
-        that are to be looked at. `final`: what is there is finished."""
+        """Update `at` and `new`. `listed` are all paths of the source, None if no folder changed; `due` are the paths of `at` to check.
+        `final`: the existing data is complete."""
         now_s = time.monotonic()
         lost = set[str]() if self._looks == 0 else set(self._lost)
         self._looks += 1
@@ -252,7 +251,7 @@ class Following:
         names = {folder: self._unlisted(folder) for folder in self._folders_to_search(now_s, again=listed is not None, newly=newly)}
         self._find_by_inode(names)
         self._find_vanished(names)
-        # without stable inodes a file is rather what was at its path than a copy of it
+        # without stable inodes a file is more likely the one that was at its path than a copy of it
         places = {self._lost[id_].path for id_ in newly if id_ in self._lost}
         for new in sorted(self.new.values(), key=lambda each: each.path not in places):
             self._judge(new, final=final, again=bool(newly))
@@ -271,13 +270,13 @@ class Following:
         self.unclear = [each for each in lost_now if each.mark is each.packed is None and each.path in self.new]
 
     def waits_for(self) -> float | None:
-        """Seconds after which a file that was cut, and of which it is not clear what it is, can be judged; None where there is none."""
+        """Seconds after which a truncated file in an unclear state can be judged; None if there is none."""
         waiting = (new for new in self.new.values() if new.verdict is Verdict.UNSURE and new.cut is not None)
         left = [self._settle_s - (time.time() - new.seen.mtime_ns / 1e9) for new in waiting]
         return max((wait for wait in left if wait > 0), default=None)
 
     def lost(self, *, final: bool) -> list[KnownFile]:
-        """Those that had more than was read of them, and are found nowhere; each once."""
+        """Files with unread bytes that are not found anywhere; each is returned once."""
         now_s = time.monotonic()
         gone = [
             known
@@ -289,7 +288,7 @@ class Following:
         return gone
 
     def unsaved(self) -> list[KnownFile]:
-        """Those of which the log does not say yet where they are; each once."""
+        """Files whose current place is not in the log yet; each is returned once."""
         found = [known for known in self._unsaved.values() if known.found and known.rest is None]
         for known in found:
             del self._unsaved[known.id]
@@ -297,15 +296,15 @@ class Following:
 
     @property
     def empty(self) -> bool:
-        """True where nothing was ever read."""
+        """True if nothing was ever read."""
         return not self._known
 
     def has_moved(self, path: str) -> bool:
-        """True of a known file that has another name than it had: what writes it may be about to leave it."""
+        """True for a known file that was renamed: its writer may be about to stop writing to it."""
         return len(self.at[path].names) > 1
 
     def _list(self, listed: Collection[str]) -> list[str]:
-        """Take over the paths; returns those of known files that are not among them any more."""
+        """Apply the listed paths; returns the paths of known files that are not among them any more."""
         before, self._listed = self._listed, set(listed)
         for new in [new for path, new in self.new.items() if path not in self._listed and not new.outside]:
             self._vanish(new)
@@ -326,7 +325,7 @@ class Following:
             self._vanished.append(replace(new))
 
     def status(self, path: str) -> FileStatus | None:
-        """What is there now; None where nothing is."""
+        """The current state of the file; None if there is none."""
         try:
             return FileStatus.of(os.stat(f"{self._root}/{path}"))  # noqa: PTH116 (a Path costs more than the call)
         except (FileNotFoundError, NotADirectoryError):
@@ -334,7 +333,7 @@ class Following:
 
     @contextmanager
     def opened(self, path: str) -> Iterator[tuple[FileStatus, OpenFile] | None]:
-        """The file there, and how it is; None where nothing is."""
+        """The file there, and its state; None if there is none."""
         try:
             descriptor = os.open(f"{self._root}/{path}", os.O_RDONLY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
@@ -347,7 +346,7 @@ class Following:
             os.close(descriptor)
 
     def _check(self, path: str) -> None:
-        """Whether the known file is still at its path, and goes on there."""
+        """Whether the known file is still at its path, and has grown there."""
         known = self.at[path]
         now = self.status(path)
         if now is not None and now == known.seen and known.trusted:
@@ -371,7 +370,7 @@ class Following:
             self._begin(path, cut=known if cut else None, before=known)
 
     def _mark(self, known: KnownFile, file: OpenFile) -> None:
-        """One that was noted before there were marks."""
+        """A file that was recorded before marks existed."""
         known.mark = file.mark(known.end)
         self._contents.add(known)
         self._unsaved[known.id] = known
@@ -382,7 +381,7 @@ class Following:
         known.trusted = time.time_ns() - status.mtime_ns > _COARSE_NS
 
     def _is(self, known: KnownFile, file: OpenFile, status: FileStatus) -> bool:
-        """Whether the file's content is what was read of `known`, and perhaps more."""
+        """Whether the file's content begins with the read part of `known`."""
         if known.packed is not None:
             if status.size != known.packed.end:
                 return False
@@ -395,13 +394,13 @@ class Following:
         return file.holds(known.mark)
 
     def _place_all(self) -> None:
-        """Look where each new path comes from; what is displaced on the way is new too."""
+        """Determine the origin of each new path; a file that is displaced on the way is new too."""
         self._unplaced = deque(self.new)
         while self._unplaced:
             self._place(self._unplaced.popleft())
 
     def _place(self, path: str) -> None:
-        """Whether a known file has come to this path: by its inode."""
+        """Whether a known file was moved to this path, by its inode."""
         new = self.new.get(path)
         if new is None:
             return
@@ -428,10 +427,10 @@ class Following:
                     self._move(known, path, file[0])
                     return
 
-    # --- what is not at its path, elsewhere in its folder ---
+    # --- files that are missing at their path, elsewhere in their folder ---
 
     def _folders_to_search(self, now_s: float, *, again: bool, newly: Collection[str]) -> set[str]:
-        """Of those files that are not found; not for ever, and not when nothing has changed there."""
+        """The folders of missing files; only for a limited time, and not if nothing changed there."""
         for known in [known for known in self._searching.values() if now_s - known.lost_s > _SEARCHED_S]:
             del self._searching[known.id]
         return {known.path.rpartition("/")[0] for known in self._searching.values() if again or known.waits or known.id in newly} | {
@@ -439,7 +438,7 @@ class Following:
         }
 
     def _unlisted(self, folder: str) -> dict[str, int]:
-        """Path → inode of the files of a folder that are not the source's."""
+        """Path → inode for the files of a folder that do not belong to the source."""
         found: dict[str, int] = {}
         with suppress(OSError), os.scandir(self._root / folder) as entries:
             for entry in entries:
@@ -460,12 +459,12 @@ class Following:
                         self._move(known, path, found[0])
 
     def _find_by_content(self, names: Mapping[str, Mapping[str, int]], *, final: bool) -> None:
-        """Copies and compressed forms that are not among the source's paths, but in the same folder and under a name like the file's."""
+        """Copies and compressed forms that are not among the source's paths, but in the same folder with a similar name."""
         for folder, paths in names.items():
             searched = {id_: known for id_, known in self._searching.items() if known.path.rpartition("/")[0] == folder}
             for known in searched.values():
                 known.waits = False
-            # of several copies the longest has most of what was not read
+            # of several copies the longest has most of the unread bytes
             for path in sorted(paths, key=self._length, reverse=True):
                 base = path.rpartition("/")[2]
                 if path in self.at or not any(related(base, known.path.rpartition("/")[2]) for known in searched.values()):
@@ -495,7 +494,7 @@ class Following:
         return 0 if status is None else status.size
 
     def _find_vanished(self, names: Mapping[str, Mapping[str, int]]) -> None:
-        """New files that were renamed before anything of them could be read: by their inodes, under a name that a rotation gives."""
+        """New files that were renamed before any of their bytes could be read: found by their inodes, under a rotated name."""
         for new in self._vanished:
             folder, _, live = new.path.rpartition("/")
             for path, inode in names.get(folder, {}).items():
@@ -503,8 +502,8 @@ class Following:
                     self._begin(path, outside=True)
 
     def _find_between(self, known: KnownFile, before: str, names: Mapping[str, Mapping[str, int]]) -> None:
-        """Files that had the path `before` after the one that has left it, and have left it too: there was more than one rotation. They
-        are newer than that one, and called as a rotation calls them."""
+        """Files that had the path `before` after the one that left it, and have left it too: there was more than one rotation. They are
+        newer than that one, and have rotated names."""
         folder, _, live = before.rpartition("/")
         for path in names.get(folder, {}):
             if path not in self.at and path not in self.new and is_turn_of(path.rpartition("/")[2], live):
@@ -513,7 +512,7 @@ class Following:
                     self._begin(path, outside=True)
 
     def _take_over(self, known: Sequence[KnownFile], path: str, status: FileStatus, file: OpenFile) -> bool:
-        """Go on in the compressed file at `path` with that one of `known` of which it holds most; False where it holds none."""
+        """Continue in the compressed file at `path`, as the one of `known` with the longest content in it; False if it contains none."""
         marks = {each.mark: each for each in known if each.mark is not None}
         with file.reader() as stream:
             scanned = scan(self._packing.chunks(stream, self._packing.of(path)), list(marks))
@@ -521,7 +520,7 @@ class Following:
         if not scanned.holds or packed is None:
             return False
         if self._packing.fault:
-            self.notices.append(f"{path}: {self._packing.fault}; what may stand behind that is lost")
+            self.notices.append(f"{path}: {self._packing.fault}; records after that may be lost")
         taken = marks[max(scanned.holds, key=by_end)]
         self._contents.remove(taken)
         taken.packed, taken.rest = packed, scanned.mark if scanned.length > taken.end else None
@@ -529,7 +528,7 @@ class Following:
         return True
 
     def _is_being_packed(self, path: str, head: Head) -> bool:
-        """Whether the plain file is still there that this one is made of."""
+        """Whether the plain file that this one was made from still exists."""
         with suppress(PermissionError), self.opened(unpacked_name(path)) as plain:
             return plain is not None and bool(head) and plain[1].head().data[: len(head)] == head.data
         return False
@@ -546,7 +545,7 @@ class Following:
     # --- new paths ---
 
     def _judge(self, new: NewFile, *, final: bool, again: bool) -> None:
-        """Compare what is there with what is known: where it changed, or `again`."""
+        """Compare the files with the known state: if they changed, or with `again`."""
         if new.path not in self.new or not self._known:
             return
         is_link = new.of is not None and new.of.found and new.seen.is_file_of(new.of.seen)
@@ -581,7 +580,7 @@ class Following:
         self._judge_part(new, file, status)
 
     def _candidates(self, new: NewFile, head: Head) -> list[KnownFile]:
-        """Those that begin as `head`, as far as they were read, by a look at where they are."""
+        """The known files that begin with `head`, as far as they were read, compared at their current places."""
         found = [known for known in self._contents.of(head) if self._may_be(known, new)]
         for known in found:
             if known.found:
@@ -589,7 +588,7 @@ class Following:
         return found
 
     def _judge_part(self, new: NewFile, file: OpenFile, status: FileStatus) -> None:
-        """A copy of what is there, as far as the copy has come: all of it is the beginning of a file whose name is like its own."""
+        """The file is a copy of an existing one, as far as the copy has come: all of it is the beginning of a file with a similar name."""
         for known in self._names.like(new.path.rpartition("/")[2]):
             if known.packed is not None or status.size >= known.end or _follows(new.path, known) or not self._may_be(known, new):
                 continue
@@ -601,24 +600,24 @@ class Following:
                 return
 
     def _is_part_of(self, file: OpenFile, status: FileStatus, known: KnownFile) -> bool:
-        """Whether all of it is the beginning of what is in the known file, which begins as it does as far as it was read."""
+        """Whether all of it is contained in the known file, which has the same beginning as far as it was read."""
         if known.packed is not None:
             return status.size <= known.end
         with self.opened(known.path) as other:
             return other is not None and file.same_until(other[1], status.size)
 
     def _is_copy(self, new: NewFile, known: KnownFile, status: FileStatus, file: OpenFile) -> None:
-        """Of a file that is there. Once all of it was read there, and it is whole, it is known for itself."""
+        """For a copy of an existing file. Once all of it was read there, and it is complete, it is a known file itself."""
         new.verdict, new.of = Verdict.COPY, known
         still_s = time.time() - status.mtime_ns / 1e9
         if status.size <= known.end and still_s >= self._settle_s and (mark := file.mark(status.size)) is not None:
             copy = KnownFile(new.id, new.path, status, mark.end, mark, copy=known.id, born=self._looks)
             self._known[copy.id] = self._unsaved[copy.id] = copy
             self._put(copy, new.path)
-            self.notices.append(f"{new.path} is a copy of {known.path}: nothing of it is read twice")
+            self.notices.append(f"{new.path} is a copy of {known.path}: its records are not read twice")
 
     def _copy_grows(self, copy: KnownFile, file: OpenFile, status: FileStatus) -> None:
-        """A copy that was not whole: what came is read where it is copied from."""
+        """A copy that was incomplete: the rest is read from the original."""
         known = self._known.get(copy.copy)
         if known is None or not known.found or status.size <= copy.end or known.end < status.size:
             return
@@ -659,8 +658,8 @@ class Following:
                         return
 
     def _judge_cut(self, new: NewFile) -> None:
-        """A file that is shorter than what was read of it, and begins as before: it was written anew and comes to the same again, or is
-        being copied over, or was cut. What was read of it is known, so it waits until it is clear or is left alone."""
+        """A file that is shorter than its read part, and begins as before: it was rewritten with the same beginning, is being copied over,
+        or was truncated. Its read bytes are known, so it waits until its state is clear, or is ignored."""
         known = new.cut
         if known is None or new.path not in self.new:
             return
@@ -680,8 +679,8 @@ class Following:
             self.notices.append(_anew(new.path, known.end, new.seen.size))
 
     def _judge_rewritten(self, new: NewFile) -> None:
-        """Whether a file was edited, so that what it had before is read a second time: one that is as long as what was read of it and
-        begins so. A rotation leaves what was read in the folder; a program that opens its log anew begins otherwise, or shorter."""
+        """Whether a file was edited, so that its earlier content is read a second time: a file as long as its read part, with the same
+        beginning. A rotation leaves the read bytes in the folder; a program that recreates its log begins differently, or shorter."""
         known = new.before
         assert known is not None
         if known.waits:
@@ -700,7 +699,7 @@ class Following:
                 self.notices.append(_anew(new.path, known.end, new.seen.size))
 
     def _may_be(self, known: KnownFile, new: NewFile) -> bool:
-        """Whether equal content is no accident: what was read came before the file, and is long, or had a name like the file's."""
+        """Whether equal content is not a coincidence: the read part came before the file, and is long, or had a similar name."""
         if known.born >= new.look:
             return False
         if new.path == known.path or known.end >= _LONG:
@@ -710,35 +709,35 @@ class Following:
 
 
 def _anew(path: str, before: int, now: int) -> str:
-    return f"{path} was written anew: {before:,} bytes of it were read, it has {now:,} now; it is read from its start"
+    return f"{path} was rewritten: {before:,} of its bytes were read, and now it has {now:,}; it is read from its start"
 
 
 def _follows(path: str, known: KnownFile) -> bool:
-    """Whether the path is one that the file had before it was renamed, so that what is there now is its successor, and no copy."""
+    """Whether the file had this path before it was renamed, so that the file there now is its successor, not a copy."""
     name = path.rpartition("/")[2]
     return path in known.names or any(is_turn_of(other.rpartition("/")[2], name) for other in known.names)
 
 
-# --- where a piece of a log is ---
+# --- the place of a logged range ---
 
 
 class FollowedFile(NamedTuple):
-    """A file that has what a log says was read, where it is now."""
+    """A file whose content includes the part that a log records as read, at its current place."""
 
     path: Path
     file: OpenFile
     compression: str
 
     def holds(self, trace: Trace) -> bool:
-        """Whether it has that still, of a plain file."""
+        """Whether a plain file still contains that part."""
         mark = trace.mark or trace.packed
         return mark is None or not mark.head or self.file.holds(mark)
 
 
 @contextmanager
 def located(root: Path, path: str, seen: FileStatus, end: int, trace: Trace | None, packing: Packing) -> Iterator[FollowedFile | None]:
-    """Where that is now of which a log says that it was taken at `path`, up to `end`: there, or anywhere in the same folder, by inode and
-    by content, plain or compressed; None where it is nowhere."""
+    """The current place of content that, by the log, was read from `path` up to `end`: there, or anywhere in the same folder, by inode and
+    by content, plain or compressed; None if it does not exist."""
     for place in _places(root / path, seen, end, trace, packing):
         yield place
         return
@@ -764,7 +763,7 @@ def _places(path: Path, seen: FileStatus, end: int, trace: Trace | None, packing
 
 
 def _nearby(path: Path, inode: int, *, others: bool) -> Iterator[Path]:
-    """The file itself, one that has its inode now, those with names like its own, plain ones first, and all `others` in its folder."""
+    """The file itself, one with its inode now, those with similar names, plain ones first, and all `others` in its folder."""
     yield path
     found: dict[str, int] = {}
     with suppress(OSError), os.scandir(path.parent) as entries:

@@ -1,4 +1,4 @@
-"""What the `path` of a files source means by itself, whatever is there: its root, and the patterns below it."""
+"""The meaning of a files source's `path`, independent of existing files: its root, and the patterns below it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def glob_of(path: Path) -> tuple[Path, tuple[str, ...]]:
 
 
 def matches(parts: Sequence[str], patterns: tuple[str, ...]) -> bool:
-    """Whether the folders and name of a path, from the root on, fit the patterns."""
+    """Whether the folders and name of a path, from the root on, match the patterns."""
     if not patterns:
         return not parts
     if patterns[0] == "**":
@@ -31,7 +31,7 @@ def matches(parts: Sequence[str], patterns: tuple[str, ...]) -> bool:
 
 
 def covers(path: Path, file: Path) -> bool:
-    """Whether a source whose `path` is that would read the file: as `Discovery` does, also where nothing is there."""
+    """Whether a source with that `path` would read the file: as `Discovery` does, but also for files that do not exist."""
     if path == file:
         return True
     root, patterns = glob_of(path)

@@ -1,4 +1,4 @@
-"""The driver's side of a source whose files grow, and are rotated: what came, wherever the files are by now."""
+"""The driver's side of a source of growing and rotated files: new bytes, wherever the files are now."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from scribengin.connectors.files.known_files import KnownFile
 
 _ENDED_S = 60.0
-"""a last line without a line end, in a file that was renamed, is taken as it is when nothing has come for so long"""
+"""seconds without new bytes after which a last line without a line end, in a renamed file, is read as it is"""
 _LONGEST_WAIT_S = 30.0
-"""that a last look waits for a file that is being written anew"""
+"""seconds that a last poll waits for a file that is being rewritten"""
 
 
 class FilesPacking:
-    """How a files source tells and reads compressed files; see `following.Packing`."""
+    """How a files source recognises and reads compressed files; see `following.Packing`."""
 
     def __init__(self, compression: str) -> None:
         self._compression = compression
         self.fault = ""
 
     def of(self, path: str) -> str:
-        """By the option, and the name."""
+        """By the option and the name."""
         return compression_of(path, self._compression)
 
     def chunks(self, file: IO[bytes], compression: str) -> Iterator[bytes]:
-        """Up to where it is broken."""
+        """Up to its first damaged byte."""
         self.fault = ""
         for chunk in read_compressed(file, compression):
             if isinstance(chunk, Damage):
@@ -52,8 +52,8 @@ class FilesPacking:
 
 
 class MovedPath:
-    """What is asked of a file's path in order to read it. It is called as the file was when it was taken, and gives the content of the file
-    at `now`, decompressed."""
+    """A file path for reading, with the name that the file had when it was assigned to a Batch, and the decompressed content of the file at
+    `now`."""
 
     def __init__(self, called: Path, now: Path, compression: str) -> None:
         self._called, self._now, self._compression = called, now, compression
@@ -65,11 +65,11 @@ class MovedPath:
         return getattr(self._called, name)
 
     def stat(self) -> os.stat_result:
-        """Of the file where it is now."""
+        """The status of the file at its current place."""
         return self._now.stat()
 
     def open(self, _mode: str = "rb", buffering: int = 0) -> IO[bytes] | UnpackedFile:
-        """To be read and sought in."""
+        """A stream that can be read and sought in."""
         assert buffering <= 0
         return self.unpacked(self._now.open("rb", buffering=0))
 
@@ -79,7 +79,7 @@ class MovedPath:
 
 
 def rest_of(piece: FilePiece) -> FilePiece:
-    """What was taken of a compressed file that had been read in part before it was compressed: a range of its content."""
+    """A range of the content of a compressed file that was partly read before it was compressed."""
     trace = piece.trace
     if trace is None or trace.mark is None:
         return piece
@@ -87,17 +87,17 @@ def rest_of(piece: FilePiece) -> FilePiece:
 
 
 class GrowingReader(FilesReader):
-    """Hands out what is added to the files of one Discovery, each byte once, through rotations: see `Following`."""
+    """Hands out the bytes that are appended to the files of one Discovery, each byte once, through rotations: see `Following`."""
 
     def __init__(self, *parts: Any, packing: FilesPacking, **more: Any) -> None:
         super().__init__(*parts, **more)
         self._following = Following(self._discovery.root, packing, self._discovery.wants, settle_s=self._taking.settle_s)
         self._listed: list[str] | None = None
         self._rewritten: list[str] = []
-        """which the log does not say yet"""
+        """losses that the log does not record yet"""
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
-        """Take over what the log says was handed out, and where the files were then."""
+        """Apply the log entries: the ranges that were handed out, and where the files were then."""
         for streams in entries:
             for stream in streams:
                 for path, piece in self._pieces(stream):
@@ -107,7 +107,7 @@ class GrowingReader(FilesReader):
                         self._remember(path, piece)
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
-        """The next bytes of the files, with what is known to be lost. Raises SourceError for a file of which it is not clear what it is."""
+        """The next bytes of the files, and known losses. Raises SourceError for a file whose state is not clear."""
         streams = super().split(limits, final=final)
         self._rewritten += self._following.rewritten
         self._following.rewritten = []
@@ -125,8 +125,8 @@ class GrowingReader(FilesReader):
 
     def _gone(self, known: KnownFile) -> SourceStream:
         what = (
-            f"{self._discovery.root / known.path} was replaced or deleted when {known.unread:,} of its {known.seen.size:,} bytes had not "
-            "been read, and it is not in its folder any more: these are lost"
+            f"{self._discovery.root / known.path} was replaced or deleted while {known.unread:,} of its {known.seen.size:,} bytes were "
+            "unread, and it is not in its folder any more: these bytes are lost"
         )
         self._notices.append(what)
         place = {"root": self._root, "pieces": [_standing(known).as_json()]}
@@ -141,13 +141,13 @@ class GrowingReader(FilesReader):
         self._say_what_is_passed_over()
 
     def measure(self) -> Backlog:
-        """See `MeasuringReader`: as far as it is clear what the files are."""
+        """See `MeasuringReader`; only files whose state is clear."""
         self._listed = self._discovery.changed()
         self._recheck(everything=True, waits=False)
         return self.backlog()
 
     def _recheck(self, *, everything: bool, waits: bool = True) -> None:
-        """Where the files are now; at the last look it waits until it is clear what they are."""
+        """Update where the files are; the last poll waits until their state is clear."""
         following = self._following
         deadline_s = time.monotonic() + _LONGEST_WAIT_S
         try:
@@ -156,23 +156,21 @@ class GrowingReader(FilesReader):
                 time.sleep(min(wait_s + 0.01, 0.2))
                 following.look(self._discovery.changed(), list(following.at), final=True)
         except PermissionError as error:
-            raise SourceError(
-                f"{error.filename} may not be read by this user", remedy="give the right to read it, or move it away"
-            ) from None
+            raise SourceError(f"this user is not allowed to read {error.filename}", remedy="make it readable, or move it away") from None
         self._notices += [f"{self._discovery.root}: {notice}" for notice in following.notices]
         following.notices.clear()
         for cut in following.cuts:
-            self._cut(cut.path, f"{cut.before:,} bytes of it were read, then it was cut to {cut.now:,} bytes, which are the same as before")
+            self._cut(cut.path, f"{cut.before:,} bytes of it were read, then it was truncated to {cut.now:,} bytes, which are unchanged")
         if following.unclear and self._taking.stop_on_change:
             known = following.unclear[0]
             raise SourceError(
-                f"{self._discovery.root / known.path} changed after it was taken: {known.end:,} bytes of it were read, then another file "
-                "has its name",
+                f"{self._discovery.root / known.path} changed after it was assigned to a Batch: {known.end:,} bytes of it were read, "
+                "then another file took its name",
                 remedy="restore it; or, to read the other file from its start, run once with `on_change: ignore`",
             )
         found = {path: known.seen for path, known in following.behind.items()}
         new = {path: new for path, new in following.new.items() if new.verdict is Verdict.NEW and new.seen.size}
-        # what has left its place first: it may be deleted next
+        # files that have left their place first: they may be deleted next
         order = sorted(found, key=lambda path: (not following.has_moved(path), path.split("/")))
         order += sorted(new, key=lambda path: path.split("/"))
         waiting = {}
@@ -182,7 +180,7 @@ class GrowingReader(FilesReader):
         self._waiting = waiting
 
     def check_taken(self) -> list[str]:
-        """The same, as far as it is clear: nothing is waited for. Returns the files that were written again."""
+        """The same without waiting, as far as the state is clear. Returns the files that were rewritten."""
         self._listed = self._discovery.changed()
         self._recheck(everything=False)
         return [str(self._discovery.root / path) for path in self._following.rewritten]
@@ -190,17 +188,17 @@ class GrowingReader(FilesReader):
     def _cut(self, path: str, how: str) -> None:
         if self._taking.stop_on_change:
             raise SourceError(
-                f"{self._discovery.root / path} changed after it was taken: {how}",
+                f"{self._discovery.root / path} changed after it was assigned to a Batch: {how}",
                 remedy="restore it, or move it away and put new records into a new file, or set `on_change: ignore`",
             )
         if path not in self._said:
             self._said.add(path)
             self._notices.append(
-                f"{self._discovery.root / path} changed after it was taken ({how}); nothing of it is read until it is longer"
+                f"{self._discovery.root / path} changed after it was assigned to a Batch ({how}); it is not read until it is longer"
             )
 
     def _finished(self, path: str, now_s: float, *, final: bool) -> FilePiece | None:
-        """What can be taken of the file now: whole lines, or all of a compressed one."""
+        """The bytes of the file that can be read now: whole lines, or all of a compressed one."""
         following = self._following
         known, new = following.at.get(path), following.new.get(path)
         with following.opened(path) as found:
@@ -218,7 +216,7 @@ class GrowingReader(FilesReader):
                 return self._piece(path, status, 0, status.size, Trace(_id_of(known, new), 0, status.device, None, file.mark(status.size)))
             start = 0 if known is None else known.end
             if known is not None and known.mark is not None and not file.holds(known.mark):
-                return None  # the next look tells what it is now
+                return None  # the next poll determines what it is now
             settled = final or time.time() - status.mtime_ns / 1e9 >= self._taking.settle_s
             end = self._whole_lines(self._discovery.root / path, start, status.size, settled)
             if end == start and known is not None and following.has_moved(path) and time.time() - status.mtime_ns / 1e9 >= _ENDED_S:
@@ -254,6 +252,6 @@ def _id_of(known: KnownFile | None, new: NewFile | None) -> str:
 
 
 def _standing(known: KnownFile) -> FilePiece:
-    """Where a file is, of which nothing is taken."""
+    """The place of a file of which nothing is read."""
     seen = known.seen
     return FilePiece(known.path, seen.size, seen.mtime_ns, seen.inode, known.end, known.end, 0, known.trace())

@@ -1,4 +1,4 @@
-"""The columns of the files that a sink's folder holds already, and how those to come differ from them."""
+"""The columns of files that a sink's folder already contains, and how those of new files differ from them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ANY = Schema((Field("\N{OBJECT REPLACEMENT CHARACTER}", Type("STRING")),))
 
 
 def differences(folder: Path, options: Mapping[str, Any], schema: Schema) -> list[str]:
-    """What the newest file has otherwise than `schema`, a sentence each; [] where nothing does, or where there is none to look at.
+    """How the newest file differs from `schema`, one sentence per difference; [] if there is none, or no file to compare.
 
     `options` are the sink's. Of Parquet names and types are compared, of JSON names and kinds of values, of CSV the first line.
     """
@@ -45,25 +45,25 @@ def differences(folder: Path, options: Mapping[str, Any], schema: Schema) -> lis
             case "csv" if options.get("header", True):
                 return _csv(file, given | {"delimiter": options.get("delimiter") or ",", "header": True}, coming)
     except (SourceError, OSError):
-        return []  # a reader took it away, or it is another's: `audit` tells
+        return []  # a reader removed it, or it is another writer's: `audit` reports it
     return []
 
 
 class SinkFile(NamedTuple):
-    """A file of a sink's, and its name: one that is hidden until it is merged lies elsewhere, without a suffix."""
+    """A file of a sink, and its name: one that is hidden until it is merged is stored elsewhere, without a suffix."""
 
     path: Path
     name: str
 
     @property
     def compression(self) -> str:
-        """As `compression` of a source says it."""
+        """As in the option `compression` of a source."""
         return compression_of(self.name, "auto")
 
 
 def newest_file(folder: Path, format: str) -> SinkFile | None:
-    """One with rows of the newest Batch that has any there, by the records of commits and merges; else the last by name of those that look
-    like a sink's."""
+    """A file with rows of the newest Batch that has any there, from the records of commits and merges; otherwise the last by name of those
+    that look like a sink's file."""
     suffix = _PARTS.get(format, "")
     found: list[tuple[tuple[int, int], SinkFile]] = []
     for lineage in lineages_in(folder):
@@ -91,7 +91,7 @@ def _parquet(file: Path, coming: Mapping[str, Type], rule: str) -> list[str]:
     held = {field.name: field.type for field in arrow_columns(schema_of_columns(file), [])}
     return [
         *(
-            f'column "{name}" is {type_} in {file}, and would be {coming[name]}'
+            f'column "{name}" is {type_} in {file}, but {coming[name]} in the flow'
             for name, type_ in held.items()
             if name in coming and _bare(coming[name]) != _bare(type_)
         ),
@@ -106,7 +106,7 @@ def _json(file: Path, given: Mapping[str, Any], coming: Mapping[str, Type], rule
             for name, value in _fields(line).items():
                 seen[name] = seen.get(name) or _kind_of_value(value)
     wrong = [
-        f'column "{name}" is {kind} in {file}, and would be {coming[name]}'
+        f'column "{name}" is {kind} in {file}, but {coming[name]} in the flow'
         for name, kind in seen.items()
         if kind and name in coming and kind != _kind(coming[name])
     ]
@@ -114,7 +114,7 @@ def _json(file: Path, given: Mapping[str, Any], coming: Mapping[str, Type], rule
 
 
 def _fields(line: bytes) -> dict[str, object]:
-    """Of a line of JSON; nothing where it is no object: torn, empty, or another's."""
+    """The fields of a line of JSON; empty if it is not an object: truncated, blank, or from another writer."""
     import msgspec
 
     try:
@@ -124,22 +124,22 @@ def _fields(line: bytes) -> dict[str, object]:
 
 
 def _csv(file: Path, given: Mapping[str, Any], coming: Mapping[str, Type]) -> list[str]:
-    """Readers of CSV go by place: columns may not even be added."""
+    """Readers of CSV match columns by position: columns may not even be added."""
     for block in read_sample([file], "csv", given, _ANY, records=1).blocks:
         if isinstance(block, CsvBlock) and block.header is not None and block.header != tuple(coming):
-            return [f"{file} begins with the columns {', '.join(block.header)}, and the next ones would with {', '.join(coming)}"]
+            return [f"the header of {file} is {', '.join(block.header)}; new files would have {', '.join(coming)}"]
     return []
 
 
 def _others(file: Path, held: tuple[str, ...], coming: tuple[str, ...], rule: str) -> list[str]:
     if rule != "strict":
         return []
-    gone = [f'column "{name}" of {file} would be missing' for name in held if name not in coming]
-    return gone + [f'column "{name}" would be new: {file} has none' for name in coming if name not in held]
+    gone = [f'column "{name}" of {file} is missing in the flow' for name in held if name not in coming]
+    return gone + [f'column "{name}" of the flow is missing in {file}' for name in coming if name not in held]
 
 
 def _bare(type_: Type) -> str:
-    """Without what files do not say alike: whether a part may be null."""
+    """The type without details that files do not record consistently: whether a part may be null."""
     return str(type_).replace(" NOT NULL", "")
 
 
@@ -157,7 +157,7 @@ def _kind(type_: Type) -> str:
 
 
 def _kind_of_value(value: object) -> str:
-    """Empty where it says nothing: null, and numbers that JSON has none for."""
+    """Empty for a value that does not show its type: null, and numbers that JSON cannot express."""
     if value is None or value in _NO_NUMBERS:
         return ""
     kinds = {bool: "true or false", list: "a list", dict: "an object", str: "a text"}

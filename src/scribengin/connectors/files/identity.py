@@ -1,8 +1,8 @@
-"""Which file is which: the identity of a growing file, apart from its name.
+"""The identity of a growing file, independent of its name.
 
-What was read of a file is known by a `ContentMark`: hashes of its first bytes and of the bytes before the read position. A mark is a few
-dozen bytes, costs two short reads, and tells a file that went on growing from one that was cut and written again, and a copy or a
-renamed file from a new one. This module needs the standard library alone.
+The read part of a file is identified by a `ContentMark`: hashes of its first bytes and of the bytes before the read position. A mark has a
+few dozen bytes and costs two short reads. It distinguishes a file that has grown from one that was truncated and rewritten, and a copy or a
+renamed file from a new one. This module needs only the standard library.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 WINDOW = 4096
 """bytes at the start of a file, and before the read position, that a mark covers"""
 _STEPS = (64, 256, 1024)
-"""shorter prefixes that have a hash of their own, so that a file which is shorter than what was read can be compared too"""
+"""shorter prefixes that have their own hash, so that a file shorter than the read part can be compared too"""
 FIXED = frozenset((*_STEPS, WINDOW))
-"""lengths of prefixes that every mark of as many bytes has a hash of"""
+"""lengths of prefixes for which every mark of at least that many bytes has a hash"""
 
 
 ANY_DEVICE = -1
-"""of a file that was noted before devices were"""
+"""the device of a file that was recorded before devices were stored"""
 
 
 class FileStatus(NamedTuple):
-    """What `stat` says of a file, as far as it tells it from others and from itself at another time."""
+    """The result of `stat` for a file, as far as it distinguishes it from other files and from its own earlier state."""
 
     device: int
     inode: int
@@ -38,11 +38,11 @@ class FileStatus(NamedTuple):
 
     @staticmethod
     def of(found: os.stat_result) -> FileStatus:
-        """The same, of `stat` or `fstat`."""
+        """The same, from a result of `stat` or `fstat`."""
         return FileStatus(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
     def is_file_of(self, other: FileStatus) -> bool:
-        """True where both have device and inode in common: the same file, unless the inode was given to another one."""
+        """True if both have the same device and inode: the same file, unless the inode was reused."""
         return self.inode == other.inode and (self.device == other.device or ANY_DEVICE in (self.device, other.device))
 
 
@@ -51,7 +51,7 @@ def _hash(data: bytes) -> str:
 
 
 def steps_of(end: int) -> tuple[int, ...]:
-    """The lengths of the prefixes whose hashes a mark of `end` bytes holds, the longest last."""
+    """The lengths of the prefixes whose hashes a mark of `end` bytes contains, the longest last."""
     return (*(step for step in _STEPS if step < end), min(end, WINDOW))
 
 
@@ -66,21 +66,21 @@ class Head:
         return len(self.data)
 
     def hash(self, length: int) -> str:
-        """Of the first `length` bytes, at most as many as there are."""
+        """The hash of the first `length` bytes, or of all if there are fewer."""
         found = self._hashes.get(length)
         if found is None:
             found = self._hashes[length] = _hash(self.data[:length])
         return found
 
     def hashes(self, end: int) -> tuple[str, ...]:
-        """As `ContentMark.head` of a content of which `end` bytes were read."""
+        """The hashes for `ContentMark.head` of a content of which `end` bytes were read."""
         return tuple(self.hash(step) for step in steps_of(end))
 
 
 @dataclass(frozen=True, slots=True)
 class ContentMark:
-    """The first `end` bytes of a content. `head`: hashes of its prefixes of `steps_of(end)` bytes; `tail`: of the at most `WINDOW` bytes
-    before `end`. Two contents with equal marks are taken for equal up to there."""
+    """Identifies the first `end` bytes of a content. `head`: hashes of its prefixes of `steps_of(end)` bytes; `tail`: hash of at most
+    `WINDOW` bytes before `end`. Two contents with equal marks are considered equal up to there."""
 
     end: int
     head: tuple[str, ...]
@@ -92,41 +92,41 @@ class ContentMark:
 
     @staticmethod
     def from_json(data: Sequence[Any]) -> ContentMark:
-        """The mark that `as_json` wrote."""
+        """The mark from the form that `as_json` wrote."""
         end, head, tail = data
         return ContentMark(end, tuple(head), tail)
 
     def begins_as(self, head: Head) -> bool:
-        """False where a content that begins so certainly differs from the marked one within what both have; True where it may be the same.
-        With fewer bytes than the shortest step nothing can be compared."""
+        """False if a content with this beginning certainly differs from the marked one within their common length; True if it may be the
+        same. With fewer bytes than the shortest step nothing can be compared."""
         return all(head.hash(step) == known for step, known in zip(steps_of(self.end), self.head, strict=True) if step <= len(head))
 
     def begins_alike(self, head: Head) -> bool:
-        """True where a content that begins so has at least the first `_STEPS[0]` bytes in common with the marked one."""
+        """True if a content with this beginning has at least the first `_STEPS[0]` bytes in common with the marked one."""
         steps = steps_of(self.end)
         return steps[0] == _STEPS[0] <= len(head) and head.hash(steps[0]) == self.head[0]
 
 
 class OpenFile:
-    """A file that is open for reading, by its descriptor: its name may go to another file meanwhile."""
+    """A file that is open for reading, by its descriptor: its name may be given to another file meanwhile."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self._head: Head | None = None
 
     def status(self) -> FileStatus:
-        """Now."""
+        """Its current status."""
         return FileStatus.of(os.fstat(self.descriptor))
 
     def read(self, start: int, end: int) -> bytes:
-        """The bytes from `start` to `end`, fewer where the file ends before."""
+        """The bytes from `start` to `end`, fewer if the file ends before."""
         gathered = b""
         while start + len(gathered) < end and (data := os.pread(self.descriptor, end - start - len(gathered), start + len(gathered))):
             gathered += data
         return gathered
 
     def reader(self) -> IO[bytes]:
-        """To read it from its start, one at a time."""
+        """For reading it from its start, by one reader at a time."""
         file = os.fdopen(os.dup(self.descriptor), "rb", buffering=0)
         file.seek(0)
         return file
@@ -138,32 +138,32 @@ class OpenFile:
         return self._head
 
     def tail(self, end: int) -> str | None:
-        """The hash of the bytes before `end`; None where the file ends before it."""
+        """The hash of the bytes before `end`; None if the file ends before it."""
         start = max(0, end - WINDOW)
         data = self.read(start, end)
         return _hash(data) if len(data) == end - start else None
 
     def mark(self, end: int) -> ContentMark | None:
-        """The mark of the first `end` bytes; None where there are fewer."""
+        """The mark of the first `end` bytes; None if there are fewer."""
         tail = self.tail(end)
         return None if tail is None else ContentMark(end, self.head().hashes(end), tail)
 
     def holds(self, mark: ContentMark) -> bool:
-        """True where the file begins with what the mark is of."""
+        """True if the file begins with the marked content."""
         head = self.head()
         if len(head) < min(mark.end, WINDOW) or head.hash(min(mark.end, WINDOW)) != mark.head[-1]:
             return False
         return self.tail(mark.end) == mark.tail
 
     def same_until(self, other: OpenFile, end: int) -> bool:
-        """True where the first `end` bytes of both are alike, as far as their marks show."""
+        """True if the first `end` bytes of both are equal, as far as their marks show."""
         return (mark := self.mark(end)) is not None and other.holds(mark)
 
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """What came of a content that can only be read from its start on, such as a compressed one: its whole length, the mark of all of it,
-    and which of the marks that were looked for it begins with."""
+    """The result of reading a content that can only be read from its start, such as a compressed one: its whole length, the mark of all of
+    it, and those of the given marks that it begins with."""
 
     length: int
     mark: ContentMark
@@ -192,12 +192,12 @@ def scan(chunks: Iterable[bytes], marks: Sequence[ContentMark]) -> Scanned:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What a log keeps of a file that was read, beside its path, size, time and inode: how it is found again.
+    """What a log stores for a file that was read, beside its path, size, time and inode, so that it can be found again.
 
-    `file` is the name that the log has for it, whatever path it has. What was taken begins at byte `since` of its content; `mark` is of the
-    content up to where it was taken, None where that was never seen (a file that was compressed from the start). `packed` is of all bytes
-    of a compressed file. `copy` is the file that it is a copy of, or empty; `turn` is its number among the
-    files that were read under the path.
+    `file` is the log's name for it, independent of its path. The range that was read begins at byte `since` of its content; `mark` covers
+    the content up to the end of that range, None if that was never seen (a file that was compressed from the start). `packed` covers all
+    bytes of a compressed file. `copy` is the file that it is a copy of, or empty; `turn` is its number among the files that were read under
+    the path.
     """
 
     file: str
@@ -215,7 +215,7 @@ class Trace:
 
     @staticmethod
     def from_json(data: Sequence[Any]) -> Trace:
-        """The trace that `as_json` wrote."""
+        """The trace from the form that `as_json` wrote."""
         file, since, device, mark, packed, copy, turn = data
         return Trace(file, since, device, mark and ContentMark.from_json(mark), packed and ContentMark.from_json(packed), copy, turn)
 
@@ -226,32 +226,32 @@ _PACKED = (".gz", ".gzip", ".zst", ".zstd", ".bz2", ".xz")
 
 
 def unpacked_name(name: str) -> str:
-    """The name without the suffix of a compression."""
+    """The name without a compression suffix."""
     suffix = next((suffix for suffix in _PACKED if name.endswith(suffix)), "")
     return name.removesuffix(suffix)
 
 
 def stem(name: str) -> str:
-    """The name without the suffix of a compression and its last suffix besides: `app` of `app.log`, `app.log` of `app.log.1.gz`."""
+    """The name without a compression suffix and without its last other suffix: `app` for `app.log`, `app.log` for `app.log.1.gz`."""
     name = unpacked_name(name)
     return name.rpartition(".")[0] or name
 
 
 def openings(name: str) -> list[str]:
-    """The name's beginnings that end where a letter or digit does and another character follows, and the name: `app`, `app.log` and
-    `app.log.1` of `app.log.1`."""
+    """The prefixes of the name that end with a letter or digit before another kind of character, and the name: `app`, `app.log` and
+    `app.log.1` for `app.log.1`."""
     ends = [at for at in range(1, len(name)) if name[at - 1].isalnum() and not name[at].isalnum()]
     return [*(name[:at] for at in ends), name]
 
 
 def related(one: str, other: str) -> bool:
-    """True where one name looks like the other's of another turn: `app.log` and `app.log.1`, `app.log-20260302.gz`, `app-2026-03-02.log`,
+    """True if one name looks like a rotated form of the other: `app.log` and `app.log.1`, `app.log-20260302.gz`, `app-2026-03-02.log`,
     `app.1.log`; not `host1.log` and `host2.log`."""
     return stem(one) in openings(other) or stem(other) in openings(one)
 
 
 def is_turn_of(name: str, live: str) -> bool:
-    """True where a rotation calls a file `name` that was `live`: with a number or a date behind it or before its suffix, and perhaps
+    """True if `name` is a rotated form of the name `live`: with a number or a date after it or before its suffix, and perhaps
     compressed."""
     name = unpacked_name(name)
     start, dot, suffix = live.rpartition(".")

@@ -1,6 +1,6 @@
-"""A schema for files, proposed from what they hold, and what it would make of the records that were looked at.
+"""Infers a schema for files from their contents, and checks it against the sampled records.
 
-The proposal is checked by the decoder that would read the files: what it would leave behind as dead letters is told with its place.
+The schema is checked with the decoder that would read the files: records that would become dead letters are reported with their place.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
 _BOM = b"\xef\xbb\xbf"
 _CUT = "Input data was truncated"
-"""what msgspec says of JSON that ends too early"""
+"""msgspec's message for truncated JSON"""
 _SHOWN_DEAD = 5
 _CSV_DEFAULTS = {option.name: option.default for option in CSV_READ}
 _LOWEST = Schema((Field("\N{OBJECT REPLACEMENT CHARACTER}", Type("STRING")),))
-"""columns for a look that is not after columns"""
+"""placeholder columns for reading that does not depend on columns"""
 
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """A record that the proposed schema does not take."""
+    """A record that does not fit the inferred schema."""
 
     file: str
     line: int | None
@@ -60,7 +60,7 @@ class Dead:
 
 @dataclass(slots=True)
 class Proposal:
-    """`options` are those of a files source beside `path` that differ from their defaults."""
+    """`options` are those of a files source, besides `path`, that differ from their defaults."""
 
     format: str
     schema: Schema
@@ -68,18 +68,18 @@ class Proposal:
     columns: dict[str, ObservedValues]
     files: int
     records: int
-    """that were looked at, dead ones included and empty lines not"""
+    """number of sampled records, including bad ones, without empty lines"""
     whole: bool
-    """True where these are all records of all files"""
+    """True if these are all records of all files"""
     dead: int = 0
     deaths: list[Dead] = field(default_factory=list)
-    """the first of them"""
+    """the first of the bad records"""
     notes: list[str] = field(default_factory=list)
 
 
 def infer(paths: Sequence[Path], *, records: int, format: str | None = None, options: Mapping[str, Any] | None = None) -> Proposal:
-    """Look at `records` records of the files at most, and propose. `format` and csv's `options` are found out where they are not
-    given. Raises SourceError for files that cannot be read, or of which nothing can be said."""
+    """Sample at most `records` records of the files, and infer a schema. `format` and the CSV `options` are detected if they are not given.
+    Raises SourceError for files that cannot be read, or whose schema cannot be inferred."""
     format = format or _one_format(paths)
     match format:
         case "json":
@@ -101,7 +101,7 @@ def infer(paths: Sequence[Path], *, records: int, format: str | None = None, opt
 
 
 def _folders(paths: Sequence[Path]) -> dict[str, str]:
-    """Column → type of the folders `column=value` that all files lie in."""
+    """Column → type for the folders `column=value` that are common to all files."""
     said = [folders_in(str(path)) for path in paths]
     names = [name for name in said[0] if can_name(name) and all(name in each for each in said)]
     values = {name: [unquote(each[name]) for each in said] for name in names}
@@ -109,14 +109,14 @@ def _folders(paths: Sequence[Path]) -> dict[str, str]:
 
 
 def _one_format(paths: Sequence[Path]) -> str:
-    """Of all files that hold something. Raises SourceError where they differ: a source reads its files in one way."""
+    """The common value for all non-empty files. Raises SourceError if they differ: a source reads its files in one way."""
     found: dict[str, Path] = {}
     for path in paths[:MOST_FILES]:
         if path.stat().st_size:
             found.setdefault(format_of(path), path)
     if len(found) > 1:
         each = ", ".join(f"{path} is {format}" for format, path in found.items())
-        raise SourceError(f"the files are of several formats: {each}", remedy="name those of one format, or say --format")
+        raise SourceError(f"the files are of several formats: {each}", remedy="name files of one format, or pass --format")
     return next(iter(found), None) or format_of(paths[0])
 
 
@@ -132,7 +132,7 @@ def _of_json(paths: Sequence[Path], records: int) -> Proposal:
             try:
                 record = decoder.decode(line)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                continue  # the reference decoder says why
+                continue  # the reference decoder returns the reason
             for name, value in record.items() if isinstance(record, dict) else ():
                 if name not in columns:
                     columns[name] = ObservedValues()
@@ -145,22 +145,22 @@ def _of_json(paths: Sequence[Path], records: int) -> Proposal:
 
 
 def _no_json(sample: FileSample) -> SourceError:
-    """Of files without one record."""
+    """The error for files without any record."""
     if not sample.records:
         return SourceError("the files are empty", remedy="name files that hold records")
     block = sample.blocks[0]
     head = block.data if isinstance(block, LineBlock) else block.head if isinstance(block, DamageBlock) else b""
     head = head.removeprefix(_BOM).lstrip()
     wrong = _first_line(head)
-    none = f"of {sample.records:,} lines none is a JSON object with a field"
+    none = f"none of {sample.records:,} lines is a JSON object with a field"
     if head[:1] == b"{" and wrong:
-        remedy = "write strict JSON: names and texts in double quotes, null for NaN, no comma behind the last field"
+        remedy = "write strict JSON: names and texts in double quotes, null for NaN, no comma after the last field"
         return SourceError(f"{none}; the first of {block.place(0).file}: {wrong}", remedy=remedy)
-    return SourceError(none, remedy="say what the files are: --format csv, or --format text")
+    return SourceError(none, remedy="pass the format of the files: --format csv, or --format text")
 
 
 def _first_line(head: bytes) -> str:
-    """What keeps the first line of a file that begins so from being JSON; `_CUT` where it ends too early."""
+    """Why the first line of a file with this beginning is not JSON; `_CUT` if it is truncated."""
     try:
         msgspec.json.decode(head.partition(b"\n")[0])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -198,36 +198,36 @@ def _of_csv(paths: Sequence[Path], options: dict[str, Any], records: int) -> Pro
     notes = []
     if options.get("header") is None:
         what = "the columns' names; if it is a record: --no-header" if header else "a record; if it names the columns: --header"
-        which = "the first line" if not shape.skip_lines and not dialect.comment else "the first line behind those that are skipped"
-        notes.append(f"{which} is taken for {what}")
+        which = "the first line" if not shape.skip_lines and not dialect.comment else "the first line after the skipped ones"
+        notes.append(f"{which} is read as {what}")
     if encoding != "utf-8" and marked_encoding(head_of(first)) is None and not options.get("encoding"):
-        notes.append(f"the bytes are not UTF-8; {encoding} is a guess: look at letters beyond a to z, or say --encoding")
+        notes.append(f"the bytes are not UTF-8; {encoding} is a guess: check the characters other than a to z, or pass --encoding")
     cells: dict[str, list[str | None]] = {}
     kept: dict[str, list[str | None]] = {}
     literal = _tables(sample, replace(raw, nulls=nulls, quoted_null="never"))
     for names, rows in _tables(sample, replace(raw, nulls=nulls)).items():
-        if any(len(row) > len(names) for row in rows):  # behind those that have names all are empty
+        if any(len(row) > len(names) for row in rows):  # all cells after the named columns are empty
             given["extra_cells"] = "empty"
         for index, name in enumerate(names):
             if not can_name(name) or names.count(name) > 1:
-                notes.append(f"column {index + 1}, {name!r}, is left out: a schema cannot hold such a name, or it is duplicated")
+                notes.append(f"column {index + 1}, {name!r}, is left out: its name is not valid in a schema, or duplicated")
             elif name in cells or name.lower() not in map(str.lower, cells):
                 cells.setdefault(name, []).extend(row[index] for row in rows)
                 kept.setdefault(name, []).extend(row[index] for row in literal[names])
             else:
-                notes.append(f"{name} is left out: another name differs only in upper and lower case, and SQL tells them not apart")
+                notes.append(f"{name} is left out: another name differs from it only in case, which SQL ignores")
     if not sample.records:
-        only, more = ("hold a line of names and no record", "; if it is a record: --no-header") if head.strip() else ("are empty", "")
+        only, more = ("hold a header line and no record", "; if it is a record: --no-header") if head.strip() else ("are empty", "")
         raise SourceError(f"the files {only}", remedy=f"name files that hold records{more}")
     if not cells:
         raise SourceError(
-            "the files hold no record of CSV with a column that a schema can name",
-            remedy="say what they are: --format json, or --no-header",
+            "the files hold no CSV record with a column that a schema can name",
+            remedy="pass --format json, or --no-header",
         )
     fields = []
     for name, column in cells.items():
         guessed = guess_column(name, column)
-        if column != kept[name]:  # null in quotes: the column is what it is without
+        if column != kept[name]:  # null in quotes: the column keeps the type that it has without it
             if guessed.type.name == "STRING":
                 guessed = guess_column(name, kept[name])
             else:
@@ -238,8 +238,8 @@ def _of_csv(paths: Sequence[Path], options: dict[str, Any], records: int) -> Pro
 
 
 def _tables(sample: FileSample, dialect: Dialect) -> dict[tuple[str, ...], list[list[str | None]]]:
-    """Names → the records of their width that stand under them, and those with empty cells behind. Files without a header have the names
-    c1, c2, … of the commonest width."""
+    """Names → the number of records with that many cells, and of those with empty cells at the end. Files without a header have the names
+    c1, c2, … of the most common width."""
     tables: dict[tuple[str, ...], list[list[str | None]]] = {}
     headed = any(isinstance(block, CsvBlock) and block.header for block in sample.blocks)
     comment = None if dialect.comment is None else dialect.comment.encode()
@@ -274,19 +274,19 @@ def _of_typed(paths: Sequence[Path], format: str, records: int) -> Proposal:
     known = _of_parquet(paths, notes) if format == "parquet" else [(path.name, avro_columns(_writer(path), notes)) for path in paths]
     schema = joined_columns(known, notes)
     if schema is None:
-        raise SourceError(f"{paths[0]} has no column that a schema can hold", remedy="read it by another program first")
+        raise SourceError(f"{paths[0]} has no column that a schema can hold", remedy="convert it with another program first")
     odd = [field.name for field in schema.fields if _has_odd_keys(field.type)]
-    notes += [f"{name} is left out: a map by objects or lists is no value of a record" for name in odd]
+    notes += [f"{name} is left out: a map with objects or lists as keys is not a valid value of a record" for name in odd]
     kept = tuple(field for field in schema.fields if field.name not in odd)
     if not kept:
-        raise SourceError(f"{paths[0]} has no column that a record can hold", remedy="read it by another program first")
+        raise SourceError(f"{paths[0]} has no column that a record can hold", remedy="convert it with another program first")
     schema = Schema(kept)
     sample = read_sample(paths, format, {}, schema, records=records)
     return _checked(format, schema, {}, sample, list(dict.fromkeys(notes)))
 
 
 def _of_parquet(paths: Sequence[Path], notes: list[str]) -> list[tuple[str, tuple[Field, ...]]]:
-    """Each file's columns; one of the type null, in which a program has seen no value, counts where no file has it with another."""
+    """The columns of each file; a column of the null type, without any value, is included if no file has it with another type."""
     import pyarrow as pa
 
     schemas = [(path.name, schema_of_columns(path)) for path in paths]
@@ -312,7 +312,7 @@ def _writer(path: Path) -> Any:
         with path.open("rb") as file:
             return read_header(file).writer
     except (ContainerError, AvroSchemaError) as error:
-        raise SourceError(f"{path} {error}", remedy="write it anew, or leave it out") from None
+        raise SourceError(f"{path} {error}", remedy="write it again, or leave it out") from None
 
 
 def _checked(
@@ -323,7 +323,7 @@ def _checked(
     notes: list[str],
     columns: dict[str, ObservedValues] | None = None,
 ) -> Proposal:
-    """The proposal, with what the decoder makes of the sample."""
+    """The inferred schema, with the decoder's result for the sample."""
     shown = {name: value for name, value in options.items() if _CSV_DEFAULTS.get(name) != value}
     seen = columns if columns is not None else {each.name: ObservedValues() for each in schema.fields}
     proposal = Proposal(format, schema, shown, seen, sample.files, sample.records, sample.whole, notes=list(dict.fromkeys(notes)))
@@ -339,7 +339,7 @@ def _checked(
             for row in found.rows:
                 for name, value in row.items():
                     seen[name].add(value)
-    if proposal.dead > _SHOWN_DEAD + 1:  # the last one takes no more room than "and 1 more"
+    if proposal.dead > _SHOWN_DEAD + 1:  # the last one needs no more space than "and 1 more"
         del proposal.deaths[_SHOWN_DEAD:]
     return proposal
 

@@ -1,6 +1,6 @@
-"""JSON that is not an object a line: one list, values behind one another, or a list inside of a document, in bounded memory.
+"""JSON that is not one object per line: one list, consecutive values, or a list inside a document, in bounded memory.
 
-Only brackets, commas and quotes are looked at, some hundred kilobytes at a time: what a record holds is the decoder's business.
+Only brackets, commas and quotes are examined, some hundred kilobytes at a time: the contents of a record are left to the decoder.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOOKED_LINES = 50
 
 
 def shape_of(head: bytes) -> str:
-    """`array`, `concatenated` or `lines`, by how a file begins (`shape: auto`)."""
+    """`array`, `concatenated` or `lines`, detected from the start of a file (`shape: auto`)."""
     head = head.removeprefix(BOM).lstrip(_BLANK)
     if head[:1] == b"[":
         return "array"
@@ -46,24 +46,24 @@ def shape_of(head: bytes) -> str:
 
 
 def misshapen(head: bytes) -> str:
-    """What a file is that is not an object a line, with the option that reads it, as a sentence; empty where it may be one. `head` are its
-    first bytes. Costs one record where all is well."""
+    """A sentence about a file that is not one object per line, with the option that reads it; empty if it may be one. `head` are its first
+    bytes. Costs the parsing of one record if the file is right."""
     found = _over_lines(head.removeprefix(BOM).lstrip(_BLANK))
     if found is None:
         return ""
     shape, lists = found
     if shape == "array":
-        return "the file is one JSON list, and not an object a line: set json: {shape: array}"
+        return "the file is one JSON list, not one object per line: set json: {shape: array}"
     if len(lists) == 1:
         return (
-            "the file is one JSON document over several lines, and not an object a line: set json: {shape: concatenated}, or, for a record "
-            f'from each item of its list, json: {{records: "$.{lists[0]}[*]"}}'
+            "the file is one JSON document over several lines, not one object per line: set json: {shape: concatenated}, or, for a "
+            f'record from each item of its list, json: {{records: "$.{lists[0]}[*]"}}'
         )
-    return "the file is JSON over several lines, and not an object a line: set json: {shape: concatenated}"
+    return "the file is JSON over several lines, not one object per line: set json: {shape: concatenated}"
 
 
 def options_for(head: bytes) -> tuple[dict[str, str], str]:
-    """The keys of `json` that read a file which begins so, none for lines, and what else there may be to say."""
+    """The keys of `json` that read a file with this beginning, none for lines, and an optional further note."""
     head = head.removeprefix(BOM).lstrip(_BLANK)
     first, _, rest = head.partition(b"\n")
     found = _over_lines(head)
@@ -80,8 +80,8 @@ def options_for(head: bytes) -> tuple[dict[str, str], str]:
 
 
 def _over_lines(head: bytes) -> tuple[str, list[str]] | None:
-    """The shape of a file that is one list, or values over several lines, and in which keys of the first value there are lists of objects;
-    None of one that may be lines."""
+    """The shape of a file that is one list, or values over several lines, and the keys of the first value that contain lists of objects;
+    None for a file that may be lines."""
     if head[:1] not in (b"[", b"{"):
         return None
     first, _, rest = head.partition(b"\n")
@@ -123,9 +123,9 @@ def _fault(text: bytes) -> str:
 
 @dataclass
 class JsonCutter:
-    """Cuts the content of `file` into blocks of records: each value behind another (`keys` None), or each item of the list that the keys
-    lead to from the top of each value. A record of more than `max_record` bytes is a DamageBlock and never held whole. Where brackets do
-    not match, or the file ends too early, the rest of it is one DamageBlock. Used for one file."""
+    """Splits the content of `file` into blocks of records: consecutive values (`keys` None), or the items of the list that the keys lead to
+    from the top of each value. A record of more than `max_record` bytes becomes a DamageBlock and is never held in memory whole. If
+    brackets do not match, or the file is truncated, the rest of it is one DamageBlock. Used for one file."""
 
     file: str
     max_record: int
@@ -135,23 +135,23 @@ class JsonCutter:
     """bytes from `_base` on that are still needed"""
     _base: int = 0
     _line: int = 1
-    """of the byte at `_base`"""
+    """line of the byte at `_base`"""
     _depth: int = 0
     _in_text: bool = False
     _odd: bool = False
     """whether the bytes so far end in an odd number of backslashes"""
     _begin: int | None = 0
-    """where the record that is open begins; None outside of the records' list"""
+    """start of the open record; None outside the list of records"""
     _on_path: int = 0
     """how many of the open brackets lead to the records"""
     _key: bool = False
-    """whether the value that comes is that of the next key"""
+    """whether the next value is that of the next key"""
     _found: bool = False
-    """whether the top value had the list"""
+    """whether the top value contained the list"""
     _mark: int = 0
-    """behind the last bracket, comma or colon that was looked at"""
+    """position after the last bracket, comma or colon that was examined"""
     _head: bytes | None = None
-    """how a record begins that is too long already"""
+    """first bytes of a record that is already too long"""
 
     def cut(self, chunks: Iterable[bytes | Damage], offset: int = 0) -> Iterator[JsonBlock | DamageBlock]:
         """`chunks` are the whole content, from its start."""
@@ -173,7 +173,7 @@ class JsonCutter:
             try:
                 yield from self._take(chunk, start)
             except _ShapeError as error:
-                yield self._damage("malformed", f"{error}; nothing behind byte {error.at} is read", error.at)
+                yield self._damage("malformed", f"{error}; nothing after byte {error.at} is read", error.at)
                 return
             self._forget(start + len(chunk))
         yield from self._end()
@@ -186,11 +186,11 @@ class JsonCutter:
         if len(below):
             wrong = int(below[0])
             yield from self._between(at[:wrong], kinds[:wrong], before[:wrong])
-            raise _ShapeError("a bracket closes that was never opened", int(at[wrong]))
+            raise _ShapeError("a closing bracket has no opening one", int(at[wrong]))
         yield from self._between(at, kinds, before)
 
     def _between(self, at: NDArray[np.int64], kinds: NDArray[np.uint8], before: NDArray[np.int64]) -> Iterator[JsonBlock | DamageBlock]:
-        """What the marks cut, in their order."""
+        """The records up to these marks, in order."""
         after = before + _CHANGE[kinds]
         if self.keys is None:
             ends = at[(after == 0) & (before == 1)] + 1
@@ -220,7 +220,7 @@ class JsonCutter:
             index += 1
 
     def _marks(self, chunk: bytes, start: int) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
-        """(where brackets, commas and colons stand that are in no text, which they are, how many brackets are open before each)"""
+        """(positions of brackets, commas and colons outside texts, which they are, the number of brackets open before each)"""
         bytes_ = np.frombuffer(chunk, np.uint8)
         quotes = np.flatnonzero(bytes_ == _QUOTE)
         if self._odd or b"\\" in chunk:
@@ -244,7 +244,7 @@ class JsonCutter:
         return at + start, kinds, before
 
     def _records(self, ends: NDArray[np.int64], begins: NDArray[np.int64], *, closed: bool = False) -> Iterator[JsonBlock | DamageBlock]:
-        """The records that end there; the one behind each begins at `begins`. `closed`: the last ends with its list, and may be nothing."""
+        """The records that end there; the next one begins at `begins`. `closed`: the last one ends with its list, and may be empty."""
         assert self._begin is not None
         starts = np.append(self._begin, begins[:-1])
         self._begin = int(begins[-1])
@@ -273,11 +273,11 @@ class JsonCutter:
         return JsonBlock.of(self.file, content, first, self._line_of(first), (starts - first).tolist(), (ends - first).tolist())
 
     def _step(self, at: int, kind: int, before: int, after: int) -> Iterator[DamageBlock]:
-        """A bracket, comma or colon outside of the records' list."""
+        """Handle a bracket, comma or colon outside the list of records."""
         assert self.keys is not None
         deep = len(self.keys)
         if before == 0 and (stray := bytes(self._held[self._mark - self._base : at - self._base]).strip(_BLANK)):
-            raise _ShapeError(f"{_shown(stray)} stands between values", self._mark)
+            raise _ShapeError(f"found {_shown(stray)} between values", self._mark)
         if after > before and before == self._on_path and (before == 0 or self._key):
             if kind == ord("[") and before == deep:
                 self._begin, self._found = at + 1, True
@@ -285,11 +285,11 @@ class JsonCutter:
                 self._on_path = before + 1
             elif before == 0:
                 found, what = ("an object", "concatenated") if kind == ord("{") else ("a list", "array")
-                raise _ShapeError(f"{found} begins where {self._asked} is to be; set json: {{shape: {what}}}", at)
+                raise _ShapeError(f"found {found}, expected {self._asked}; set json: {{shape: {what}}}", at)
         if kind == _COLON and before == self._on_path:
             self._key = _text(bytes(self._held[self._mark - self._base : at - self._base])) == self.keys[before - 1]
         elif kind == _COMMA and before == 0:
-            raise _ShapeError("a comma stands between values", at)
+            raise _ShapeError("found a comma between values", at)
         elif before >= self._on_path:
             self._key = False
         if after < before:
@@ -307,7 +307,7 @@ class JsonCutter:
     # --- between chunks, and the end ---
 
     def _forget(self, behind: int) -> None:
-        """Let go of what nobody needs any more, a record that is too long included."""
+        """Discard bytes that are not needed any more, including a record that is too long."""
         if self._begin is not None:
             if self._head is None and behind - self._begin > self.max_record:
                 at = self._begin - self._base
@@ -325,10 +325,10 @@ class JsonCutter:
         if self._depth or self._in_text:
             what = "a record" if self._begin is not None and self._depth > (0 if self.keys is None else len(self.keys) + 1) else "its list"
             yield self._damage("truncated", f"the file ends inside of {what if self.keys is not None else 'a record'}")
-        elif self._begin is not None and self._held.strip(_BLANK):  # what is no bracket: the decoder tells
+        elif self._begin is not None and self._held.strip(_BLANK):  # not a bracket: the decoder reports it
             yield from self._records(np.array([behind]), np.array([behind]))
         elif self._begin is None and self._held[max(0, self._mark - self._base) :].strip(_BLANK):
-            yield self._damage("malformed", f"{_shown(bytes(self._held).strip(_BLANK))} stands behind the last value")
+            yield self._damage("malformed", f"found {_shown(bytes(self._held).strip(_BLANK))} after the last value")
 
     def _damage(self, reason: str, message: str, at: int | None = None) -> DamageBlock:
         begin = at if at is not None else self._base if self._begin is None else self._begin

@@ -1,4 +1,4 @@
-"""How a sink's folder is to be kept, said at the place itself: whoever keeps it knows no flow."""
+"""The maintenance settings of a sink's folder, stored in the folder itself: the maintenance owner does not know the flow."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from scribengin.connectors.files.sink_folders import LineageFolder
 
 COMPLETE = "_COMPLETE.json"
-"""says in a folder by time that it is closed; readers of data pass over the name"""
+"""marks a folder by time as closed; readers of data skip this name"""
 _KIND, _FORMAT = "keeping", 1
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionSettings:
-    """Of one lineage of a sink, as the newest run that wrote there was told."""
+    """The settings of one lineage of a sink, as given to the newest run that wrote there."""
 
     sink: str = ""
     roll_bytes: int | None = None
@@ -31,21 +31,22 @@ class RetentionSettings:
     roll_every_s: float = 0.0
     time: TimePath | None = None
     close_delay_s: float | None = None
-    """a folder by time is closed once rows so much newer than its end have come; None: never"""
+    """a folder by time is closed once rows arrive that are newer than its end by this time; None: never"""
     late: str = "dead"
-    """of rows for a closed folder: `dead`, or `reopen`: they are written, and the folder's marker counts them in its next version"""
+    """for rows of a closed folder: `dead`, or `reopen`: they are written, and the next version of the folder's completion marker counts
+    them"""
     keep_s: float | None = None
-    """folders by time older than that are deleted"""
+    """folders by time older than this are deleted"""
     header: bool = False
-    """of CSV: files begin with the names of the columns"""
+    """for CSV: files begin with the names of the columns"""
     earlier: tuple[TimePath, ...] = ()
-    """by which folders went that may still be there"""
+    """earlier paths of folders by time that may still exist"""
     fenced: bool = field(default=True, compare=False)
-    """whether rollers that may have read another one are late; else a turn has still to be put"""
+    """whether compactors that may have read an older version are outdated; otherwise a compaction run must still be recorded"""
 
     @staticmethod
     def of(sink: str, options: Mapping[str, Any]) -> RetentionSettings:
-        """What the sink's options say."""
+        """The settings from the sink's options."""
         roll, close = (_filled(name, options) for name in ("roll", "close"))
         by = [part for part in options.get("partition_by") or () if not isinstance(part, str)]
         time = TimePath.of(by[0]) if by else None
@@ -62,7 +63,7 @@ class RetentionSettings:
 
     @staticmethod
     def read(place: LineageFolder) -> RetentionSettings | None:
-        """What stands there; None where nothing ever had to be said. Raises StateError."""
+        """The stored settings; None if none were ever stored. Raises StateError."""
         data = read_or_none(place.keeping)
         if data is None:
             return None
@@ -71,9 +72,9 @@ class RetentionSettings:
         return RetentionSettings(**{**body, "time": time, "earlier": tuple(TimePath.of(each) for each in body.get("earlier", ()))})
 
     def write(self, place: LineageFolder, *, always: bool = False) -> bool:
-        """Durably, where it says anything new; with what went before by another path or zone. `always`: though the folder wants
-        nothing. Whether something else stood there, now or when a run was killed behind this: rollers may still go by that, until they are
-        fenced."""
+        """Store the settings durably, if they changed, with earlier paths or time zones. `always`: even if the folder needs no maintenance.
+        Returns whether other settings were stored before, now or when a run was killed after this: compactors may still use those until
+        they are fenced."""
         stands = RetentionSettings.read(place)
         if stands is None and not (self.says_anything or always):
             return False
@@ -91,13 +92,14 @@ class RetentionSettings:
 
     @staticmethod
     def note_fenced(place: LineageFolder) -> None:
-        """A turn stands behind what stands there."""
+        """A compaction run was recorded after the stored settings."""
         stands = RetentionSettings.read(place)
         if stands is not None and not stands.fenced:
             changed(stands, fenced=True)._put(place)
 
     def write_to_earlier(self, place: LineageFolder) -> None:
-        """Let an earlier lineage of the folder delete as the newest says; what another sink has written, never sooner than that."""
+        """Allow an earlier lineage of the folder to delete by the newest settings; never earlier than those for data that another sink
+        wrote."""
         stands = RetentionSettings.read(place)
         if stands is None:
             return
@@ -108,28 +110,28 @@ class RetentionSettings:
 
     @property
     def says_anything(self) -> bool:
-        """Whether the folder wants more than to be cleared up."""
+        """Whether the folder needs more maintenance than cleaning up."""
         return any(value is not None for value in (self.roll_bytes, self.close_delay_s, self.keep_s))
 
     @property
     def refuses_late(self) -> bool:
-        """Whether rows that come too late are dead."""
+        """Whether late rows become dead letters."""
         return self.close_delay_s is not None and self.late == "dead"
 
     def closed_us(self, newest_us: int | None) -> int | None:
-        """Folders whose time was over by then are closed, where rows of up to `newest_us` have come; microseconds since 1970."""
+        """Folders whose time ended by then are closed, if rows of up to `newest_us` have arrived; microseconds since 1970."""
         if self.close_delay_s is None or newest_us is None:
             return None
         return newest_us - round(self.close_delay_s * 1e6)
 
     def is_closed(self, folder: str, newest_us: int | None) -> bool:
-        """Whether a folder is."""
+        """Whether a folder is closed."""
         closed_us = self.closed_us(newest_us)
         end_us = None if closed_us is None else self.end_us(folder)
         return end_us is not None and closed_us is not None and end_us <= closed_us
 
     def end_us(self, folder: str) -> int | None:
-        """When a folder's time is over; the last such moment, where paths or zones that went before know it too. None: it has no end."""
+        """The end of a folder's time; the latest one, if earlier paths or time zones also match it. None: it has no end."""
         ends = [each.end_us(folder) for each in (self.time, *self.earlier) if each is not None]
         return max((end for end in ends if end is not None), default=None)
 

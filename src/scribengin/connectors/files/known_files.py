@@ -1,4 +1,4 @@
-"""The files of which something was read, and how they are found: by how they begin, and by their names."""
+"""The files that were read at least partly, and how they are found: by their first bytes, and by their names."""
 
 from __future__ import annotations
 
@@ -13,55 +13,56 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class KnownFile:
-    """A file of which something was read. `path` is where it is, or was when it was last `found`; `seen` is how it was there."""
+    """A file that was read at least partly. `path` is its current place, or the one where it was last `found`; `seen` is its state
+    there."""
 
     id: str
     path: str
     seen: FileStatus
     end: int
-    """of its content, decompressed: up to where it was read"""
+    """position in its decompressed content up to which it was read"""
     mark: ContentMark | None
-    """of the content up to `end`; None of one that was never read but compressed, or that was noted before there were marks"""
+    """mark of the content up to `end`; None for a file that was only ever read compressed, or was recorded before marks existed"""
     packed: ContentMark | None = None
-    """of the whole compressed file that it is now; None of a plain one"""
+    """mark of the whole compressed file that it is now; None for a plain one"""
     rest: ContentMark | None = None
-    """of the whole content of a compressed file, where that has more than was read"""
+    """mark of the whole content of a compressed file, if that is longer than the read part"""
     copy: str = ""
     """the file that it is a copy of"""
     names: set[str] = field(default_factory=set)
     born: int = 0
-    """the look at which it was first taken"""
+    """the poll in which it was first read"""
     found: bool = True
     trusted: bool = False
-    """whether size and time as they were `seen` mean the same content"""
+    """whether an unchanged size and time, as in `seen`, mean the same content"""
     lost_s: float = 0.0
-    """since when it is not found, monotonic"""
+    """since when it is missing, monotonic"""
     waits: bool = False
-    """whether a compressed file may be it, that is not settled yet"""
+    """whether a compressed file that is not settled yet may be this file"""
     told: bool = False
-    """whether it was said that the rest of it is lost"""
+    """whether the loss of its rest was reported"""
 
     @property
     def unread(self) -> int:
-        """Bytes that it had when it was last seen, and that were not read."""
+        """Unread bytes in its last seen state."""
         return 0 if self.packed is not None else max(0, self.seen.size - self.end)
 
     def trace(self) -> Trace:
-        """For the log: where it is, and how far it is read."""
+        """For the log: its place, and how far it is read."""
         return Trace(self.id, self.end, self.seen.device, self.mark, self.packed, self.copy)
 
 
 class Contents:
-    """Known files by how they begin."""
+    """Known files, indexed by their first bytes."""
 
     def __init__(self) -> None:
         self._by_head: dict[tuple[int, str], list[KnownFile]] = {}
         self._lengths: dict[tuple[int, str], dict[int, int]] = {}
-        """(length, hash) of a prefix of a fixed length → how many files begin so, by the length of what is compared next"""
+        """(length, hash) of a prefix of a fixed length → the number of files with this prefix, by the length that is compared next"""
         self._packed: dict[tuple[int, str], list[KnownFile]] = {}
 
     def add(self, known: KnownFile) -> None:
-        """By its marks as they are; of one without any nothing happens."""
+        """Add it by its current marks; a file without marks is ignored."""
         if known.mark is not None and known.mark.end:
             steps = steps_of(known.mark.end)
             self._by_head.setdefault((steps[-1], known.mark.head[-1]), []).append(known)
@@ -71,7 +72,7 @@ class Contents:
             self._packed.setdefault((known.packed.end, known.packed.head[-1]), []).append(known)
 
     def remove(self, known: KnownFile) -> None:
-        """Before its marks change; of one that is not there nothing happens."""
+        """Remove it before its marks change; a file that is not indexed is ignored."""
         if known.mark is not None and known.mark.end:
             length = steps_of(known.mark.end)[-1]
             if _drop(self._by_head, (length, known.mark.head[-1]), known):
@@ -83,7 +84,7 @@ class Contents:
             _drop(self._packed, (known.packed.end, known.packed.head[-1]), known)
 
     def of(self, head: Head) -> list[KnownFile]:
-        """Those whose first bytes, as far as a mark covers and as they were read, the content `head` begins with."""
+        """The files whose first bytes, as far as a mark covers them and they were read, are the beginning of `head`."""
         found: list[KnownFile] = []
         for step in (0, *steps_of(WINDOW)):
             if step > len(head):
@@ -94,12 +95,12 @@ class Contents:
         return found
 
     def packed(self, size: int, head: Head) -> list[KnownFile]:
-        """Those that are compressed files of so many bytes that begin so."""
+        """The compressed files with this size and these first bytes."""
         return list(self._packed.get((size, head.hash(min(size, WINDOW))), ()))
 
 
 def _first(mark: ContentMark) -> tuple[int, str]:
-    """The longest prefix of a fixed length that the mark knows; length 0 where it is shorter than each."""
+    """The longest prefix of a fixed length in the mark; length 0 if the content is shorter than each."""
     at = max((index for index, step in enumerate(steps_of(mark.end)) if step in FIXED), default=-1)
     return (steps_of(mark.end)[at], mark.head[at]) if at >= 0 else (0, "")
 
@@ -115,16 +116,16 @@ def _drop(index: dict[tuple[int, str], list[KnownFile]], key: tuple[int, str], k
 
 
 class Names:
-    """Known files by their names, to find those that a rotation may have made of one another."""
+    """Known files, indexed by their names, to find the possible results of a rotation."""
 
     def __init__(self) -> None:
         self._by_stem: dict[str, dict[str, KnownFile]] = {}
         self._by_opening: dict[str, dict[str, KnownFile]] = {}
         self._added: dict[str, KnownFile] = {}
-        """which are not in the indexes yet: most are never asked for"""
+        """files that are not indexed yet: most are never looked up"""
 
     def add(self, known: KnownFile) -> None:
-        """By the name of its path."""
+        """Add it by the name of its path."""
         self._added[known.id] = known
 
     def _index(self, known: KnownFile) -> None:
@@ -134,7 +135,7 @@ class Names:
             self._by_opening.setdefault(opening, {})[known.id] = known
 
     def remove(self, known: KnownFile) -> None:
-        """Before its path changes; of one that is not there nothing happens."""
+        """Remove it before its path changes; a file that is not indexed is ignored."""
         if self._added.pop(known.id, None) is not None:
             return
         name = known.path.rpartition("/")[2]
@@ -143,7 +144,7 @@ class Names:
             self._by_opening.get(opening, {}).pop(known.id, None)
 
     def like(self, name: str) -> list[KnownFile]:
-        """Those whose names are `related` to it."""
+        """The files whose names are `related` to it."""
         for known in self._added.values():
             self._index(known)
         self._added.clear()
@@ -154,5 +155,5 @@ class Names:
 
 
 def by_end(marked: KnownFile | ContentMark) -> int:
-    """For sorting."""
+    """A sort key."""
     return marked.end

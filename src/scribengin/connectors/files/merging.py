@@ -1,4 +1,4 @@
-"""Several segments as one file: bytes behind bytes where the format allows it, row groups where it does not. In bounded memory."""
+"""Merges several segments into one file: by concatenation of bytes if the format allows it, otherwise by row groups. In bounded memory."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _LEVELS = {"gz": "gzip", "zst": "zstd"}
 
 
 class Input(Protocol):
-    """A segment, wherever it lies. Both ways to its bytes raise StateError for others than were committed, behind the last of them, and
-    FileNotFoundError where it is gone."""
+    """A segment, wherever it is stored. Both ways to read its bytes raise StateError after the last byte if they differ from the committed
+    ones, and FileNotFoundError if it does not exist any more."""
 
     @property
     def said(self) -> Mapping[str, Any]:
-        """What its commit record says of it."""
+        """The entry of its commit record."""
 
     def blocks(self) -> Iterator[bytes]:
         """The bytes."""
 
     def checked(self) -> Any:
-        """A file of Arrow's, or one that Arrow reads, with the bytes, compared already. Its user closes it."""
+        """An Arrow file, or one that Arrow can read, whose bytes are already compared. The caller closes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileInput:
-    """One on a disk."""
+    """A segment on a disk."""
 
     path: Path
     said: Mapping[str, Any]
@@ -61,7 +61,7 @@ class FileInput:
 
 @dataclass(frozen=True, slots=True)
 class MergedFile:
-    """A finished draft, durable but for its name. `taken`: as `merge_into` says."""
+    """A finished draft, durable except for its name. `taken`: as in `merge_into`."""
 
     taken: int
     rows: int
@@ -70,12 +70,12 @@ class MergedFile:
 
 
 def merge(inputs: Sequence[Input], draft: Path) -> MergedFile:
-    """Write the rows of `inputs`, in their order, to `draft`. Stops before one that has other columns than the first.
+    """Write the rows of `inputs`, in order, to `draft`. Stops before the first input whose columns differ from those of the first.
 
-    Raises StateError for a segment that is not what was committed, EnvironmentFault where there is no room (then there is no draft), and
-    FileNotFoundError for a segment that is gone.
+    Raises StateError for a segment that differs from the committed one, EnvironmentFault if there is no disk space (then there is no
+    draft), and FileNotFoundError for a segment that does not exist any more.
     """
-    doing = f"{len(inputs)} segments cannot be merged in {draft.parent}; they stay hidden, nothing is lost, and it is tried again"
+    doing = f"{len(inputs)} segments cannot be merged in {draft.parent}; they stay hidden, nothing is lost, and the merge is retried"
     out: SummedFile | None = None
     try:
         with explained(doing):
@@ -94,8 +94,8 @@ def merge(inputs: Sequence[Input], draft: Path) -> MergedFile:
 
 
 def merge_into(out: Any, inputs: Sequence[Input]) -> int:
-    """Write the rows of `inputs`, in their order, to a file. Returns of how many, the first ones: it stops before one that has other
-    columns than the first. Raises what an Input does."""
+    """Write the rows of `inputs`, in order, to a file. Returns how many inputs were written: it stops before the first one whose columns
+    differ from those of the first. Raises what an Input raises."""
     name = str(inputs[0].said["name"])
     if name.endswith(".parquet"):
         return _merge_parquet(inputs, out)
@@ -108,8 +108,8 @@ def merge_into(out: Any, inputs: Sequence[Input]) -> int:
 
 
 def not_as_written(text: str, said: Mapping[str, Any]) -> StateError:
-    """What an Input raises."""
-    return StateError(f"{text}: it is not merged (to {said['name']})", remedy="restore it from a backup; `audit` tells what else is wrong")
+    """The error that an Input raises."""
+    return StateError(f"{text}: it is not merged (to {said['name']})", remedy="restore it from a backup; `audit` reports other damage")
 
 
 def _merge_csv(inputs: Sequence[Input], out: Any, compression: str) -> int:
@@ -144,7 +144,7 @@ def _decompressed(raw: Any, compression: str) -> Any:
 
 
 def _split_header(source: Any) -> tuple[bytes, bytes]:
-    """(the first record with its line end, what was read behind it); a name may hold line ends, in quotes."""
+    """(the first record with its line end, the bytes read after it); a name may contain line ends, inside quotes."""
     head, at, quoted = b"", 0, False
     while True:
         block = bytes(source.read(_BLOCK))
@@ -193,7 +193,7 @@ def _merge_parquet(inputs: Sequence[Input], out: Any) -> int:
         flush()
     except BaseException:
         if writer is not None:
-            with suppress(Exception):  # else it writes its end when it is collected, to a file that is closed
+            with suppress(Exception):  # otherwise it writes its end when it is garbage-collected, to a closed file
                 writer.close()
         raise
     writer.close()

@@ -1,4 +1,4 @@
-"""`multiline`: text in which several lines are one record, such as a log with stack traces, cut in bounded memory."""
+"""`multiline`: text in which several lines form one record, such as a log with stack traces, split in bounded memory."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _WINDOW_BYTES = 2**16
 
 
 class MultilineCutter:
-    """Cuts the content of a file before each line in which `start` is found; the lines before the first of these are a record too. A record
-    of more than `max_record` bytes is a DamageBlock and never held whole. Used for one file."""
+    """Splits the content of a file before each line that contains a match of `start`; the lines before the first such line are also a
+    record. A record of more than `max_record` bytes becomes a DamageBlock and is never held in memory whole. Used for one file."""
 
     def __init__(self, file: str, start: str, max_record: int, first_line: int | None = 1) -> None:
-        """`first_line` counts from 1; None where it is not known."""
+        """`first_line` counts from 1; None if it is not known."""
         self._file = file
         self._search = re.compile(start.encode()).search
         self._max_record = max_record
         self._line = first_line
         self._offset = 0
-        """where the records begin that are ready"""
+        """starts of the finished records"""
         self._ready: list[bytes] = []
         self._open: list[bytes] = []
-        """lines of the record that is open, or how it begins where it is too long"""
+        """lines of the open record, or its first bytes if it is too long"""
         self._size = self._lines = 0
-        """of that record"""
+        """size of that record"""
 
     def cut(self, chunks: Iterable[bytes | Damage | Hole], offset: int) -> Iterator[SpanBlock | DamageBlock]:
-        """`chunks` begin at the start of a record, `offset` bytes into the content. A Damage ends them and takes the last record along."""
+        """`chunks` begin at the start of a record, `offset` bytes into the content. A Damage ends them, and includes the last record."""
         self._offset = offset
         rest, inside = b"", False  # `inside`: of a line that is longer than a record may be
         for number, chunk in enumerate(chunks):
@@ -74,7 +74,7 @@ class MultilineCutter:
         yield from self._all(rest, inside=inside)
 
     def _all(self, rest: bytes, *, inside: bool) -> Iterator[SpanBlock | DamageBlock]:
-        """With the last line, which nothing ends."""
+        """Finish with the last line, which has no line end."""
         if rest and not inside and self._size and self._search(rest):
             yield from self._close()
         self._add(rest)
@@ -83,7 +83,7 @@ class MultilineCutter:
         yield from self._given()
 
     def _add(self, data: bytes) -> None:
-        """To the open record, of which no more is kept than its head once it is too long."""
+        """Add to the open record; once it is too long, only its first bytes are kept."""
         self._size += len(data)
         if self._size <= self._max_record:
             self._open.append(data)
@@ -91,7 +91,7 @@ class MultilineCutter:
             self._open = [b"".join([*self._open, data])[:PAYLOAD_BYTES]]
 
     def _close(self) -> Iterator[SpanBlock | DamageBlock]:
-        """End the open record; one that is too long is given at once, behind those before it."""
+        """End the open record; one that is too long is returned at once, after those before it."""
         if self._size <= self._max_record:
             self._ready.append(b"".join(self._open))
         else:
@@ -103,7 +103,7 @@ class MultilineCutter:
         self._open, self._size, self._lines = [], 0, 0
 
     def _given(self) -> Iterator[SpanBlock]:
-        """The records that are ready."""
+        """The finished records."""
         if not self._ready:
             return
         content = b"".join(self._ready)
@@ -119,8 +119,8 @@ class MultilineCutter:
 
 
 def whole_records_end(path: Path, begin: int, end: int, start: str, max_record: int) -> int:
-    """Where the last record of the whole lines between `begin` and `end` ends that another one follows: at the last line in which `start`
-    is found; `begin` where there is none. A record that is too long already ends with the lines. Looks from the end on."""
+    """The end of the last record, in the whole lines between `begin` and `end`, that is followed by another one: the start of the last line
+    with a match of `start`; `begin` if there is none. A record that is already too long ends with the lines. Searches backwards."""
     search = re.compile(start.encode()).search
     with path.open("rb") as file:
         size = _WINDOW_BYTES

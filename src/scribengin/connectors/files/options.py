@@ -1,4 +1,4 @@
-"""What a flow can say of `type: files`. Imports neither Spark nor Arrow."""
+"""The options of `type: files`. Imports neither Spark nor Arrow."""
 
 import re
 from dataclasses import replace
@@ -10,16 +10,22 @@ _FORMATS = ("json", "csv", "text", "parquet")
 _LINES = ("json", "csv", "text")
 _CSV = ("csv",)
 
-DELIMITER = Option("delimiter", "text", "csv: what stands between two cells", ",", example='";"', formats=_CSV, check=CHECKS["delimiter"])
+DELIMITER = Option("delimiter", "text", "csv: the separator of cells", ",", example='";"', formats=_CSV, check=CHECKS["delimiter"])
 CELLS_READ = (
     DELIMITER,
     Option(
-        "null", "words", "csv: the cell that means null, or a list of such", "", example='["NA", ""]', formats=_CSV, check=CHECKS["null"]
+        "null",
+        "words",
+        "csv: the cell that means null, or a list of such cells",
+        "",
+        example='["NA", ""]',
+        formats=_CSV,
+        check=CHECKS["null"],
     ),
     Option(
         "quote",
         "text",
-        'csv: what cells are quoted with, `"` by default; `none`: quotes mean nothing, as in most files with tabs',
+        'csv: the quote character, `"` by default; `none`: quotes have no meaning, as in most tab-separated files',
         None,
         example="none",
         formats=_CSV,
@@ -28,7 +34,7 @@ CELLS_READ = (
     Option(
         "escape",
         "text",
-        "csv: what takes its meaning from the character behind it; a backslash makes `\\n` a line feed and so on, and a cell `\\N` null",
+        "csv: the escape character; with a backslash `\\n` is a line feed and so on, and a cell `\\N` is null",
         None,
         example='"\\\\"',
         formats=_CSV,
@@ -37,27 +43,26 @@ CELLS_READ = (
     Option(
         "quoted_null",
         "choice",
-        "csv: whether a cell in quotes can be null: `typed` in columns other than STRING and BINARY, `always` in all",
+        "csv: whether a quoted cell can be null: `typed`: in columns other than STRING and BINARY; `always`: in all",
         "never",
         ("never", "typed", "always"),
         formats=_CSV,
     ),
-    Option("trim", "bool", "csv: blanks around cells, and around their quotes, are no part of them", False, formats=_CSV),
+    Option("trim", "bool", "csv: remove blanks around cells and around their quotes", False, formats=_CSV),
     Option(
         "extra_cells",
         "choice",
-        "csv: cells behind the last column: `refuse` makes the record a dead letter, `empty` drops them if all are empty, `drop` drops "
-        "them",
+        "csv: cells after the last column: `refuse` makes the record a dead letter, `empty` drops them if all are empty, `drop` drops them",
         "refuse",
         ("refuse", "empty", "drop"),
         formats=_CSV,
     ),
 )
-"""how cells are read, wherever they come from"""
+"""how cells are read, for any source of CSV"""
 ENCODING = Option(
     "encoding",
     "text",
-    "csv, text: what the bytes are, such as `windows-1252`, `utf-16`, `shift_jis`",
+    "csv, text: the character encoding, such as `windows-1252`, `utf-16`, `shift_jis`",
     "utf-8",
     example="windows-1252",
     formats=("csv", "text"),
@@ -69,7 +74,7 @@ CSV_READ = (
     Option(
         "columns",
         "map",
-        "csv: column → its name in the header, where that is another",
+        "csv: column → its name in the header, if that differs",
         {},
         example='{amount: "Total Amount"}',
         formats=_CSV,
@@ -77,8 +82,8 @@ CSV_READ = (
     Option(
         "header_names",
         "choice",
-        "csv: how the names in the header are compared with the columns: `trim` without blanks around them, `loose` without case, blanks "
-        "and marks (`Trip Distance` is `trip_distance`)",
+        "csv: how header names are compared with columns: `trim` ignores blanks around them, `loose` ignores case, blanks and "
+        "punctuation (`Trip Distance` is `trip_distance`)",
         "exact",
         ("exact", "trim", "loose"),
         formats=_CSV,
@@ -87,37 +92,40 @@ CSV_READ = (
     Option(
         "comment",
         "text",
-        "csv, text: lines that begin so are not records",
+        "csv, text: lines that begin with this text are not records",
         None,
         example='"#"',
         formats=_LINE_FILES,
         check=CHECKS["comment"],
     ),
-    Option("skip_lines", "int", "csv, text: so many lines at the start of a file are not read", 0, example="2", low=0, formats=_LINE_FILES),
+    Option("skip_lines", "int", "csv, text: number of lines to skip at the start of a file", 0, example="2", low=0, formats=_LINE_FILES),
     Option(
         "line_end",
         "choice",
-        "csv, text: what ends a line; `auto`: LF, with any CR before it, or CR in a file without LF in its first 32 KiB (not of `growing`)",
+        (
+            "csv, text: the line separator; `auto`: LF, with any CR before it, or CR in a file without LF in its first 32 KiB (not of "
+            "`growing`)"
+        ),
         "auto",
         tuple(LINE_ENDS),
         formats=_LINE_FILES,
     ),
     ENCODING,
 )
-"""of every source of files, wherever they lie"""
+"""of every source of files, in any storage"""
 READ_AS = tuple(option.name for option in CSV_READ)
-"""the names of all of them"""
+"""the names of all of these options"""
 CSV_WRITTEN = (
-    Option("header", "bool", "csv: write the column names first", True, formats=_CSV),
-    Option("delimiter", "text", "csv: what stands between two cells", ",", example='";"', formats=_CSV, check=sink_delimiter),
+    Option("header", "bool", "csv: write the column names as the first line", True, formats=_CSV),
+    Option("delimiter", "text", "csv: the separator of cells", ",", example='";"', formats=_CSV, check=sink_delimiter),
     Option("null", "text", "csv: the cell that means null", "", example="NA", formats=_CSV, check=sink_null),
 )
 """of every sink"""
 METADATA = Option(
     "metadata",
     "columns",
-    "columns that say where a record stood; as a mapping under other names. `line` (from 1) and `offset` (in bytes) are of text formats, "
-    "`row` (from 0) of parquet and avro; `file_time` is that of the file's last change",
+    "columns with the position of a record; a mapping renames them. `line` (from 1) and `offset` (in bytes) are for text formats, `row` "
+    "(from 0) for parquet and avro; `file_time` is the file's modification time",
     {},
     ("file", "file_name", "file_size", "file_time", "line", "offset", "row"),
     example="[file, line]",
@@ -125,7 +133,10 @@ METADATA = Option(
 PARTITION_COLUMNS = Option(
     "partition_columns",
     "columns",
-    "columns that the folders `column=value` of a file's path say, with their types; a list takes these from `schema`, else STRING",
+    (
+        "columns read from the folders `column=value` of a file's path, with their types; for a list, the types come from `schema`, else "
+        "STRING"
+    ),
     {},
     example="{country: STRING, day: DATE}",
 )
@@ -136,7 +147,7 @@ JSON_OF_MESSAGES = Option(
 JSON = Option(
     "json",
     "section",
-    "how records stand in a file, where it is not an object a line; such a file is read whole, by one task",
+    "layout of records in a file, if not one object per line; such a file is read whole, by one task",
     None,
     example='{records: "$.Records[*]"}',
     formats=("json",),
@@ -144,21 +155,19 @@ JSON = Option(
         Option(
             "shape",
             "choice",
-            "`lines`: an object a line; `array`: one list of objects; `concatenated`: objects behind one another, over any lines; "
-            "`auto`: by how each file begins",
+            "`lines`: one object per line; `array`: one list of objects; `concatenated`: consecutive objects over any number of lines; "
+            "`auto`: detected from the start of each file",
             "lines",
             ("lines", "array", "concatenated", "auto"),
         ),
-        Option(
-            "records", "text", "the list, inside of an object, whose items are the records: keys and `[*]`", "", example='"$.Records[*]"'
-        ),
+        Option("records", "text", "the list inside an object whose items are the records: keys and `[*]`", "", example='"$.Records[*]"'),
         _JSON_TEXT,
     ),
 )
 MULTILINE = Option(
     "multiline",
     "section",
-    "several lines are one record; such a file is read by one task",
+    "several lines form one record; such a file is read by one task",
     None,
     example=r"{start: '^\d{4}-'}",
     formats=("text",),
@@ -166,7 +175,7 @@ MULTILINE = Option(
         Option(
             "start",
             "text",
-            "a regular expression (Python's): a record begins with each line where it is found",
+            "a Python regular expression: a record begins at each line that contains a match",
             REQUIRED,
             example=r"'^\d{4}-'",
         ),
@@ -175,7 +184,7 @@ MULTILINE = Option(
 MAX_RECORD = Option(
     "max_record",
     "bytes",
-    "a longer record is a dead letter with its first 64 KiB",
+    "a longer record becomes a dead letter with its first 64 KiB",
     16 * 2**20,
     example="16MiB",
     low=1024,
@@ -185,7 +194,7 @@ MAX_RECORD = Option(
 TIME = Option(
     "time",
     "choice",
-    "what happens to a time that is finer than microseconds: `exact` makes its record a dead letter, `truncate` cuts the rest off",
+    "for times finer than microseconds: `exact` makes its record a dead letter, `truncate` cuts the rest off",
     "exact",
     ("exact", "truncate"),
     formats=("json", "csv", "parquet", "avro"),
@@ -193,35 +202,37 @@ TIME = Option(
 
 
 def records_read(things: str) -> tuple[Option, ...]:
-    """How records stand in `things`, "files" or "objects", of every source of them."""
-    compressed = f"of the {things}; `auto` goes by the suffix"
+    """The layout of records in `things`, "files" or "objects", for every source of them."""
+    compressed = f"compression of the {things}; `auto` uses the suffix"
     compression = Option("compression", "choice", compressed, "auto", ("auto", "none", "gzip", "zstd", "bzip2"), formats=_LINES)
     return (MAX_RECORD, TIME, compression, *CSV_READ, METADATA, PARTITION_COLUMNS, JSON, MULTILINE)
 
 
 ROLL_KEYS = (
-    Option("size", "bytes", "merge when so much is there", 128 * 2**20, example="128MiB", low=1),
-    Option("every", "duration", "merge what has waited for so long, whatever its size", 300.0, example="5m", low=0.1),
+    Option("size", "bytes", "merge when this size is reached", 128 * 2**20, example="128MiB", low=1),
+    Option("every", "duration", "merge segments of this age, whatever their size", 300.0, example="5m", low=0.1),
 )
 
 PARTITION_BY = Option(
     "partition_by",
     "list",
-    "columns that become folders (`column=value/`); as the last one a mapping: folders by event time",
+    "columns that become folders (`column=value/`); the last one may be a mapping: folders by event time",
     (),
     example="[country]",
     keys=(
-        Option("time", "text", "the TIMESTAMP by which rows go to folders; it stays in the files", REQUIRED, example="ts"),
-        Option("path", "text", "the folders, of `%Y`, `%m`, `%d`, `%H`, `%M`", REQUIRED, example="dt=%Y-%m-%d/hour=%H"),
-        Option("time_zone", "text", "of the folders' names", "UTC", example="Europe/Berlin"),
+        Option("time", "text", "the TIMESTAMP column that selects the folder of a row; it stays in the files", REQUIRED, example="ts"),
+        Option("path", "text", "pattern of the folders, with `%Y`, `%m`, `%d`, `%H`, `%M`", REQUIRED, example="dt=%Y-%m-%d/hour=%H"),
+        Option("time_zone", "text", "time zone of the folder names", "UTC", example="Europe/Berlin"),
     ),
 )
-_DELAY = Option("delay", "duration", "closed when rows so much newer than its end have come", REQUIRED, example="10m", low=0)
-_LATE = Option("late", "choice", "what happens to rows for a closed folder", "dead", ("dead", "reopen"))
+_DELAY = Option(
+    "delay", "duration", "a folder is closed when rows arrive that are newer than its end by this time", REQUIRED, example="10m", low=0
+)
+_LATE = Option("late", "choice", "for rows of a closed folder", "dead", ("dead", "reopen"))
 CLOSE = Option(
     "close",
     "section",
-    "of folders by time: a marker says when one is complete",
+    "for folders by time: write a completion marker when a folder is complete",
     None,
     example="{delay: 10m, late: reopen}",
     keys=(_DELAY, _LATE),
@@ -229,52 +240,60 @@ CLOSE = Option(
 CLOSE_FOR_GOOD = replace(
     CLOSE,
     example="{delay: 10m}",
-    keys=(_DELAY, replace(_LATE, doc="what happens to rows for a closed folder; `reopen` is of `type: files`")),
+    keys=(_DELAY, replace(_LATE, doc="for rows of a closed folder; `reopen` only with `type: files`")),
 )
-"""of sinks whose folders stay closed; a check says why (`close-reopen`)"""
+"""for sinks whose folders stay closed; a check explains why (`close-reopen`)"""
 
 SOURCE = NodeType(
     type="files",
     role="source",
-    doc="Reads the files of a folder, those that arrive while it runs too. Each file is read once, in path order.",
+    doc="Reads the files of a folder, including files that arrive while the flow runs. Each file is read once, in path order.",
     options=(
         Option("path", "path", "a folder, a file, or a glob", REQUIRED, example="data/*.jsonl"),
-        Option("format", "choice", "how the bytes are read", REQUIRED, (*_FORMATS, "avro"), example="json"),
+        Option("format", "choice", "format of the files", REQUIRED, (*_FORMATS, "avro"), example="json"),
         Option(
             "parse",
             "choice",
-            "`strict` keeps the parse contract; `spark` is Spark's own reader, with its deviations",
+            "`strict` follows the parse contract; `spark` is Spark's own reader, which deviates from it",
             "strict",
             ("strict", "spark"),
             formats=("json", "csv"),
         ),
-        Option("max_files", "int", "files one Batch takes at most", None, example="100", low=1, pace=True, of_streams=True),
+        Option("max_files", "int", "maximum files of one Batch", None, example="100", low=1, pace=True, of_streams=True),
         Option(
             "max_bytes",
             "bytes",
-            "bytes one Batch takes at most (at least one file)",
+            "maximum bytes of one Batch (it takes at least one file)",
             None,
             example="256MiB",
             low=1,
             pace=True,
             of_streams=True,
         ),
-        Option("split", "bytes", "how much of a large uncompressed file one task reads", 32 * 2**20, example="64MiB", low=65536, pace=True),
-        Option("growing", "bool", "read what is added to files, through log rotations too; takes whole lines only", False, formats=_LINES),
+        Option(
+            "split", "bytes", "bytes of a large uncompressed file that one task reads", 32 * 2**20, example="64MiB", low=65536, pace=True
+        ),
+        Option(
+            "growing",
+            "bool",
+            "read lines that are appended to files, also across log rotations; only complete lines are read",
+            False,
+            formats=_LINES,
+        ),
         Option(
             "settle",
             "duration",
-            "a file must be unchanged for so long before it is taken (0 under --once)",
+            "a file must be unchanged for this time before it is read (0 with --once)",
             2.0,
             example="2s",
             pace=True,
             of_streams=True,
         ),
-        Option("on_change", "choice", "what a file does that changed after it was taken", "stop", ("stop", "ignore")),
+        Option("on_change", "choice", "if a file changes after it was assigned to a Batch", "stop", ("stop", "ignore")),
         Option(
             "when_done",
             "choice",
-            "what becomes of a file once all of it is acknowledged: committed at the ends of all that the flow makes of it",
+            "what to do with a file once it is acknowledged: all rows derived from it are committed at the sinks",
             "keep",
             ("keep", "delete", "archive"),
             pace=True,
@@ -283,7 +302,7 @@ SOURCE = NodeType(
         Option(
             "archive",
             "path",
-            "the folder that `when_done: archive` moves files to, with the folders they lie in",
+            "the folder that `when_done: archive` moves files to, with their parent folders",
             pace=True,
             of_streams=True,
         ),
@@ -297,12 +316,12 @@ SINK = NodeType(
     role="sink",
     doc="Writes files that readers see whole or not at all, each record once.",
     options=(
-        Option("path", "path", "the folder; this flow alone writes there", REQUIRED, example="out/kept", by_member=True),
-        Option("format", "choice", "how rows are written", REQUIRED, _FORMATS, example="parquet"),
+        Option("path", "path", "the folder; only this flow may write there", REQUIRED, example="out/kept", by_member=True),
+        Option("format", "choice", "format of the files", REQUIRED, _FORMATS, example="parquet"),
         Option(
             "compression",
             "choice",
-            "of the files; by default none for text formats, zstd for parquet",
+            "compression of the files; by default none for text formats, zstd for parquet",
             "auto",
             ("auto", "none", "gzip", "zstd", "snappy"),
         ),
@@ -310,23 +329,29 @@ SINK = NodeType(
         Option(
             "roll",
             "section",
-            "committed files stay hidden until they are merged to large ones",
+            "committed files stay hidden until they are merged into large ones",
             None,
             example="{size: 128MiB, every: 5m}",
             pace=True,
             keys=ROLL_KEYS,
         ),
-        Option("segment", "bytes", "a task begins another file when one has so much", None, example="1GiB", low=1, pace=True),
+        Option("segment", "bytes", "a task starts another file when one reaches this size", None, example="1GiB", low=1, pace=True),
         CLOSE,
         Option(
-            "keep", "duration", "folders by time that ended so long ago, by event time, are deleted", None, example="30d", low=1, pace=True
+            "keep",
+            "duration",
+            "folders by time are deleted when they ended this long ago, by event time",
+            None,
+            example="30d",
+            low=1,
+            pace=True,
         ),
         *CSV_WRITTEN,
         Option(
             "evolve",
             "choice",
-            "how the columns may differ from those of the files in the folder: `strict` not at all, `add` by columns that come or go, "
-            "`any` by their types too",
+            "how the columns may differ from those of the files in the folder: `strict`: not at all; `add`: by added or missing columns; "
+            "`any`: also by their types",
             "add",
             ("strict", "add", "any"),
         ),
@@ -339,7 +364,7 @@ _KEY = re.compile(r"\.([A-Za-z_][\w-]*)|\['([^']+)'\]")
 
 
 def list_keys(path: str) -> tuple[str, ...]:
-    """The keys of `$.a.b[*]` (`json: {records: …}`), which lead to the list of the records. Raises ValueError for other paths.
+    """The keys of `$.a.b[*]` (`json: {records: …}`), which lead to the list of records. Raises ValueError for other paths.
 
     >>> list_keys("$.Records[*]"), list_keys("$[*]")
     (('Records',), ())

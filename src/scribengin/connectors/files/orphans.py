@@ -1,4 +1,4 @@
-"""What lies in a sink's folder that no record names: how old, how large, and whose."""
+"""Files in a sink's folder that no record names: their age, size and origin."""
 
 from __future__ import annotations
 
@@ -25,26 +25,27 @@ _OWN = ("owner.json",)
 
 @dataclass(frozen=True, slots=True)
 class OrphanFile:
-    """A file that nothing needs, or nobody knows."""
+    """A file that is not needed, or not known."""
 
     path: Path
     kind: str
-    """`attempt` (staged by a task that failed, was late, or whose Batch was never decided), `merge` (left by a roller that was killed),
-    `draft` (half of a record), `lease` (of a reader that died), `foreign` (no record of Scribengin's names it)"""
+    """`attempt` (staged by a task that failed, was late, or whose Batch was never decided), `merge` (left by a killed compactor), `draft`
+    (an incomplete record), `lease` (of a dead reader), `foreign` (no record of Scribengin names it)"""
     bytes: int
     age_s: float
     may_be_used: bool = False
-    """whether somebody may still be writing it"""
+    """whether a process may still be writing it"""
 
     @property
     def foreign(self) -> bool:
-        """Whether it is not Scribengin's to delete."""
+        """Whether Scribengin must not delete it, because it did not write it."""
         return self.kind == "foreign"
 
 
 def find_orphans(top: Path, *, now_s: Callable[[], float] = time.time) -> Iterator[OrphanFile]:
-    """Those of a sink's folder, by name; nothing where no sink has written. What a Batch under way stages is none. Raises StateError."""
-    # before the records: each file that has its name then is in a record that stands there already
+    """The orphans in a sink's folder, by name; none if no sink has written there. Staged files of the current Batch are not orphans. Raises
+    StateError."""
+    # before the records: any file that has its name at that time is in a record that exists already
     outside = [*_outside(top)]
     found: dict[Path, str] = {}
     settled: set[Path] = set()
@@ -67,7 +68,7 @@ def find_orphans(top: Path, *, now_s: Callable[[], float] = time.time) -> Iterat
     for path in sorted(found):
         try:
             status = path.lstat()
-        except FileNotFoundError:  # it went meanwhile
+        except FileNotFoundError:  # it was deleted meanwhile
             continue
         age_s = max(0.0, now_s() - status.st_mtime)
         used = age_s < OLD_S if path in beside else found[path] in ("attempt", "merge", "draft") and path not in settled
@@ -79,8 +80,8 @@ def _kind(path: Path) -> str:
 
 
 def _outside(folder: Path, *, below: bool = False) -> Iterator[Path]:
-    """Every file below, but what lies in `_scribengin` or in the trash, markers of folders by time, and what another sink keeps further
-    down."""
+    """Every file below, except the contents of `_scribengin` and the trash, completion markers of folders by time, and files of another
+    sink further down."""
     try:
         entries = list(folder.iterdir())
     except FileNotFoundError:

@@ -25,29 +25,30 @@ if TYPE_CHECKING:
 _ROWS = 64 * 1024
 _BY_SPARK = b"org.apache.spark.version"
 _NANOSECONDS_US = 2**63 // 1000
-"""what 64 bits of nanoseconds can say, in microseconds before and after 1970"""
+"""the range of 64-bit nanoseconds, in microseconds before and after 1970"""
 _ALL = -1
-"""the `end` of a piece that takes all row groups"""
+"""the `end` of a piece that includes all row groups"""
 
 
 def schema_of_file(path: Path) -> Schema:
-    """What the file's footer says. Raises SourceError."""
+    """The metadata of the file's footer. Raises SourceError."""
     try:
         return declared_by(pq.read_schema(path))
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise SourceError(f"{path} does not say its columns: {error}", remedy="declare them with `schema:`") from error
+        raise SourceError(f"the columns of {path} cannot be read: {error}", remedy="declare them with `schema:`") from error
 
 
 def schema_of_columns(path: Path) -> pa.Schema:
-    """What the file's footer says, in Arrow's words. Raises SourceError."""
+    """The footer's schema as an Arrow schema. Raises SourceError."""
     try:
         return pq.read_schema(path)
     except (pa.ArrowException, OSError) as error:
-        raise SourceError(f"{path} is no whole Parquet file: {error}", remedy="write it anew, or leave it out") from error
+        raise SourceError(f"{path} is not a complete Parquet file: {error}", remedy="write it again, or leave it out") from error
 
 
 def divide_groups(path: Path, piece: FilePiece, split_bytes: int) -> list[FilePiece]:
-    """Row groups of about `split_bytes` together; the whole file where that is smaller, or has no footer (reading it will tell)."""
+    """Groups of row groups of about `split_bytes`; the whole file if it is smaller, or has no valid footer (which is found when it is
+    read)."""
     whole = replace(piece, start=0, end=_ALL)
     if piece.size <= split_bytes:
         return [whole]
@@ -69,8 +70,8 @@ def divide_groups(path: Path, piece: FilePiece, split_bytes: int) -> list[FilePi
 def read_groups(
     file: IO[bytes], path: Path, piece: FilePiece, schema: Schema, learned: Collection[str] = (), *, truncate: bool = False
 ) -> Iterator[ArrowBlock | DamageBlock]:
-    """The rows of the piece's row groups, by the declared columns. A file whose columns can never be these is one bad record; `learned`
-    ones are null then. `truncate`: of a time what is finer than microseconds is cut off."""
+    """The rows of the piece's row groups, with the declared columns. A file whose columns can never be converted to these is one bad
+    record; `learned` columns are then null. `truncate`: times finer than microseconds are truncated."""
     label = str(path)
     try:
         parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
@@ -89,12 +90,12 @@ def read_groups(
             rows = parquet.metadata.num_rows
             yield DamageBlock(label, "wrong-type", f"the file {error}; none of its {rows} rows is read: correct `schema:`", 0)
     except (pa.ArrowInvalid, OSError) as error:
-        yield DamageBlock(label, "corrupt", f"the file is no whole Parquet file: {error}", 0)
+        yield DamageBlock(label, "corrupt", f"the file is not a complete Parquet file: {error}", 0)
 
 
 def _int96(parquet: pq.ParquetFile, names: Collection[str]) -> list[str]:
-    """Columns of times in the form of Hive and Impala, of which Arrow cuts off what is finer than asked. Spark writes none that is finer
-    than microseconds."""
+    """Columns of times in the format of Hive and Impala, from which Arrow drops finer digits than requested. Spark writes none finer than
+    microseconds."""
     if _BY_SPARK in (parquet.schema_arrow.metadata or {}) or _BY_SPARK in (parquet.metadata.metadata or {}):
         return []
     own = (parquet.schema.column(index) for index in range(len(parquet.schema)))
@@ -102,7 +103,7 @@ def _int96(parquet: pq.ParquetFile, names: Collection[str]) -> list[str]:
 
 
 def _with_nanoseconds(file: IO[bytes], batches: Iterator[pa.RecordBatch], groups: list[int], names: list[str]) -> Iterator[pa.RecordBatch]:
-    """The batches with the columns `names` in nanoseconds, but for those that hold a time which nanoseconds cannot say."""
+    """The batches with the columns `names` in nanoseconds, except those with a time outside the range of nanoseconds."""
     finer = pq.ParquetFile(file, coerce_int96_timestamp_unit="ns").iter_batches(_ROWS, row_groups=groups, columns=names)
     for batch, fine in zip(batches, finer, strict=True):
         for name in names:

@@ -1,4 +1,4 @@
-"""A piece: what one task reads of one file, as it is recorded in the source's log."""
+"""A piece: the part of one file that one task reads, as recorded in the source's log."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _FILES_PER_STREAM = 1000
 
 @dataclass(frozen=True, slots=True)
 class FilePiece:
-    """`path` is relative to the stream's root, with `/`. `size`, `mtime_ns` and `inode` are the file's when it was taken.
+    """`path` is relative to the stream's root, with `/`. `size`, `mtime_ns` and `inode` are those of the file when it was assigned.
 
-    `start` and `end` are bytes of a text file (of the compressed file: always the whole), row groups of a Parquet file, bytes at
+    `start` and `end` are byte offsets in a text file (a compressed file is always whole), row groups of a Parquet file, byte offsets at
     which blocks of an Avro file begin.
     """
 
@@ -30,9 +30,9 @@ class FilePiece:
     start: int
     end: int
     bytes: int
-    """its share of the file, for lag and limits"""
+    """its share of the file's bytes, for lag and limits"""
     trace: Trace | None = None
-    """how a file of a growing source is found again, whatever its name becomes"""
+    """how a file of a growing source is found again after a rename"""
 
     def as_json(self) -> list[Any]:
         """The form in a stream's place."""
@@ -41,19 +41,19 @@ class FilePiece:
 
     @property
     def label(self) -> str:
-        """`a.jsonl`, or `a.jsonl[0:65536]` for a part of it; `a.jsonl#1` where the path was another file's before. Names of rows are made
-        of it, so it is never given twice."""
+        """`a.jsonl`, or `a.jsonl[0:65536]` for a part of it; `a.jsonl#1` if the path belonged to another file before. Row ids contain it,
+        so it is never used twice."""
         name = f"{self.path}#{self.trace.turn}" if self.trace is not None and self.trace.turn else self.path
         return name if (self.start, self.end) == (0, self.size) else f"{name}[{self.start}:{self.end}]"
 
     @property
     def begins(self) -> bool:
-        """True where a record begins at `start`, whatever stands before it."""
+        """True if a record begins at `start`, whatever precedes it."""
         return self.start == (0 if self.trace is None else self.trace.since)
 
 
 def pieces_of(stream: SourceStream) -> list[FilePiece]:
-    """The pieces that `streams_of` wrote down."""
+    """The pieces that `streams_of` stored."""
     return [_piece(*item) for item in stream.place["pieces"]]
 
 
@@ -64,13 +64,13 @@ def _piece(
 
 
 def root_of(stream: SourceStream) -> str:
-    """The folder that the pieces' paths start at, relative to the flow's folder where the flow says it so."""
+    """The folder that the pieces' paths are relative to; itself relative to the flow's folder if the flow has it so."""
     root: str = stream.place["root"]
     return root
 
 
 def streams_of(pieces: Iterable[FilePiece], *, root: str, stream_bytes: int) -> list[SourceStream]:
-    """Pack pieces in their order: as many small ones into a stream as make up `stream_bytes`, and at most 1,000."""
+    """Pack pieces in order: into each stream as many small ones as fit into `stream_bytes`, and at most 1,000."""
     streams: list[SourceStream] = []
     packed: list[FilePiece] = []
     total = 0
@@ -86,7 +86,7 @@ def streams_of(pieces: Iterable[FilePiece], *, root: str, stream_bytes: int) -> 
 
 
 def without_file(stream: SourceStream, path: str) -> SourceStream | None:
-    """The stream without that file's pieces (`source skip`); None when nothing is left of it."""
+    """The stream without that file's pieces (`source skip`); None if none are left."""
     left = [piece for piece in pieces_of(stream) if piece.path != path]
     return _stream(left, root_of(stream)) if left else None
 
@@ -103,7 +103,7 @@ def _stream(pieces: Sequence[FilePiece], root: str) -> SourceStream:
 
 
 def cut(piece: FilePiece, split_bytes: int) -> list[FilePiece]:
-    """Byte ranges of about `split_bytes`. A range owns the lines that begin in it."""
+    """Byte ranges of about `split_bytes`. A range includes the lines that begin in it."""
     count = max(1, round((piece.end - piece.start) / split_bytes))
     bounds = [piece.start + (piece.end - piece.start) * index // count for index in range(count + 1)]
     return [replace(piece, start=start, end=end, bytes=end - start) for start, end in pairwise(bounds)]

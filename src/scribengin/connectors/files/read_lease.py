@@ -1,11 +1,11 @@
-"""What a reader still has to read of a folder that a sink writes: nobody deletes it meanwhile.
+"""The files that a reader still has to read in a folder that a sink writes: nothing deletes them meanwhile.
 
-    <path>/_scribengin/readers/<id>.json      the files, and until when that holds; its holder renews it
-    <path>/_scribengin/readers/<flow>.going   the files that a flow's `when_done` is just taking away, if nobody holds them
+    <path>/_scribengin/readers/<id>.json      the files, and the expiry of the lease; its holder renews it
+    <path>/_scribengin/readers/<flow>.going   the files that a flow's `when_done` is removing, unless a reader holds them
 
-Who wants to delete first says so where readers look (the roller in its turn, `when_done` in `going`), and then looks for leases; a reader
-first writes its lease, and then looks for what is said. So of a file that both want, one of the two sees the other. A reader that died, or
-slept, loses its lease when its time is over; what it had yet to read is then missing, and told.
+A process that wants to delete files first announces it where readers check (the compactor in its run, `when_done` in `going`), and then
+checks for leases; a reader first writes its lease, and then checks for announcements. So for a file that both want, one of the two sees the
+other. The lease of a reader that died or was suspended expires; files that it had yet to read may then be missing, and are reported.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOLDS_S = 60.0
-"""a lease that nobody renews ends so long after"""
+"""seconds after which a lease that is not renewed expires"""
 _RENEW_S = 15.0
 _KIND, _GOING, _FORMAT = "read-lease", "going", 1
 _LEVELS = 12
 
 
 def kept_top(place: Path) -> Path | None:
-    """The sink's folder in which `place` lies, or which it is; None for a folder that no sink writes."""
+    """The sink's folder that contains `place`, or is it; None for a folder that no sink writes."""
     for folder in [place, *place.parents][:_LEVELS]:
         if (folder / INTERNAL / "owner.json").exists():
             return folder
@@ -46,7 +46,7 @@ def kept_top(place: Path) -> Path | None:
 
 
 def leased(top: Path, names: Collection[str], now_s: float, *, but: str = "") -> bool:
-    """Whether a living reader, of another flow than `but`, has one of these files, named from `top` on, still to read. A lease that cannot
+    """Whether a live reader, of another flow than `but`, still has to read one of these files, named relative to `top`. A lease that cannot
     be read counts as one."""
     for path in _leases(top):
         try:
@@ -62,7 +62,7 @@ def leased(top: Path, names: Collection[str], now_s: float, *, but: str = "") ->
 
 
 def over(top: Path, now_s: float) -> Iterator[Path]:
-    """Leases whose time was over an hour ago: of readers that died."""
+    """Leases that expired more than an hour ago: of dead readers."""
     for path in _leases(top):
         try:
             data = read_or_none(path)
@@ -75,7 +75,7 @@ def over(top: Path, now_s: float) -> Iterator[Path]:
 
 @contextmanager
 def going(top: Path, names: Collection[str], flow: str) -> Iterator[None]:
-    """Say that the flow takes these away unless they are held; who comes to read them meanwhile puts them off."""
+    """Announce that the flow removes these files unless they are held; a reader that wants them meanwhile waits."""
     file = top / INTERNAL / READERS / f"{flow}.going"
     replace(file, seal(_GOING, _FORMAT, {"until_s": time.time() + HOLDS_S, "flow": flow, "files": sorted(names)}))
     try:
@@ -85,7 +85,7 @@ def going(top: Path, names: Collection[str], flow: str) -> Iterator[None]:
 
 
 def _going(top: Path, but: str) -> set[str]:
-    """What flows other than `but` say so of."""
+    """The announced files of flows other than `but`."""
     folder = top / INTERNAL / READERS
     found: set[str] = set()
     for name in names_in(folder):
@@ -97,7 +97,7 @@ def _going(top: Path, but: str) -> set[str]:
 
 
 class ReadLease:
-    """One reader's, of one folder. Renewed by a thread of its own while it holds anything; the thread ends with the object."""
+    """The lease of one reader, in one folder. Renewed by its own thread while it holds any file; the thread ends with the object."""
 
     def __init__(self, top: Path, flow: str, *, clock: Callable[[], float] = time.time) -> None:
         self.top = top
@@ -106,15 +106,15 @@ class ReadLease:
         self._clock = clock
         self._files: set[str] = set()
         self.put_off: set[str] = set()
-        """of those asked for last: not held, for another flow's `when_done` may just be taking them away; to be asked for again"""
+        """of the files requested last: not held, because another flow's `when_done` may be removing them; to be requested again"""
         self._lock = threading.Lock()
         self._renewing: threading.Thread | None = None
-        # no Event: a collector that runs while that thread looks at it would wait for the thread's own lock
+        # not an Event: a garbage collection during that thread's check would wait for the thread's own lock
         self._over = SimpleQueue[None]()
         weakref.finalize(self, self._over.put, None)
 
     def hold(self, names: Collection[str]) -> set[str]:
-        """Hold these too, durably. Returns those of them that are just being deleted: they are not to be read. See `put_off` too."""
+        """Hold these files too, durably. Returns those that are being deleted and must not be read. See also `put_off`."""
         self.put_off = set()
         with self._lock:
             fresh = set(names) - self._files
@@ -132,7 +132,7 @@ class ReadLease:
         return doomed
 
     def let_go(self, names: Collection[str]) -> None:
-        """They are read, and committed."""
+        """They are read and committed."""
         with self._lock:
             before = len(self._files)
             self._files -= set(names)
@@ -142,7 +142,7 @@ class ReadLease:
                 self._write()
 
     def renew(self) -> None:
-        """Put its end off."""
+        """Renew the lease."""
         with self._lock:
             if self._files:
                 self._write()
@@ -162,7 +162,7 @@ def _renew(lease: weakref.ref[ReadLease], over: SimpleQueue[None]) -> None:
             return
         try:
             held.renew()
-        except (OSError, ScribenginError):  # the disk is full, or away: tried again before its time is over
+        except (OSError, ScribenginError):  # the disk is full or unavailable: retried before the lease expires
             continue
         finally:
             del held

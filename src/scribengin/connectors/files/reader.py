@@ -1,4 +1,4 @@
-"""The driver's side of a files source: what is new, what is finished, and whether what was taken has stayed as it was."""
+"""The driver's side of a files source: which files are new, which are finished, and whether assigned files are unchanged."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from scribengin.connectors.files.discovery import Discovery
 
 _RECHECKED = 500
-"""known files that one `split` looks at again, in turn: about a millisecond"""
+"""number of known files that one `split` checks again, in rotation: about a millisecond"""
 _LONG_S = 60.0
 
 
 @dataclass(slots=True)
 class WaitingFile:
-    """A file that was seen and not taken. `since_s` is when it was first seen as it is now, on the monotonic clock."""
+    """A file that was seen and not assigned. `since_s` is when its current state was first seen, on the monotonic clock."""
 
     size: int
     mtime_ns: int
@@ -50,7 +50,7 @@ class _Taken:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How files are taken: the options of the source. `whole_files` forbids byte ranges."""
+    """How files are read: the options of the source. `whole_files` forbids byte ranges."""
 
     split_bytes: int
     settle_s: float
@@ -61,11 +61,11 @@ class ReadOptions:
 
 
 class FilesReader:
-    """Hands out the files of one Discovery, each once (a growing one as it grows), in path order among those that wait.
+    """Hands out the files of one Discovery, each once (a growing one as it grows), in path order among the waiting files.
 
-    `folder` is the flow's. `divide` cuts a taken file into pieces; `grows` says whether a file can be read on where it ended;
-    `flow` is its name; `whole_lines` gives the end of the last whole line of such a file between two offsets, told whether it is settled.
-    `check_first` looks at the very first file, with its size, and raises SourceError where it must not be read.
+    `folder` is the flow's. `divide` splits an assigned file into pieces; `grows` returns whether reading of a file can continue at its old
+    end; `flow` is its name; `whole_lines` returns the end of the last whole line of such a file between two offsets, given whether it is
+    settled. `check_first` checks the very first file, with its size, and raises SourceError if it must not be read.
     """
 
     def __init__(
@@ -93,21 +93,21 @@ class FilesReader:
         self._waiting: dict[str, WaitingFile] = {}
         self._taken: dict[str, _Taken] = {}
         self._by_inode: dict[int, str] = {}
-        """of the files that were taken: the path of each inode's last"""
+        """for assigned files: inode → its last path"""
         self._turn: Iterator[str] = iter(())
         self._notices: list[str] = []
         self._said: set[str] = set()
         self._leases: dict[Path, ReadLease] = {}
         """by the sink's folder"""
         self.looks_first = False
-        """True where the very first file is looked at: see `LookingReader`"""
+        """True if the very first file is checked: see `LookingReader`"""
         self.quiet = False
-        """True where nobody should hear of what else lies there"""
+        """True if other files there are not reported"""
         self.holds = True
-        """False for who only looks: no lease is written, and what another deletes meanwhile is gone"""
+        """False for inspection only: no lease is written, and files that others delete meanwhile are skipped"""
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
-        """Take over what the log says was handed out."""
+        """Apply the log entries of files that were handed out."""
         copies: list[str] = []
         for streams in entries:
             for stream in streams:
@@ -119,7 +119,7 @@ class FilesReader:
         self._say_not_again(copies)
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
-        """The next files, as streams of about `split` bytes each. Raises SourceError for a taken file that changed."""
+        """The next files, as streams of about `split` bytes each. Raises SourceError if an assigned file changed."""
         now_s = time.monotonic()
         self._look(now_s)
         self._recheck(everything=final)
@@ -150,13 +150,13 @@ class FilesReader:
         return streams + [self._lost(stream) for stream in streams_of(gone, root=self._root, stream_bytes=self._taking.split_bytes)]
 
     def _has_begun(self) -> bool:
-        """Whether anything was ever taken."""
+        """Whether any file was ever assigned."""
         return bool(self._taken)
 
     def _lost(self, stream: SourceStream) -> SourceStream:
-        """Of files that nobody may read any more: counted, and told."""
+        """Count and report files that can never be read any more."""
         names = some(sorted({piece.path for piece in pieces_of(stream)}))
-        what = f"{names} below {self._discovery.root} went before being read: gone, or in a folder that its sink deletes (`keep`)"
+        what = f"{names} below {self._discovery.root} disappeared before being read: deleted, or in a folder that its sink deletes (`keep`)"
         self._notices.append(what)
         return replace(stream, label=f"{stream.label} lost", skipped=True, lost=what)
 
@@ -177,13 +177,13 @@ class FilesReader:
         return [path for path, _ in self._pieces(stream)]
 
     def _pieces(self, stream: SourceStream) -> Iterator[tuple[str, FilePiece]]:
-        """With their paths from the discovery's root on: one that was written another way then means the same files."""
+        """With their paths relative to the discovery's root: a root that was written differently then gives the same files."""
         root = root_of(stream)
         for piece in pieces_of(stream):
             yield piece.path if root == self._root else relpath(self._folder / root / piece.path, self._discovery.root), piece
 
     def _hold(self, paths: Collection[str]) -> tuple[set[str], set[str]]:
-        """Hold files that a sink of Scribengin's has written; returns those that are just being deleted, and those to be put off."""
+        """Hold files that a Scribengin sink wrote; returns those that are being deleted, and those to retry later."""
         doomed, put_off = set[str](), set[str]()
         if not self.holds:
             return doomed, put_off
@@ -195,14 +195,14 @@ class FilesReader:
                 doomed |= {names[name] for name in lease.hold(names.keys())}
                 put_off |= {names[name] for name in lease.put_off}
             except (OSError, ScribenginError) as error:
-                text = f"what is read of {top} is not held, and the sink that writes there may delete it meanwhile: {error}"
+                text = f"the files being read in {top} are not locked, and the sink that writes there may delete them meanwhile: {error}"
                 self._notices += [] if text in self._said else [text]
                 self._said.add(text)
         return doomed, put_off
 
     def _by_top(self, paths: Collection[str]) -> dict[Path, dict[str, str]]:
-        """A sink's folder → name from there on → path, of those files that sinks of Scribengin's have written; a glob may meet several, and
-        a link lead into one."""
+        """A sink's folder → name relative to it → path, for files that Scribengin sinks wrote; a glob may include several such folders, and
+        a link may lead into one."""
         tops: dict[Path, tuple[Path, Path] | None] = {}
         found: dict[Path, dict[str, str]] = {}
         for path in paths:
@@ -217,7 +217,7 @@ class FilesReader:
         return found
 
     def backlog(self) -> Backlog:
-        """The files seen at the last `split` that were not handed out."""
+        """The files seen by the last `split` that were not handed out."""
         waiting = [(seen, left) for path, seen in self._waiting.items() if (left := seen.size - self._end_of(path)) > 0]
         oldest_ns = min((seen.mtime_ns for seen, _ in waiting), default=None)
         return Backlog(
@@ -227,17 +227,17 @@ class FilesReader:
         )
 
     def measure(self) -> Backlog:
-        """See `MeasuringReader`: files that are still being written count too."""
+        """See `MeasuringReader`: files that are still being written are included."""
         self._look(time.monotonic())
         return self.backlog()
 
     def notices(self) -> list[str]:
-        """What a person should know, once."""
+        """Notices for people, each shown once."""
         notices, self._notices = self._notices, []
         return notices
 
     def _look(self, now_s: float) -> None:
-        """Bring `_waiting` up to date with the folders."""
+        """Update `_waiting` from the folders."""
         paths = self._discovery.changed()
         if paths is None:
             return
@@ -260,7 +260,7 @@ class FilesReader:
         self._say_what_is_passed_over()
 
     def _name_before(self, status: os.stat_result) -> str | None:
-        """Under which path a file was taken that was renamed or moved since; None of one that is new, or another link of it."""
+        """The path under which a file was assigned that was renamed or moved since; None for a new file, or another link to it."""
         before = self._by_inode.get(status.st_ino)
         if before is None or self._stat(before) is not None:
             return None
@@ -272,7 +272,7 @@ class FilesReader:
             self._notices.append(f"{some(renamed)} in {self._discovery.root} not read again: read under the earlier name, and unchanged")
 
     def _is_copy(self, piece: FilePiece) -> bool:
-        """Whether a file that was taken below another folder lies here too, with its time: the folder was copied, or brought back."""
+        """Whether a file that was assigned below another folder also exists here, with its time: the folder was copied or restored."""
         status = None if piece.path in self._taken else self._stat(piece.path)
         return status is not None and (status.st_size, status.st_mtime_ns) == (piece.size, piece.mtime_ns)
 
@@ -282,16 +282,17 @@ class FilesReader:
         hidden = [name for name in self._discovery.hidden() if name not in self._said]
         if hidden:
             self._said.update(hidden)
-            self._notices.append(f"{some(hidden)} in {self._discovery.root} not read: names that begin with _ or . are no data")
+            self._notices.append(f"{some(hidden)} in {self._discovery.root} not read: names that begin with _ or . are not data files")
         folders = [name for name in self._discovery.unread_folders() if name not in self._said]
         if folders:
             self._said.update(folders)
             self._notices.append(
-                f"{some(folders)} below {self._discovery.root} not read: a folder's own files are; write **/* for all below"
+                f"{some(folders)} below {self._discovery.root} not read: only files directly in the folder are read; write **/* to "
+                "include subfolders"
             )
 
     def _finished(self, path: str, now_s: float, *, final: bool) -> FilePiece | None:
-        """The file as one piece if it may be taken now."""
+        """The file as one piece if it may be read now."""
         status = self._stat(path)
         waiting = self._waiting[path]
         if status is None:
@@ -306,7 +307,7 @@ class FilesReader:
     def _say_if_long(self, path: str, now_s: float) -> None:
         if now_s - self._waiting[path].since_s > _LONG_S and path not in self._said:
             self._said.add(path)
-            self._notices.append(f"{path} waits: it has not been left unchanged for {self._taking.settle_s:g} s")
+            self._notices.append(f"{path} waits: it was changed within the last {self._taking.settle_s:g} s")
 
     def _settled(self, status: os.stat_result, waiting: WaitingFile, now_s: float) -> bool:
         if (status.st_size, status.st_mtime_ns, status.st_ino) != (waiting.size, waiting.mtime_ns, waiting.inode):
@@ -316,23 +317,23 @@ class FilesReader:
         return still_s >= self._taking.settle_s
 
     def _recheck(self, *, everything: bool) -> None:
-        """Look at taken files again, some at each call, all of them where it is the last."""
+        """Check assigned files again, some in each call, all of them in the last."""
         for path in self._due(self._taken, everything=everything):
             status = self._stat(path)
-            if status is None:  # was read, and put away
+            if status is None:  # it was read, and archived
                 continue
             taken = self._taken[path]
             if status.st_size != taken.size or status.st_mtime_ns not in (taken.mtime_ns, _whole_seconds(taken.mtime_ns)):
                 self._changed(path, difference(taken.size, taken.mtime_ns, status), taken, status)
 
     def check_taken(self) -> list[str]:
-        """Raises SourceError where a file that `restore` has taken over changed, as the last `split` would; changes nothing. Returns the
-        files that would be read again from their start."""
+        """Raises SourceError if a file that `restore` applied has changed, as the last `split` would; changes nothing. Returns the files
+        that would be read again from their start."""
         self._recheck(everything=True)
         return []
 
     def _due(self, paths: Collection[str], *, everything: bool) -> list[str]:
-        """Those of the paths whose turn it is to be looked at again."""
+        """The paths that are due to be checked again."""
         due = list(islice(self._turn, _RECHECKED))
         if everything or not due:
             self._turn = iter(list(paths))
@@ -344,13 +345,13 @@ class FilesReader:
         if self._taking.stop_on_change:
             ways = [
                 give_old_time(place, taken.size, taken.mtime_ns, status),
-                "put new records into a new file and restore this one with its old time (cp -p)",
-                "set `on_change: ignore`, and what changed is never read",
+                "put new records into a new file and restore this one with its old modification time (cp -p)",
+                "set `on_change: ignore`; the changes are then never read",
             ]
             if status.st_size > taken.size and self._grows(path):
                 ways.append("set `growing: true` if lines are appended")
-            raise SourceError(f"{place} changed after it was taken: {how}", remedy="; or ".join(filter(None, ways)))
-        self._notices.append(f"{place} changed after it was taken ({how}); the change is ignored")
+            raise SourceError(f"{place} changed after it was assigned to a Batch: {how}", remedy="; or ".join(filter(None, ways)))
+        self._notices.append(f"{place} changed after it was assigned to a Batch ({how}); the change is ignored")
         taken.size, taken.mtime_ns, taken.inode = status.st_size, status.st_mtime_ns, status.st_ino
 
     def _stat(self, path: str) -> os.stat_result | None:
@@ -360,7 +361,7 @@ class FilesReader:
             return None
         except PermissionError:
             raise SourceError(
-                f"{self._discovery.root / path} may not be read by this user", remedy="give the right to read it, or move it away"
+                f"this user is not allowed to read {self._discovery.root / path}", remedy="make it readable, or move it away"
             ) from None
 
     def _end_of(self, path: str) -> int:
@@ -380,36 +381,36 @@ def _renamed(path: str, before: str) -> str:
 
 
 def _whole_seconds(mtime_ns: int) -> int:
-    """A file's time of change as archives keep it (tar, zip, rsync to some disks): a file of just this time was brought back."""
+    """A file's modification time in the resolution of archives (tar, zip, rsync to some disks): a file with this time was restored."""
     return mtime_ns - mtime_ns % 10**9
 
 
 def give_old_time(path: Path, size: int, mtime_ns: int, now: os.stat_result) -> str:
-    """What to do where a file of the same size may be the same again; empty where it cannot be. Nothing of its content is logged.
+    """The remedy if a file of the same size may be unchanged; empty if it cannot be. Nothing of its content is logged.
 
     Args:
         path: The file.
-        size: In bytes, when it was taken.
-        mtime_ns: Its time of change then.
-        now: How it is.
+        size: In bytes, when it was assigned.
+        mtime_ns: Its modification time then.
+        now: Its current status.
     """
     if now.st_size != size:
         return ""
     seconds, fraction = divmod(mtime_ns, 10**9)
     moment = f"{moment_text(seconds).removesuffix('+00:00')}.{fraction:09}Z"
-    return f"if its content is the same as before, give it its old time: touch -d {moment} {shlex.quote(str(path))}"
+    return f"if its content is the same as before, restore its modification time: touch -d {moment} {shlex.quote(str(path))}"
 
 
 def difference(size: int, mtime_ns: int, now: os.stat_result) -> str:
-    """How a file is other than when it was taken, with `size` bytes and the time of change `mtime_ns`."""
+    """How a file differs from its state when it was assigned, with `size` bytes and the modification time `mtime_ns`."""
     if now.st_size != size:
-        return f"it had {size} bytes, now {now.st_size}"
+        return f"it had {size} bytes, and now has {now.st_size}"
     was, new = moment_text(mtime_ns // 10**9), moment_text(now.st_mtime_ns // 10**9)
     if was == new:
-        return f"it has {size} bytes as before, but was written again within a second"
-    return f"it has {size} bytes as before, but its time of change was {was} and is {new}: it was copied or written again"
+        return f"it has {size} bytes as before, but was rewritten within a second"
+    return f"it has {size} bytes as before, but its modification time was {was} and is {new}: it was copied or rewritten"
 
 
 def some(names: Sequence[str]) -> str:
-    """The first ones, and how many more."""
+    """The first ones, and the number of others."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:3])}{'' if len(names) <= 3 else f' and {len(names) - 3} more'}"

@@ -1,4 +1,4 @@
-"""Reading a committed file again: is it whole, unchanged, with as many rows as were written?"""
+"""Verification of a committed file: whether it is complete, unchanged, and has as many rows as were written."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _LINES = {".jsonl", ".txt"}
 
 
 class NotAsWrittenError(Exception):
-    """A file is not what its record says."""
+    """A file differs from its record."""
 
 
 def blocks_as_written(file: Path, said: Mapping[str, Any]) -> Iterator[bytes]:
-    """The bytes of a file of which a record says `said`. Raises NotAsWrittenError behind the last block where they are others; OSError."""
+    """The bytes of a file with the record `said`. Raises NotAsWrittenError after the last block if they differ; OSError."""
     crc = size = 0
     with file.open("rb") as opened:
         while block := opened.read(_BLOCK):
@@ -26,14 +26,14 @@ def blocks_as_written(file: Path, said: Mapping[str, Any]) -> Iterator[bytes]:
             size += len(block)
             yield block
     if size != said["bytes"]:
-        raise NotAsWrittenError(f"{file} has {size} bytes; {said['bytes']} were written ({said['rows']} rows)")
+        raise NotAsWrittenError(f"{file} has {size} bytes; expected {said['bytes']} ({said['rows']} rows)")
     if crc != said["crc"]:
         raise NotAsWrittenError(f"{file} was changed after it was written ({said['rows']} rows)")
 
 
 def read_again(file: Path, said: Mapping[str, Any], format: str) -> tuple[int, list[str]]:
-    """(rows found, what is wrong) of a file of which a record says `said`. Rows are counted in it where its name
-    names a format that tells them without decoding: the sink's may be another by now. An empty `format`: not at all."""
+    """(rows found, errors) for a file with the record `said`. Rows are counted in the file if its name has a format that allows it without
+    decoding: the sink's current format may differ. With an empty `format` they are not counted."""
     try:
         for _ in blocks_as_written(file, said):
             pass
@@ -46,14 +46,14 @@ def read_again(file: Path, said: Mapping[str, Any], format: str) -> tuple[int, l
     try:
         rows = count_rows(file) if format else None
     except (OSError, ValueError) as error:  # Arrow's errors are ValueErrors, and OSErrors
-        return 0, [f"{file} cannot be read as what it is called: {error} ({said['rows']} rows)"]
+        return 0, [f"{file} cannot be read in the format of its name: {error} ({said['rows']} rows)"]
     if rows is not None and rows != said["rows"]:
-        return rows, [f"{file} holds {rows} rows; {said['rows']} were counted when it was written"]
+        return rows, [f"{file} holds {rows} rows; expected {said['rows']}, as counted when it was written"]
     return said["rows"], []
 
 
 def count_rows(file: Path, *, header: bool | None = None) -> int | None:
-    """What the file itself says, where that needs no decoding; of CSV where it is known whether it has a `header`."""
+    """The number of rows found in the file, if that needs no decoding; for CSV only if it is known whether it has a `header`."""
     suffixes = file.suffixes
     if suffixes[-1:] == [".parquet"]:
         import pyarrow.parquet as pq
@@ -70,7 +70,7 @@ def count_rows(file: Path, *, header: bool | None = None) -> int | None:
 
 
 def _count_records(file: Path, *, header: bool) -> int:
-    """Lines that end outside of quotes."""
+    """The number of lines that end outside quotes."""
     import pyarrow as pa
 
     rows, quoted, last = 0, False, b"\n"

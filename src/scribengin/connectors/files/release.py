@@ -1,4 +1,4 @@
-"""What becomes of a file that is through: deleted, or moved to an archive. May be killed at any point and done again."""
+"""What happens to an acknowledged file: it is deleted, or moved to an archive. May be interrupted at any point and repeated."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
 
 
 def release_file(root: Path, piece: FilePiece, archive: Path | None) -> str:
-    """Delete the file below `root`, or move it to the same place below `archive`. One that is gone is released already. Returns why it
-    stays where it is, in a sentence, for one that is not exactly the recorded one: path, size and time. Raises OSError."""
+    """Delete the file below `root`, or move it to the same relative path below `archive`. A file that does not exist is already released.
+    Returns why the file is kept, in a sentence, if its path, size or time differ from the recorded ones. Raises OSError."""
     path = root / piece.path
     try:
         status = path.stat()
     except FileNotFoundError:
         return ""
     if (status.st_size, status.st_mtime_ns) != (piece.size, piece.mtime_ns):
-        return f"{path} stays: it is not the file that was read, which had {piece.size:,} bytes; it has {status.st_size:,} now"
+        return f"{path} is kept: it is not the file that was read, which had {piece.size:,} bytes; this one has {status.st_size:,}"
     try:
         if archive is not None:
             _move(path, archive / piece.path)
         path.unlink(missing_ok=True)
         sync_folder(path.parent)
-    except FileNotFoundError:  # its sink, which keeps it no longer, was faster
+    except FileNotFoundError:  # its sink deleted it first, because of `keep`
         if path.exists():
             raise
     return ""
 
 
 def _move(path: Path, target: Path) -> None:
-    """Put the file at `target`, durably; where another one stands there, at the next free name."""
+    """Move the file to `target`, durably; if another file has that name, to the next free name."""
     make_folder(target.parent)
     target = _free(path, target)
-    if target.exists():  # it was copied, and the copier was killed
+    if target.exists():  # it was copied, and the copying process was killed
         return
     try:
         path.rename(target)
@@ -62,7 +62,7 @@ def _move(path: Path, target: Path) -> None:
 
 
 def _free(path: Path, target: Path) -> Path:
-    """`target`, or `target.1` and so on: a name that nothing has, or that has the same bytes."""
+    """`target`, or `target.1` and so on: a name that is free, or whose file has the same bytes."""
     name, number = PurePath(target).name, 0
     while target.exists() and not filecmp.cmp(path, target, shallow=False):
         number += 1

@@ -1,4 +1,4 @@
-"""The second look at what the roller has made: merged files whole and with all the rows of their segments."""
+"""Verification of the compactor's output: merged files are complete and have all rows of their segments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Rolled:
-    """Of one lineage. Each merged file is read once, when the first of its segments is asked for."""
+    """For one lineage. Each merged file is read once, when the first of its segments is checked."""
 
     def __init__(self, top: Path, lineage: LineageFolder, format: str) -> None:
         self._top = top
@@ -23,23 +23,23 @@ class Rolled:
         self._format = format
         self._seen = -1
         self._outputs: dict[str, tuple[Mapping[str, Any], list[str] | None]] = {}
-        """name → (what was said of it, what is wrong with it, or None where it was not read yet)"""
+        """name → (its record, its errors, or None if it was not read yet)"""
         self._inputs: dict[tuple[int, str], str] = {}
         self._removed: dict[str, int] = {}
         self._learn()
 
     @property
     def names(self) -> set[str]:
-        """Of all merged files, those too that were merged meanwhile."""
+        """The names of all merged files, including those that were merged meanwhile."""
         self._learn()
         return set(self._outputs)
 
     def may_be_gone(self, number: int, name: str) -> bool:
-        """Whether the file of a Batch was deleted with its folder, because that was old."""
+        """Whether the file of a Batch was deleted with its expired folder."""
         return number <= self._removed.get(folder_of(name), -1)
 
     def look(self, number: int, file: Mapping[str, Any]) -> tuple[int, list[str]]:
-        """(rows found, what is wrong) of a hidden segment, or of where it is now."""
+        """(rows found, errors) for a hidden segment, or for the file that it was merged into."""
         if (number, file["staged"]) not in self._inputs:
             said = read_again(self._lineage.hidden_file(number, file), file, "")
             if said[0] or not said[1]:
@@ -49,18 +49,18 @@ class Rolled:
                 return said
         name = self._inputs[number, file["staged"]]
         output, wrong = self._outputs[name]
-        if wrong is not None:  # told already, with the first of its segments
+        if wrong is not None:  # reported already, with the first of its segments
             return (0 if wrong else file["rows"]), []
         draft = self._lineage.path / output["draft"]
         if not (self._top / name).exists() and draft.exists():
-            wrong = [f"{name} is merged, but still waits for its name; the next look of who keeps the folder gives it"]
+            wrong = [f"{name} is merged, but not renamed yet; the next run of the folder's maintenance owner renames it"]
         elif not (self._top / name).exists() and self.may_be_gone(output["inputs"][-1][0], name):
             wrong = []
         else:
             _, wrong = read_again(self._top / name, output, self._format)
             rows = sum(rows for _, _, _, rows in output["inputs"])
             if rows != output["rows"]:
-                wrong = [*wrong, f"{name} holds {output['rows']} rows; {rows} were merged"]
+                wrong = [*wrong, f"{name} holds {output['rows']} rows; expected {rows}, the merged ones"]
         self._outputs[name] = (output, wrong)
         return (0 if wrong else file["rows"]), wrong
 

@@ -1,7 +1,8 @@
-"""Folders by time from one lineage to the next: what is open there, and that nobody closes it any more but the heir.
+"""Folders by time from one lineage to the next: which are open, and that only the successor closes them from now on.
 
-Markers are one lineage's at a time, the last that has claimed the folder. The one before ends with a turn that says so: a roller that
-looked before that turn comes too late with its own. What it had open stands in that turn, and the heir's first turn begins with it.
+Only one lineage at a time writes completion markers, the last that claimed the folder. The lineage before ends with a compaction run that
+records this: a compactor that read the state before that run is rejected. The open folders of the old lineage are in that run, and the
+successor's first run begins with them.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 
 def begin(top: Path, lineage: LineageFolder, keeping: RetentionSettings, before: LineageFolder | None) -> None:
-    """Before a lineage stages anything: `keeping` holds of it from now on, and `before`, the lineage that wrote there last, is ended. Every
-    marker that anyone was about to write stands there then. May be killed at any point and done again."""
+    """Called before a lineage stages anything: `keeping` is in force from now on, and `before`, the lineage that wrote there last, is
+    ended. Every completion marker that was about to be written exists afterwards. May be interrupted at any point and repeated."""
     inherits = before is not None and (RetentionSettings.read(before) is not None or counts(keeping))
     if before is not None and inherits:
         open_ = _end(top, before, keeping).open
@@ -40,11 +41,11 @@ def begin(top: Path, lineage: LineageFolder, keeping: RetentionSettings, before:
 
 
 def _end(top: Path, lineage: LineageFolder, heirs: RetentionSettings) -> FileFrontier:
-    """Put the turn by which a lineage ends, unless it stands there; what comes of it."""
+    """Record the compaction run that ends a lineage, unless it exists; returns its result."""
     roller = FileCompactor(top, lineage)
     if not FileFrontier.of(newest_turn(lineage)[1]).ended:
         roller.busy = hidden_in(top, (each for each in lineages_in(top) if each != lineage))
-        with suppress(EnvironmentFault, StateError):  # what cannot be shown now waits; whoever keeps the folder tells why
+        with suppress(EnvironmentFault, StateError):  # segments that cannot be merged now wait; the maintenance owner reports the reason
             roller.run(flush=True)
     while True:
         number, turn = newest_turn(lineage)
@@ -59,7 +60,7 @@ def _end(top: Path, lineage: LineageFolder, heirs: RetentionSettings) -> FileFro
 
 
 def _fence(top: Path, lineage: LineageFolder, keeping: RetentionSettings) -> None:
-    """Let rollers that have read another `keeping` be late."""
+    """Make compactors that have read another `keeping` outdated."""
     roller = FileCompactor(top, lineage)
     while True:
         number, turn = newest_turn(lineage)

@@ -1,4 +1,4 @@
-"""What a roller finds: segments that are committed and hidden, in runs that may become one file each, and rows in open folders."""
+"""The input of a compactor: committed hidden segments, in groups that may become one file each, and rows in open folders."""
 
 from __future__ import annotations
 
@@ -26,35 +26,36 @@ class Segment(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int]:
-        """By which segments have their order."""
+        """The position that orders the segments."""
         return self.number, self.nth
 
 
 @dataclass(slots=True)
 class UnmergedSegments:
-    """What stands in the commit records that is not merged or counted yet."""
+    """The contents of commit records that are not merged or counted yet."""
 
     runs: dict[str, list[list[Segment]]] = field(default_factory=dict)
-    """folder → segments in their order. A visible file ends a run, for nothing may be merged past it; so does a segment of another form"""
+    """folder → segments in order. A visible file ends a group, because nothing may be merged past it; so does a segment of another
+    format"""
     start: int = 0
-    """the first Batch that was looked at"""
+    """the first Batch that was read"""
     newest: int = -1
     newest_us: int | None = None
     open: dict[str, Open] = field(default_factory=dict)
 
     @property
     def waiting(self) -> set[str]:
-        """Folders in which segments are hidden."""
+        """Folders with hidden segments."""
         return {folder for folder, runs in self.runs.items() if any(runs)}
 
     def add(self, folder: str, rows: int, files: int, version: int = 0, bytes: int = 0) -> None:
-        """Count in an open folder."""
+        """Count rows of an open folder."""
         before = self.open.get(folder, Open())
         self.open[folder] = Open(before.rows + rows, before.files + files, max(before.version, version), before.bytes + bytes)
 
 
 def look(top: Path, lineage: LineageFolder, frontier: FileFrontier, keeping: RetentionSettings) -> UnmergedSegments:
-    """Read the commit records that come behind."""
+    """Read the next commit records."""
     counting = counts(keeping) and not frontier.ended
     seen = UnmergedSegments(open=dict(frontier.open))
     mark, commits = lineage.read_mark(), lineage.commits
@@ -84,7 +85,7 @@ def look(top: Path, lineage: LineageFolder, frontier: FileFrontier, keeping: Ret
 
 
 def _is_published(top: Path, lineage: LineageFolder, number: int, record: Mapping[str, Any], frontier: FileFrontier) -> bool:
-    """Whether all files of a Batch are where they belong, though no mark says so."""
+    """Whether all files of a Batch have their final names, although no record confirms it."""
     for nth, (staged, final) in enumerate(lineage.files_of(number, record, top)):
         file = record["files"][nth]
         if staged.exists():
@@ -95,7 +96,7 @@ def _is_published(top: Path, lineage: LineageFolder, number: int, record: Mappin
 
 
 def cut(run: list[Segment], size: int) -> tuple[list[list[Segment]], list[Segment]]:
-    """(groups of `size` bytes and a little more, what is left)."""
+    """(groups of `size` bytes and a little more, the rest)."""
     full: list[list[Segment]] = []
     group: list[Segment] = []
     total = 0
@@ -109,5 +110,5 @@ def cut(run: list[Segment], size: int) -> tuple[list[list[Segment]], list[Segmen
 
 
 def form_of(file: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Segments of the same may be one file: format and compression, by the suffix, and how CSV was written."""
+    """Segments with the same value can be one file: format and compression, by the suffix, and how CSV was written."""
     return file["name"].rpartition("/")[2].partition(".")[2], bool(file.get("header")), file.get("form")

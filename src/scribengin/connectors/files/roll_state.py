@@ -1,11 +1,12 @@
-"""What the roller of a lineage has done, turn by turn: a log of numbered records, each put if absent, each with all that the next needs.
+"""The state of a lineage's compactor: a log of numbered records, one per compaction run, each created only if absent, each with everything
+that the next one needs.
 
-A turn names hidden segments that were merged and the file that holds their rows (a *draft* until it gets its name), folders that are
-closed and the draft of their marker, folders that are opened again, and folders that are deleted. The record comes first; then, in this
-order, markers of folders that are opened again are taken away, drafts get their names, files first, and what is not needed any more is
-deleted. Only the newest turn can be unfinished, for who puts a turn has finished the one before. So any number of rollers may be at it: of
-two with the same number one is late, throws its drafts away, and goes on from what stands there. A draft can be renamed once, so one that
-slept through later turns puts nothing back.
+A compaction run names hidden segments that were merged and the file with their rows (a *draft* until it is renamed), folders that are
+closed and the draft of their completion marker, folders that are reopened, and folders that are deleted. The record comes first. Then, in
+this order: completion markers of reopened folders are deleted, drafts are renamed, files first, and unneeded files are deleted. Only the
+newest run can be unfinished, because the process that records a run has finished the one before. So any number of compactors may work
+concurrently: of two with the same number one is rejected, discards its drafts, and continues from the recorded state. A draft can be
+renamed only once, so a compactor that was suspended during later runs restores nothing.
 """
 
 from __future__ import annotations
@@ -28,38 +29,38 @@ _PART = re.compile(r"part-(\d{10,})-\d{5,}-\d{3,}?([0-9a-f]{8})(?:-(\d{10,}))?\.
 
 
 class Open(NamedTuple):
-    """What is in a folder by time and in no marker."""
+    """Contents of a folder by time that no completion marker counts."""
 
     rows: int = 0
     files: int = 0
-    """that readers see"""
+    """files that readers see"""
     version: int = 0
-    """of the marker that went when the folder was opened again"""
+    """version of the completion marker that was deleted when the folder was reopened"""
     bytes: int = 0
     """of these files"""
 
 
 @dataclass(slots=True)
 class FileFrontier:
-    """What is merged and counted after a turn. A segment's place is (Batch, index in its commit record); in a folder segments are merged in
-    the order of their places, without a gap."""
+    """What is merged and counted after a compaction run. A segment's position is (Batch, index in its commit record); in a folder segments
+    are merged in the order of their positions, without a gap."""
 
     low: int = 0
-    """nothing of Batches below is hidden any more"""
+    """Batches below this number have no hidden segments any more"""
     done: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """folder → the last place that is merged, where that is not below `low`"""
+    """folder → the last merged position, if that is not below `low`"""
     scanned: int = -1
     """Batches up to this one are counted in `open`"""
     open: dict[str, Open] = field(default_factory=dict)
-    """folder by time → what no marker counts there"""
+    """folder by time → contents that no completion marker counts"""
     removing: dict[str, int] = field(default_factory=dict)
-    """folder → up to which Batch its files are to be deleted"""
+    """folder → the Batch up to which its files are to be deleted"""
     ended: bool = False
-    """another lineage writes there now, and has taken `open` over: this one closes no folder any more"""
+    """another lineage writes there now, and has taken over `open`: this one closes no folder any more"""
 
     @staticmethod
     def of(turn: Mapping[str, Any] | None) -> FileFrontier:
-        """After that turn; None: before the first."""
+        """The state after that compaction run; None: before the first."""
         if turn is None:
             return FileFrontier()
         body = turn["frontier"]
@@ -68,22 +69,22 @@ class FileFrontier:
         return FileFrontier(body["low"], done, body["scanned"], open_, dict(body["removing"]), body["ended"])
 
     def as_turn(self) -> dict[str, Any]:
-        """A turn that does nothing but lead here."""
+        """A compaction run that only leads to this state."""
         return {"frontier": self.as_json(), "outputs": [], "closed": [], "reopened": [], "removed": []}
 
     def as_json(self) -> dict[str, Any]:
-        """The form in a turn."""
+        """The form in a record."""
         done = {folder: list(place) for folder, place in self.done.items()}
         open_ = {folder: list(each) for folder, each in self.open.items()}
         return {"low": self.low, "done": done, "scanned": self.scanned, "open": open_, "removing": self.removing, "ended": self.ended}
 
     def has_merged(self, folder: str, place: tuple[int, int]) -> bool:
-        """Whether the hidden segment of that place is in a merged file."""
+        """Whether the hidden segment with that position is in a merged file."""
         return place[0] < self.low or place <= self.done.get(folder, NOWHERE)
 
 
 def newest_turn(lineage: LineageFolder) -> tuple[int, Mapping[str, Any] | None]:
-    """(its number, the turn), or (-1, None). Raises StateError for one that is damaged, or of a form that is not known here."""
+    """(its number, the record), or (-1, None). Raises StateError if it is damaged, or has an unknown format."""
     number = lineage.merges.newest()
     if number is None:
         return -1, None
@@ -97,14 +98,14 @@ def newest_turn(lineage: LineageFolder) -> tuple[int, Mapping[str, Any] | None]:
         lacks = str(error)
     if lacks:
         raise StateError(
-            f"turn {number} of the roller in {lineage.merges.folder} has a form that is not known here: {lacks}",
+            f"compaction run {number} in {lineage.merges.folder} has an unknown format: {lacks}",
             remedy=f"run the version of Scribengin that wrote it, or {start_over()}",
         )
     return number, turn
 
 
 def folder_of(name: str) -> str:
-    """The partition's folder of a file's name, with its `/`; empty for none."""
+    """The partition folder of a file's name, with its `/`; empty if there is none."""
     return name[: name.rfind("/") + 1]
 
 
@@ -120,7 +121,7 @@ def outputs_of(lineage: LineageFolder) -> Iterator[str]:
 
 
 def summarize_turns(summary: Any | None, turns: Iterable[Any]) -> dict[str, int]:
-    """What folded turns come to."""
+    """The summary of folded records."""
     so_far = summary or {"turns": 0, "files": 0, "rows": 0}
     for turn in turns:
         so_far = {
@@ -132,13 +133,13 @@ def summarize_turns(summary: Any | None, turns: Iterable[Any]) -> dict[str, int]
 
 
 def segment_id(lineage: str, sink: str, folder: str) -> str:
-    """What names of files in a partition's folder hold: it tells lineages and sinks apart, and folders whose names a file system takes for
-    the same."""
+    """A part of the names of files in a partition folder: it distinguishes lineages and sinks, and folders whose names a file system
+    considers equal."""
     return hashlib.sha256(f"{lineage}/{sink}/{folder}".encode()).hexdigest()[:8]
 
 
 def last_batch(lineage: LineageFolder, sink: str, name: str) -> int | None:
-    """The last Batch with rows in a file that readers see, by its name from the sink's folder on; None for a file of anyone else."""
+    """The last Batch with rows in a visible file, from its name relative to the sink's folder; None for a file of another writer."""
     found = _PART.match(name.rpartition("/")[2])
     if found is None or found[2] != segment_id(lineage.path.name, sink, folder_of(name)):
         return None

@@ -1,6 +1,6 @@
-"""The roller: committed segments that are hidden become large files that readers see, each by one rename.
+"""The compactor: committed hidden segments become large files that readers see, each by one rename.
 
-What it does is safe beside who writes, beside other rollers, and when it is killed or put to sleep at any point; see `roll_state` for why.
+It is safe beside writers and other compactors, and if it is killed or suspended at any point; see `roll_state` for the reasons.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 
 _TURN_FILES = 64
 _TURN_BYTES = 2**30
-"""a turn is recorded when it has merged so much: what another roller has done meanwhile is then no more than that in vain"""
+"""a compaction run is recorded when it has merged this much: another compactor can then waste at most this much work"""
 _MOVES = 1000
-"""so many Batches with nothing to do are recorded as a turn, so that nobody reads their records again"""
+"""this many Batches with nothing to do are recorded as a run, so that their records are not read again"""
 _TRIES = 20
-"""turns that others were first with, before this one leaves it to them"""
+"""number of runs lost to another compactor before this one stops"""
 
 
 @dataclass(slots=True)
 class RollDone:
-    """What a roller has done. `due_s`: in how many seconds something more is due at the latest; None: nothing waits."""
+    """The result of a compactor. `due_s`: seconds until more work is due at the latest; None: nothing waits."""
 
     segments: int = 0
     files: int = 0
@@ -67,31 +67,33 @@ class RollDone:
 
 @dataclass(slots=True)
 class FileCompactor:
-    """Of one lineage of the sink's folder `top`. `check` raises where this process may not write (any more)."""
+    """For one lineage of the sink's folder `top`. `check` raises if this process may not write (any more)."""
 
     top: Path
     lineage: LineageFolder
     check: Callable[[], None] = lambda: None
     now_s: Callable[[], float] = time.time
     newest_us: int | None = None
-    """the newest event time of all lineages there: by it folders grow old"""
+    """the newest event time of all lineages there: it determines the age of folders"""
     busy: Collection[str] | None = ()
-    """folders in which other lineages have hidden segments: they are not closed; None: nobody knows which, and none is closed"""
+    """folders with hidden segments of other lineages, which are not closed; None: these are unknown, and no folder is closed"""
     left: Mapping[str, Open] = field(default_factory=dict)
-    """what is open by lineages that ended, and has no marker (any more): what they opened again behind their end is this one's to close"""
+    """open contents of ended lineages without a completion marker: this lineage closes what they reopened after their end"""
     waiting: set[str] | None = None
-    """those in which this one has hidden segments, once it has looked"""
+    """folders with hidden segments of this lineage, once it has read them"""
     open: Mapping[str, Open] = field(default_factory=dict)
-    """what is open by this one, where it ended"""
+    """open contents of this lineage at its end"""
     done: RollDone = field(default_factory=RollDone)
 
     def run(self, *, flush: bool = False) -> RollDone:
-        """All that is due now; with `flush` all that is hidden. Raises what `check` does, EnvironmentFault for a disk that is full, and
-        StateError for what is damaged; nothing is lost by any of it."""
+        """Do all work that is due now; with `flush` merge everything that is hidden. Raises what `check` raises, EnvironmentFault if the
+        disk is full, and StateError for damaged data; nothing is lost in any of these cases."""
         lost = 0
         while lost < _TRIES:
             number, turn = newest_turn(self.lineage)
-            keeping = RetentionSettings.read(self.lineage)  # behind the turn: who changes it puts a turn, and then this one is late
+            keeping = RetentionSettings.read(
+                self.lineage
+            )  # after the record: a change of it requires a new record, and then this compactor is outdated
             if keeping is None:
                 return self.done
             if turn is not None:
@@ -107,15 +109,15 @@ class FileCompactor:
             lost += not self._put(number + 1, record, keeping)
         return self.done
 
-    # --- what is there ---
+    # --- the current contents ---
 
     def _ready(self, seen: UnmergedSegments, keeping: RetentionSettings, *, flush: bool) -> tuple[list[list[Segment]], float | None]:
-        """(what is to be one file each, in how many seconds the next is due)."""
+        """(groups that become one file each, seconds until the next is due)."""
         groups: list[list[Segment]] = []
         due_s: float | None = None
         size = keeping.roll_bytes
         for folder, runs in seen.runs.items():
-            # late rows for one that has its marker may wait: until then that is true
+            # late rows for a folder with a completion marker may wait: until then the marker is correct
             now = flush or size is None or (keeping.is_closed(folder, seen.newest_us) and not is_marked(self.top, folder))
             for index, run in enumerate(runs):
                 full, rest = cut(run, size or 2**62)
@@ -123,7 +125,7 @@ class FileCompactor:
                 if not rest:
                     continue
                 waits_s = keeping.roll_every_s - (self.now_s() - self._oldest_s(rest))
-                # written so long after now: the clock was put back, and nobody knows how long it has waited
+                # written this long after now: the clock was set back, and its waiting time is unknown
                 if now or index < len(runs) - 1 or not 0 < waits_s <= 2 * keeping.roll_every_s:
                     groups.append(rest)
                 else:
@@ -131,7 +133,8 @@ class FileCompactor:
         return groups, due_s
 
     def _oldest_s(self, run: Sequence[Segment]) -> float:
-        """When the first of a run was written; long ago for one that is gone: another roller was faster, or it is told when it is read."""
+        """When the first segment of a group was written; long ago for a missing one: another compactor was faster, or the loss is reported
+        on reading."""
         try:
             return self._path(run[0]).stat().st_mtime
         except FileNotFoundError:
@@ -139,16 +142,16 @@ class FileCompactor:
 
     def _gone(self, path: Path, segment: Segment) -> StateError:
         return StateError(
-            f"{path} is missing: {segment.file['rows']} rows of batch {segment.number} that are committed, and not merged yet",
+            f"{path} is missing: {segment.file['rows']} rows of batch {segment.number} that are committed and not merged yet",
             remedy=f"restore it from a backup, or {start_over()}",
         )
 
-    # --- the next turn ---
+    # --- the next record ---
 
     def _next(
         self, number: int, frontier: FileFrontier, seen: UnmergedSegments, keeping: RetentionSettings, groups: list[list[Segment]]
     ) -> dict[str, Any] | None:
-        """The turn's record; None where there is nothing to do. Merges that go into one record come before folders that are closed."""
+        """The record of the compaction run; None if there is nothing to do. Merges of a record come before closed folders."""
         outputs = self._merge_all(number, groups) if groups else []
         if outputs is None:
             return {}
@@ -188,7 +191,7 @@ class FileCompactor:
             del seen.open[folder]
         there = [folder for folder in frontier.removing if (self.top / folder).exists()]
         removing = {folder: frontier.removing[folder] for folder in there if is_expired(folder, newest_us, keeping, self.now_s())}
-        withdrawn = len(removing) < len(there)  # `keep` is another now; else nobody would ever read what is announced
+        withdrawn = len(removing) < len(there)  # `keep` has changed; otherwise the announced files would never be read
         if not (outputs or closed or expired or withdrawn) and min(low, scanned + 1 if counting else low) < seen.start + _MOVES:
             return None
         done = {folder: place for folder, place in last.items() if place[0] >= low}
@@ -199,17 +202,18 @@ class FileCompactor:
     def _draft_marker(self, number: int, said: Mapping[str, Any]) -> str:
         self.check()
         draft = self._new_draft(number)
-        with explained(f"the marker of {said['folder']} cannot be written"):
+        with explained(f"the completion marker of {said['folder']} cannot be written"):
             write_draft(draft, said)
         return str(draft.relative_to(self.lineage.path))
 
     def _new_draft(self, number: int) -> Path:
-        with explained(f"{self.lineage.drafts} cannot be made"):
+        with explained(f"{self.lineage.drafts} cannot be created"):
             make_folder(self.lineage.drafts)
         return self.lineage.drafts / f"{number:010d}-{uuid4().hex}"
 
     def _merge_all(self, number: int, groups: list[list[Segment]]) -> list[dict[str, Any]] | None:
-        """The outputs of a turn; None where another roller was faster. Raises EnvironmentFault where there is no room for one."""
+        """The outputs of a compaction run; None if another compactor was faster. Raises EnvironmentFault if there is no disk space for
+        one."""
         outputs: list[dict[str, Any]] = []
         try:
             for whole in groups:
@@ -218,7 +222,7 @@ class FileCompactor:
                     output, taken = self._merge_one(number, group)
                     outputs.append(output)
                     group = group[taken:]
-                if group:  # what of the folder comes behind must wait for it
+                if group:  # later segments of the folder must wait for it
                     break
             faults.reached("roll.drafts.written")
         except FileNotFoundError as error:
@@ -231,7 +235,7 @@ class FileCompactor:
         except EnvironmentFault:
             if not outputs:
                 raise
-            # what there was room for: when it is recorded its inputs go, and leave room for more
+            # as much as there was space for: once it is recorded, its inputs are deleted, which frees space for more
         except BaseException:
             self._throw_away(outputs)
             raise
@@ -264,7 +268,7 @@ class FileCompactor:
                     (self.lineage.path / output["draft"]).unlink(missing_ok=True)
 
     def put_turn(self, number: int, record: dict[str, Any]) -> dict[str, Any] | None:
-        """The turn of that number; None where it is so old that others have folded it."""
+        """The record of that number; None if it is so old that it was folded."""
         try:
             stored: dict[str, Any] = self.lineage.merges.put(number, record)
         except FencedError:
@@ -272,7 +276,7 @@ class FileCompactor:
         return stored
 
     def _put(self, number: int, record: dict[str, Any], keeping: RetentionSettings) -> bool:
-        """Whether this roller's turn is the one that counts; then it is finished, too."""
+        """Whether this compactor's record is the one in force; it is then finished, too."""
         if not record:
             return False
         outputs = [*record["outputs"], *record["closed"]]
@@ -284,7 +288,7 @@ class FileCompactor:
             stored = self.put_turn(number, record)
         except BaseException:
             if newest_turn(self.lineage)[0] < number or self.lineage.merges.read(number) != record:
-                self._throw_away(outputs)  # else it stands there, though it was not said to
+                self._throw_away(outputs)  # otherwise it exists, although it was not announced
             raise
         faults.reached("roll.record.after")
         if stored is not record:
@@ -297,10 +301,10 @@ class FileCompactor:
         self.done.closed += len(record["closed"])
         return True
 
-    # --- what a turn says ---
+    # --- the steps of a record ---
 
     def settle(self, number: int, turn: Mapping[str, Any], keeping: RetentionSettings) -> None:
-        """Do what the turn says, as far as it is not done. Only the newest turn can be undone in part."""
+        """Do the rest of the steps of a compaction run. Only the newest run can be partly done."""
         frontier = FileFrontier.of(turn)
         if read_mark(self._settled_path) < number:
             folders = {self.top / folder_of(output["name"]) for output in turn["outputs"]}
@@ -335,11 +339,12 @@ class FileCompactor:
         if final.exists():
             if draft.exists():
                 raise StateError(
-                    f"{final} is there already, though nothing was merged to it", remedy="move that file away: it is not Scribengin's"
+                    f"{final} already exists, although nothing was merged into it",
+                    remedy="move that file away: Scribengin did not write it",
                 )
             return
         self.check()
-        with suppress(FileNotFoundError):  # it has its name, and a reader took it away since; `audit` tells
+        with suppress(FileNotFoundError):  # it had its final name, and a reader removed it since; `audit` reports it
             draft.rename(final)
 
     @property
@@ -348,7 +353,7 @@ class FileCompactor:
 
 
 def hidden_in(top: Path, lineages: Iterable[LineageFolder]) -> set[str] | None:
-    """The folders in which these have hidden segments; None where one is damaged, or has merged files that may have no name yet."""
+    """The folders with hidden segments of these lineages; None if one is damaged, or has merged files that may not be renamed yet."""
     found = set[str]()
     for lineage in lineages:
         try:
@@ -363,7 +368,7 @@ def hidden_in(top: Path, lineages: Iterable[LineageFolder]) -> set[str] | None:
 
 
 def leftovers(lineage: LineageFolder) -> Iterator[Path]:
-    """Drafts that no turn can name any more, and segments that are merged: what rollers that were killed have left."""
+    """Drafts that no run can name any more, and merged segments: left by killed compactors."""
     number, turn = newest_turn(lineage)
     named = set() if turn is None else {PurePosixPath(each["draft"]).name for each in (*turn["outputs"], *turn["closed"])}
     for name in names_in(lineage.drafts):
@@ -376,6 +381,6 @@ def leftovers(lineage: LineageFolder) -> Iterator[Path]:
 
 
 def _name(first: str, last: int) -> str:
-    """Of a merged file: that of its first segment, and its last Batch. In the order of names it stands where its first segment would."""
+    """The name of a merged file: that of its first segment, with its last Batch. It sorts where its first segment would."""
     stem, dot, suffix = first.rpartition("/")[2].partition(".")
     return f"{folder_of(first)}{stem}-{last:010d}{dot}{suffix}"

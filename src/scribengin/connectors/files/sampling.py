@@ -1,4 +1,4 @@
-"""Some records of some files, as blocks: what `infer` looks at."""
+"""Some records of some files, as blocks: the sample for `infer`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scribengin.formats.contract import Block
 
 MOST_FILES = 100
-"""files that are looked into at most"""
+"""maximum number of files that are opened"""
 _SUFFIXES = {"json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv", "tsv": "csv", "parquet": "parquet", "avro": "avro"}
 _MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"PAR1": ".parquet", b"Obj\x01": ".avro"}
 _HEAD_BYTES = 2**18
@@ -36,7 +36,7 @@ _STDIN_BYTES = 2**26
 
 @dataclass(frozen=True, slots=True)
 class FileSample:
-    """`blocks` hold at most so many records as were asked for; `whole` is True where there are no others."""
+    """`blocks` hold at most the requested number of records; `whole` is True if there are no others."""
 
     blocks: list[Block]
     files: int
@@ -44,12 +44,13 @@ class FileSample:
 
     @property
     def records(self) -> int:
-        """How many, empty lines included."""
+        """Their number, empty lines included."""
         return sum(map(len, self.blocks))
 
 
 def files_of(paths: Sequence[str]) -> list[Path]:
-    """What files, folders and globs mean, as a files source takes them. Raises SourceError where that is missing, or nothing."""
+    """The files of paths, folders and globs, as a files source reads them. Raises SourceError if one does not exist, or there is no
+    file."""
     found: dict[Path, None] = {}
     for path in paths:
         given = Path(path).expanduser()
@@ -57,17 +58,17 @@ def files_of(paths: Sequence[str]) -> list[Path]:
             found[given] = None
             continue
         if not WILDCARD.search(path) and not given.exists():
-            raise SourceError(f"{path} is not there", remedy="name files, folders or globs that hold data, or - for stdin")
+            raise SourceError(f"{path} does not exist", remedy="name files, folders or globs that hold data, or - for stdin")
         discovery = Discovery(given)
         found |= dict.fromkeys(discovery.root / each for each in discovery.changed() or [])
     if not found:
-        raise SourceError(f"{', '.join(paths)}: there is no file", remedy="name files, folders or globs that hold data")
+        raise SourceError(f"{', '.join(paths)}: no file found", remedy="name files, folders or globs that hold data")
     return list(found)
 
 
 def keep_stdin(stream: IO[bytes], folder: Path, records: int) -> tuple[Path, bool]:
-    """What comes, as a file of the name that its first bytes call for, and whether it is all: of lines no more are kept than are looked
-    at (a thousand at least, 64 MiB at most), for there may be no end."""
+    """Input from a stream, as a file with the name that its first bytes call for, and whether it is complete: only as many lines are kept
+    as are sampled (at least a thousand, at most 64 MiB), because the stream may be endless."""
     path = folder / "stdin"
     head = stream.read(max(map(len, _MAGIC)))
     suffix = next((suffix for magic, suffix in _MAGIC.items() if head.startswith(magic)), "")
@@ -82,9 +83,9 @@ def keep_stdin(stream: IO[bytes], folder: Path, records: int) -> tuple[Path, boo
 
 
 def _keep_lines(stream: IO[bytes], file: IO[bytes], most: int) -> bool:
-    """True where the stream ended before. Until there are more than `most` lines, or 64 MiB: at the end of a line, where there is one."""
+    """True if the stream ended before more than `most` lines, or 64 MiB, were read; otherwise cut at the end of a line, if there is one."""
     lines = size = 0
-    read = getattr(stream, "read1", stream.read)  # what is there, without waiting for more
+    read = getattr(stream, "read1", stream.read)  # the available bytes, without waiting for more
     while lines <= most and size < _STDIN_BYTES:
         chunk = read(2**16)
         if not chunk:
@@ -97,7 +98,7 @@ def _keep_lines(stream: IO[bytes], file: IO[bytes], most: int) -> bool:
 
 
 def head_of(path: Path, *, compression: str = "auto") -> bytes:
-    """The first bytes, decompressed; a whole number of lines where the file has more."""
+    """The first bytes, decompressed; a whole number of lines if the file has more."""
     chunk = b""
     if compression_of(path.name, compression) == "none":
         with path.open("rb") as file:
@@ -110,7 +111,7 @@ def head_of(path: Path, *, compression: str = "auto") -> bytes:
 
 
 def format_of(path: Path) -> str:
-    """By the name, else by the first bytes."""
+    """The format by the name, else by the first bytes."""
     suffixes = [suffix.lower().lstrip(".") for suffix in path.suffixes]
     for suffix in reversed(suffixes):
         if suffix in _SUFFIXES:
@@ -128,7 +129,7 @@ def format_of(path: Path) -> str:
 
 
 def read_sample(paths: Sequence[Path], format: str, options: Mapping[str, Any], schema: Schema | None, *, records: int) -> FileSample:
-    """The first records of each file, as evenly as may be. Raises SourceError for a file that cannot be read."""
+    """The first records of each file, distributed as evenly as possible. Raises SourceError for a file that cannot be read."""
     looked = paths if len(paths) <= MOST_FILES else [paths[len(paths) * index // MOST_FILES] for index in range(MOST_FILES)]
     blocks: list[Block] = []
     left, whole = records, len(looked) == len(paths)
@@ -146,7 +147,7 @@ def read_sample(paths: Sequence[Path], format: str, options: Mapping[str, Any], 
 
 
 def blocks_of(path: Path, format: str, options: Mapping[str, Any], schema: Schema | None) -> Iterator[Block]:
-    """All of a file, as a task would read it."""
+    """All records of a file, as a task would read them."""
     at = path.stat()
     piece = FilePiece(path.name, at.st_size, at.st_mtime_ns, at.st_ino, 0, -1 if format == "parquet" else at.st_size, at.st_size)
     stream = streams_of([piece], root=".", stream_bytes=1)[0]
@@ -155,7 +156,7 @@ def blocks_of(path: Path, format: str, options: Mapping[str, Any], schema: Schem
 
 
 def _first(block: Block, count: int) -> Block | None:
-    """At most `count` records of it, None of none; a block of a kind that cannot be cut stays whole."""
+    """At most `count` of its records, None if that is zero; a block that cannot be split stays whole."""
     if len(block) <= count:
         return block
     if count <= 0:

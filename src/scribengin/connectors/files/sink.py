@@ -1,12 +1,12 @@
 """Files that readers see whole or not at all, each record once.
 
-    <path>/part-<batch>-<unit>-<id>.jsonl             what readers see; `<path>/day=2026-01-01/part-…` with `partition_by`
-    <path>/_scribengin/owner.json                     the installations and lineages that write here; the last one may
-    <path>/_scribengin/<lineage>/staged/<batch>/…     what tasks write, without a suffix
+    <path>/part-<batch>-<unit>-<id>.jsonl             visible files; `<path>/day=2026-01-01/part-…` with `partition_by`
+    <path>/_scribengin/owner.json                     the installations and lineages that write here; only the last one may write
+    <path>/_scribengin/<lineage>/staged/<batch>/…     output of tasks, without a suffix
     <path>/_scribengin/<lineage>/batches/…            this sink's commit records, put-if-absent; see `core.numbered_log`
-    <path>/_scribengin/<lineage>/hidden/…             with `roll`: segments that are committed, until the roller has merged them
-    <path>/_scribengin/<lineage>/merges/…             what the roller has done; see `roll_state`
-    <path>/_scribengin/<lineage>/keeping.json         how the folder is to be kept; see `keeping`
+    <path>/_scribengin/<lineage>/hidden/…             with `roll`: committed segments, until the compactor has merged them
+    <path>/_scribengin/<lineage>/merges/…             records of the compactor; see `roll_state`
+    <path>/_scribengin/<lineage>/keeping.json         maintenance settings of the folder; see `keeping`
 
 A Batch becomes visible by its commit record and then, file by file, by renames, which recovery completes.
 """
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 
 
 class PublishedFiles(ABC):
-    """A folder in which Batches become visible file by file; what the files hold is a subclass's. Picklable."""
+    """A folder in which Batches become visible file by file; a subclass defines the contents of the files. Picklable."""
 
     exactly_once = True
     restorable = True
     format: str
-    """by which `audit` counts the rows of a file"""
+    """the format by which `audit` counts the rows of a file"""
 
     def __init__(self, place: ConnectorContext) -> None:
         self.node = place.node
@@ -58,13 +58,13 @@ class PublishedFiles(ABC):
         self.path = Path(place.folder, place.options["path"])
         self._gaps = bool(place.member)
         self._keeps = str(self.path) not in place.kept_elsewhere
-        """whether it folds its records, and clears away what attempts have left, itself; `upkeep` does it elsewhere"""
+        """whether it folds its records, and deletes leftovers of attempts, itself; otherwise `upkeep` does it"""
         self._owner = ""
         self._lineage = ""
 
     @abstractmethod
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream | OriginStream:
-        """A stream for one unit; it makes no file before its first row. A segment has `staged`, `name`, `rows`, `bytes`, `crc`."""
+        """A stream for one task output; it creates no file before its first row. A segment has `staged`, `name`, `rows`, `bytes`, `crc`."""
 
     def _staged_place(self, batch: BatchId, unit: int, attempt: str) -> StagedPlace:
         folder = self._of(batch.lineage).staged / f"{batch.number:010d}"
@@ -87,19 +87,19 @@ class PublishedFiles(ABC):
             return
         if read_or_none(self._owner_file) is None:
             raise Unreachable(
-                f"{self._owner_file} is missing: the folder is not the one that was claimed",
+                f"{self._owner_file} is missing: this is not the folder that the flow claimed",
                 remedy="mount or restore it",
                 node=self.node,
             )
         if not os.access(self.path, os.W_OK):
-            raise Unreachable(f"{self.path} cannot be written to", remedy="give this user the right, or mount it writable", node=self.node)
+            raise Unreachable(f"cannot write to {self.path}", remedy="grant this user write access, or mount it writable", node=self.node)
 
     def publish(self, decided: Decided) -> None:
-        """Put the commit record, then rename. Raises FencedError or StateError; see the contract."""
+        """Write the commit record, then rename. Raises FencedError or StateError; see the contract."""
         self._publish(decided)
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
-        """Publish the newest decision, then delete what tasks of decided Batches left behind."""
+        """Publish the newest decision, then delete leftovers of tasks of decided Batches."""
         if decided is not None:
             self._publish(decided)
         if not self._keeps:
@@ -113,14 +113,14 @@ class PublishedFiles(ABC):
             remove_drafts(folder)
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
-        """Read every committed file again; see `sink_audit`, and `group.contract.MemberSink` for `since`."""
+        """Verify every committed file; see `sink_audit`, and `group.contract.MemberSink` for `since`."""
         place = self._of(lineage)
         others = [each for each in lineages_in(self.path) if each.path.name != lineage]
         return audit_files(self.path, place, self.format, decided, Rolled(self.path, place, self.format), others=others, since=since)
 
     def release(self, *, lineage: str, through: int) -> None:
         """Under the lease: delete the files of Batches up to `through`, which all their readers have acknowledged. `audit` then counts
-        their rows as found. May be killed at any point and done again."""
+        their rows as found. May be interrupted at any point and repeated."""
         place = self._of(lineage)
         released, swept = place.read_released()
         if through > released:
@@ -172,7 +172,7 @@ class PublishedFiles(ABC):
         return len(files)
 
     def _written(self, owner: str, flow: str) -> list[Path]:
-        """The files that commit records name and that are there. Raises Refused where others have written too."""
+        """The existing files that commit records name. Raises Refused if others have written too."""
         check_flow(self.path, sink=self.node, flow=flow)
         check_clear(self._owner_file, owner=owner, sink=self.node)
         commits = [record for lineage in lineages_in(self.path) for _, record in lineage.commits.since()]
@@ -196,7 +196,7 @@ class PublishedFiles(ABC):
         record = self._record(decided, before)
         self._put(place.commits, batch, record)
         if place.read_mark() >= batch.number:
-            return  # and if its files are gone since, a reader took them away; `audit` tells
+            return  # and if its files are missing since, a reader removed them; `audit` reports it
         files = place.files_of(batch.number, record, self.path)
         folders = {final.parent for _, final in files}
         for folder in folders:
@@ -209,24 +209,24 @@ class PublishedFiles(ABC):
             faults.reached("publish.renamed")
         for folder in folders:
             sync_folder(folder)
-        # what is left in it was staged by attempts that failed
+        # the rest was staged by failed attempts
         remove_tree(staged)
         place.write_mark(batch.number)
         if self._keeps and place.commits.wants_folding(batch.number, gaps=self._gaps):
             place.commits.fold(summarize_commits)
 
     def _newest_before(self, commits: NumberedLog, batch: BatchId) -> Mapping[str, Any] | None:
-        """The commit record that the Batch follows. Raises FencedError where it can follow none of those that stand there."""
+        """The commit record that the Batch follows. Raises FencedError if it can follow none of the existing ones."""
         last = batch.number - 1
         before = commits.read(last)
         if before is None or self._gaps or commits.has(batch.number + 1):
             newest = commits.newest()
             if newest is not None and newest > batch.number:
-                raise self._fenced(batch, f"batch {newest} exists already")
+                raise self._fenced(batch, f"batch {newest} already exists")
             if before is None and newest is not None:
                 last, before = commits.newest_below(batch.number) or (last, None)
         if before is not None and before["term"] > batch.term:
-            raise self._fenced(batch, f"batch {last} exists under the newer term {before['term']}, this one has {batch.term}")
+            raise self._fenced(batch, f"batch {last} exists under the newer Term {before['term']}; this one has Term {batch.term}")
         return before
 
     def _put(self, commits: NumberedLog, batch: BatchId, record: Mapping[str, Any]) -> None:
@@ -235,7 +235,7 @@ class PublishedFiles(ABC):
         faults.reached("publish.record.after")
         if stored != record:
             differing = next(name for name in (*record, *stored) if stored.get(name) != record.get(name))
-            raise self._fenced(batch, f"batch {batch.number} exists already with another {differing}")
+            raise self._fenced(batch, f"batch {batch.number} already exists with another {differing}")
 
     def _record(self, decided: Decided, before: Mapping[str, Any] | None) -> dict[str, Any]:
         batch = decided.batch
@@ -260,7 +260,7 @@ class PublishedFiles(ABC):
     def _fenced(self, batch: BatchId, why: str) -> FencedError:
         return FencedError(
             f'sink "{self.node}" refuses batch {batch.number} of lineage {batch.lineage}: {why} ({self.path})',
-            remedy="another driver writes here, or the state folder was copied or restored; stop this one",
+            remedy="another driver writes here, or the state folder was copied or restored; stop this driver",
         )
 
 
@@ -306,14 +306,15 @@ class FilesSink(PublishedFiles):
 
     def _publish(self, decided: Decided) -> None:
         if any("hidden" in segment for receipt in decided.receipts for segment in receipt.segments):
-            # also where no option asks for a roller: there rows for a folder that came with a marker are hidden, and one must show them
+            # also without options for compaction: rows for a folder with a completion marker are hidden there, and a compactor must show
+            # them
             self._keeping.write(self._of(decided.batch.lineage), always=True)
         super()._publish(decided)
 
     def _rules(self, batch: BatchId) -> SegmentRules:
         keeping, closed_us = self._keeping, None
         if keeping.close_delay_s is not None:
-            # by the commits before it, so it is the same whenever the Batch is run; what markers were there before, tasks look themselves
+            # by the commits before it, so it is the same whenever the Batch is run; tasks themselves check for earlier completion markers
             before = self._of(batch.lineage).commits.newest_below(batch.number)
             closed_us = None if before is None else keeping.closed_us(before[1].get("newest_us"))
         return SegmentRules(
@@ -333,8 +334,8 @@ def reveal(staged: Path, final: Path, batch: BatchId) -> None:
     if final.exists():
         if staged.exists():
             raise StateError(
-                f"{final} is there already, though batch {batch.number} has not published it",
-                remedy="move that file away: it is not Scribengin's; then run the flow again",
+                f"{final} already exists, although batch {batch.number} has not published it",
+                remedy="move that file away: Scribengin did not write it; then run the flow again",
             )
         return
     try:

@@ -1,4 +1,5 @@
-"""Reading a files sink again: every committed file whole and unchanged, nothing beside them, nothing decided left out."""
+"""Verification of a files sink: every committed file is complete and unchanged, there are no other files, and no decided Batch is
+missing."""
 
 from __future__ import annotations
 
@@ -31,13 +32,12 @@ def audit_files(
     others: Iterable[LineageFolder] = (),
     since: int | None = None,
 ) -> Iterator[Published]:
-    """A Published per decided Batch, in order; then one with number -1 where files stand there that no commit record names.
+    """A Published per decided Batch, in order; then one with number -1 if there are files that no commit record names.
 
-    Rows are counted in the files, where the format tells them without decoding (JSON, text, Parquet); else they are the receipts'.
-    Records older than `since`, or else than the first of `decided`, are compared with their files alone: the decisions' details were
-    pruned.
-    `rolled` tells of segments that are hidden, or merged. `others` are other lineages of the same place. Files of Batches that were
-    released may be gone: all who read them have acknowledged them.
+    Rows are counted in the files, if the format allows it without decoding (JSON, text, Parquet); else those of the write receipts are
+    used. Records older than `since`, or else than the first of `decided`, are compared only with their files: the decisions' details were
+    pruned. `rolled` reports hidden and merged segments. `others` are other lineages of the same place. Files of Batches that were released
+    may be missing: all readers have acknowledged them.
     """
     named = {file["name"] for other in others for _, record in other.commits.since() for file in record["files"]}
     named |= {name for other in others for name in outputs_of(other)}
@@ -68,12 +68,11 @@ def audit_files(
     named |= rolled.names
     strange = [name for name in found if name not in named]
     if strange:
-        yield Published(-1, 0, tuple(f"{path / name}: no batch has written it" for name in strange[:20]))
+        yield Published(-1, 0, tuple(f"{path / name}: no batch wrote it" for name in strange[:20]))
 
 
 def check_decided(path: Path, decided: Decided) -> None:
-    """Raise StateError where the sink of that folder will find neither the files of a Batch that is to be published, nor what was staged of
-    them."""
+    """Raise StateError if the sink of that folder would find neither the final nor the staged files of a Batch that must be published."""
     place = LineageFolder(path / INTERNAL / decided.batch.lineage)
     missing = _missing(place, path, decided) if place.read_mark() < decided.batch.number else ""
     if missing:
@@ -81,11 +80,11 @@ def check_decided(path: Path, decided: Decided) -> None:
 
 
 def _missing(place: LineageFolder, path: Path, decided: Decided) -> str:
-    """What is said of the first file of a Batch that is neither published nor staged; empty where all are."""
+    """The error for the first file of a Batch that is neither published nor staged; empty if there is none."""
     number = decided.batch.number
     record = {"files": [segment for receipt in decided.receipts for segment in receipt.segments]}
     for nth, (staged, final) in enumerate(place.files_of(number, record, path)):
-        # in this order: a run may be giving it its name
+        # in this order: a run may be renaming it
         there = staged.exists() or final.exists()
         if not there and not ("hidden" in record["files"][nth] and is_rolled(place, record, number, nth)):
             return missing_text(number, final, staged)
@@ -94,7 +93,7 @@ def _missing(place: LineageFolder, path: Path, decided: Decided) -> str:
 
 def _undecided(number: int, record: Mapping[str, Any], named: set[str]) -> Published:
     named.update(file["name"] for file in record["files"])
-    return Published(number, record["rows"], (f"batch {number} is published, but no decision says so",))
+    return Published(number, record["rows"], (f"batch {number} is published, but there is no decision for it",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +109,12 @@ class _Look:
         found = self.compare_files(decided.batch.number, record)
         expected = {segment["name"]: segment for receipt in decided.receipts for segment in receipt.segments}
         if record["hash"] != decided.input_hash or expected != {file["name"]: file for file in record["files"]}:
-            otherwise = f"batch {decided.batch.number} was published otherwise than it was decided"
+            otherwise = f"batch {decided.batch.number} was published differently from its decision"
             return Published(found.number, found.rows, (otherwise, *found.violations))
         return found
 
     def unpublished(self, decided: Decided) -> str:
-        """Of a Batch without a commit record: whether the next run can publish it."""
+        """For a Batch without a commit record: whether the next run can publish it."""
         number = decided.batch.number
         missing = _missing(self.place, self.path, decided)
         return f"{missing}; {RESTORE}" if missing else f"batch {number} is decided, but not published; {NEXT_RUN} it"
@@ -138,7 +137,7 @@ class _Look:
             violations += wrong
         if waiting:
             files = f"{waiting} of its {len(record['files'])} files"
-            violations.append(f"batch {number} is committed, but {files} still wait for their names; {NEXT_RUN} them")
+            violations.append(f"batch {number} is committed, but {files} are not renamed yet; {NEXT_RUN} them")
         return Published(number, rows, tuple(violations))
 
 

@@ -1,4 +1,4 @@
-"""Who may write into a folder: the last claim in `_scribengin/owner.json`."""
+"""Which flow may write into a folder: the last claim in `_scribengin/owner.json`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KIND, _FORMAT = "owner", 1
 
 
 def check_folder(folder: Path, *, sink: str) -> None:
-    """Raise SinkError where the folder, which need not be there yet, cannot be written to. Changes nothing."""
+    """Raise SinkError if the folder, which need not exist yet, cannot be written to. Changes nothing."""
     fault = folder_fault(folder)
     if fault is not None:
         said = f'sink "{sink}": cannot write to {folder}: {fault[0]}'
@@ -30,8 +30,8 @@ def check_folder(folder: Path, *, sink: str) -> None:
 
 
 def check_apart(folder: Path, *, sink: str) -> None:
-    """Of a folder that nobody has claimed yet. Raise Refused where it lies in another sink's folder, or another's lies directly in it: who
-    reads the outer one would meet both. Costs a look at each folder above and below; changes nothing."""
+    """For a folder without a claim. Raise Refused if it is inside another sink's folder, or another sink's folder is directly inside it: a
+    reader of the outer one would read both. Costs a check of each folder above and below; changes nothing."""
     if _is_claimed(folder):
         return
     folder = folder.resolve()
@@ -52,7 +52,7 @@ def _is_claimed(folder: Path) -> bool:
 
 
 def _whose(folder: Path) -> str:
-    """Of a claimed folder: the sink that may write there, and its flow, which the commits name."""
+    """For a claimed folder: the sink that may write there, and its flow, from the commits."""
     claims = _read(folder / INTERNAL / "owner.json") or []
     newest = LineageFolder(folder / INTERNAL / claims[-1]["lineage"]).commits.newest_below(sys.maxsize) if claims else None
     of_flow = f' of flow "{newest[1]["flow"]}"' if newest is not None else ""
@@ -60,8 +60,8 @@ def _whose(folder: Path) -> str:
 
 
 def claim(folder: Path, file: Path, *, owner: str, lineage: str, sink: str, flow: str, adopt: bool, looked: bool = False) -> None:
-    """Claim `folder`, or find it claimed by the same. Raises Refused where another flow, lineage or sink has, unless `adopt`. `looked`: it
-    is known that nobody's rows stand there; what looks like a sink's files is none of them."""
+    """Claim `folder`, or confirm its own claim. Raises Refused if another flow, lineage or sink has claimed it, unless `adopt`. `looked`:
+    it is known that there are no rows of others; files that look like a sink's are none."""
     mine = {"owner": owner, "lineage": lineage, "sink": sink}
     claims = look_at_claim(folder, file, owner=owner, lineage=lineage, sink=sink, flow=flow, adopt=adopt, looked=looked)
     if claims is None:
@@ -76,14 +76,14 @@ def claim(folder: Path, file: Path, *, owner: str, lineage: str, sink: str, flow
 def look_at_claim(
     folder: Path, file: Path, *, owner: str, lineage: str, sink: str, flow: str, adopt: bool, looked: bool = False
 ) -> list[dict[str, Any]] | None:
-    """The claims of `folder`, None where nobody has claimed it; changes nothing. Raises Refused as `claim` does."""
+    """The claims of `folder`, None if there is none; changes nothing. Raises Refused as `claim` does."""
     mine = {"owner": owner, "lineage": lineage, "sink": sink}
     claims = _read(file)
     if claims is None:
         strange = None if looked or adopt else _first_part(folder)
         if strange is not None:
             raise Refused(
-                f'sink "{sink}": {folder} holds {strange}, and nothing says who wrote it',
+                f'sink "{sink}": {folder} holds {strange}, written by an unknown writer',
                 remedy=f"give the sink an empty folder, or move these files away; or {add_to_outputs()}",
                 code="output-foreign",
             )
@@ -91,7 +91,7 @@ def look_at_claim(
     if _same(claims[-1], mine):
         return claims
     if not adopt:
-        # a `reset --outputs` refuses these: it is not offered for them
+        # a `reset --outputs` refuses these: so the remedy does not offer it
         check_flow(folder, sink=sink, flow=flow)
         check_clear(file, owner=owner, sink=sink)
         raise Refused(
@@ -107,30 +107,33 @@ def look_at_claim(
 
 
 def check_claim(file: Path, *, owner: str, lineage: str, sink: str) -> None:
-    """Raise FencedError where another has claimed the folder since."""
+    """Raise FencedError if another lineage has claimed the folder since."""
     claims = _read(file)
     mine = {"owner": owner, "lineage": lineage, "sink": sink}
     if claims is None:
-        raise StateError(f"{file} is missing: nothing says who may write there", remedy=f"restore the file, or {start_over(outputs=False)}")
+        raise StateError(
+            f"{file} is missing: the writer of this folder is unknown", remedy=f"restore the file, or {start_over(outputs=False)}"
+        )
     if not _same(claims[-1], mine):
         raise FencedError(
-            f'sink "{sink}": {file} names {_difference(claims[-1], mine)}', remedy="stop this driver; another writes there now"
+            f'sink "{sink}": {file} names {_difference(claims[-1], mine)}', remedy="stop this driver; another driver writes there now"
         )
 
 
 def check_same_place(folder: Path, newest: BatchId, *, sink: str) -> None:
-    """Raise StateError where the folder holds no Batch of a flow that has decided some for the sink: it wrote elsewhere, or all is gone."""
+    """Raise StateError if the folder holds no Batch of a flow that has decided some for the sink: it wrote elsewhere, or its files are
+    lost."""
     place = LineageFolder(folder / INTERNAL / newest.lineage)
     if place.commits.newest() is None and not (place.staged / f"{newest.number:010d}").exists():
         raise StateError(
             f'sink "{sink}": {folder} holds no Batch of this flow, which has decided Batch {newest.number}',
-            remedy="if the sink's `path` was changed: write it as it was, or move the earlier folder to "
-            f"{folder}, or {write_beside(sink)}; else {RESTORE}",
+            remedy=f"if the sink's `path` was changed: restore its old value, or move the earlier folder to {folder}, or "
+            f"{write_beside(sink)}; else {RESTORE}",
         )
 
 
 def check_flow(folder: Path, *, sink: str, flow: str) -> None:
-    """Raise Refused where another flow has written into the folder."""
+    """Raise Refused if another flow has written into the folder."""
     flows = (record["flow"] for lineage in lineages_in(folder) for _, record in lineage.commits.since())
     other = next((name for name in flows if name != flow), None)
     if other is not None:
@@ -142,8 +145,8 @@ def check_flow(folder: Path, *, sink: str, flow: str) -> None:
 
 
 def check_clear(file: Path, *, owner: str, sink: str) -> None:
-    """Of a folder in which no other flow has written. Raise Refused where it is not this installation's to delete: it is not the last to
-    have claimed it, or another sink has. What an installation has left whose lineage was added to goes with the rest."""
+    """For a folder that no other flow wrote to. Raise Refused if this installation must not delete it: its claim is not the newest, or
+    another sink has claimed it. Data of an installation to whose lineage another one was added is deleted with the rest."""
     claims = _read(file) or []
     for each in claims:
         if each["sink"] != sink or claims[-1]["owner"] != owner:
@@ -157,20 +160,20 @@ def check_clear(file: Path, *, owner: str, sink: str) -> None:
 
 
 def last_lineage(file: Path) -> str:
-    """Of who may write now; empty where nobody has claimed the folder."""
+    """The lineage that may write now; empty if the folder is not claimed."""
     claims = _read(file)
     return claims[-1]["lineage"] if claims else ""
 
 
 def lineage_before(file: Path, lineage: str) -> str:
-    """Of who wrote there before that lineage claimed the folder; empty where nobody did."""
+    """The lineage that wrote there before that lineage claimed the folder; empty if there is none."""
     names = [each["lineage"] for each in _read(file) or ()]
     before = names[: names.index(lineage)] if lineage in names else names
     return before[-1] if before else ""
 
 
 def lineages_newest_first(file: Path) -> list[str]:
-    """Of all who have claimed the folder."""
+    """All lineages that have claimed the folder."""
     return list(dict.fromkeys(each["lineage"] for each in reversed(_read(file) or [])))
 
 
@@ -194,7 +197,7 @@ def _since() -> dict[str, str]:
 
 
 def _first_part(folder: Path) -> str | None:
-    """A file that looks as if a sink had written it, in the folder or one partition below."""
+    """A file that looks like a sink's file, in the folder or one partition below."""
     for name in sorted(names_in(folder)):
         if name.startswith("part-"):
             return name

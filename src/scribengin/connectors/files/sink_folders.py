@@ -1,4 +1,4 @@
-"""Where what lies in a sink's folder, lineage by lineage."""
+"""The layout of a sink's folder, by lineage."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 INTERNAL = "_scribengin"
 READERS = "readers"
-"""beside the lineages: what readers hold; see `read_lease`"""
+"""beside the lineages: files held by readers; see `read_lease`"""
 
 
 RESTORE = f"restore the file from a backup, or {start_over()}"
-"""where a file is missing that was written"""
+"""the remedy if a file that was written is missing"""
 
 
 def missing_text(number: int, final: Path, staged: Path) -> str:
-    """Of a file of a Batch that is neither published nor staged."""
+    """The error for a file of a Batch that is neither published nor staged."""
     return f"batch {number} names {final}, which is missing, and its staged form {staged} is missing too"
 
 
@@ -38,31 +38,31 @@ class LineageFolder:
 
     @property
     def staged(self) -> Path:
-        """Of what is not published yet."""
+        """Folder of unpublished files."""
         return self.path / "staged"
 
     @property
     def hidden(self) -> Path:
-        """Of segments that are committed, and not merged yet."""
+        """Folder of segments that are committed, and not merged yet."""
         return self.path / "hidden"
 
     def hidden_file(self, number: int, file: Mapping[str, Any]) -> Path:
-        """Where a hidden segment of a Batch lies."""
+        """The path of a hidden segment of a Batch."""
         return self.hidden / f"{number:010d}-{file['staged']}"
 
     @property
     def drafts(self) -> Path:
-        """Of merged files that have no name yet."""
+        """Folder of merged files that are not renamed yet."""
         return self.path / "merged"
 
     @property
     def merges(self) -> NumberedLog:
-        """What the roller has done, turn by turn; see `roll_state`."""
+        """The records of compaction runs; see `roll_state`."""
         return NumberedLog(self.path / "merges", "merge")
 
     @property
     def keeping(self) -> Path:
-        """How the folder is to be kept; see `keeping`."""
+        """The maintenance settings of the folder; see `keeping`."""
         return self.path / "keeping.json"
 
     @property
@@ -70,7 +70,7 @@ class LineageFolder:
         return self.path / "published"
 
     def files_of(self, number: int, record: Mapping[str, Any], top: Path) -> list[tuple[Path, Path]]:
-        """(as staged, as committed) of each file of a Batch."""
+        """(staged path, committed path) of each file of a Batch."""
         staged = self.staged / f"{number:010d}"
         return [
             (staged / file["staged"], self.hidden_file(number, file) if file.get("hidden") else top / file["name"])
@@ -78,12 +78,12 @@ class LineageFolder:
         ]
 
     def read_mark(self) -> int:
-        """The last Batch whose files were all renamed, durably; -1 where that is not known."""
+        """The last Batch whose files were all renamed, durably; -1 if that is not known."""
         return read_mark(self._mark)
 
     def write_mark(self, number: int) -> None:
-        """As `write_mark` does. Raises EnvironmentFault where the disk is full: the Batch is published again, which changes nothing."""
-        with explained(f"{self.path} cannot say that batch {number} is through"):
+        """Like `write_mark`. Raises EnvironmentFault if the disk is full: the Batch is published again, which changes nothing."""
+        with explained(f"{self.path}: cannot record that batch {number} is complete"):
             write_mark(self._mark, number)
 
     @property
@@ -91,7 +91,7 @@ class LineageFolder:
         return self.path / "released"
 
     def read_released(self) -> tuple[int, int]:
-        """(up to which Batch files may be gone, up to which they are); -1 for none."""
+        """(Batch up to which files may have been deleted, Batch up to which they have been); -1 for none."""
         data = read_or_none(self._released)
         if data is None:
             return -1, -1
@@ -99,29 +99,29 @@ class LineageFolder:
         return body["released"], body["swept"]
 
     def write_released(self, released: int, swept: int) -> None:
-        """Durably."""
+        """Store them durably."""
         replace(self._released, seal("released", 1, {"released": released, "swept": swept}))
 
     @property
     def commits(self) -> NumberedLog:
-        """What each Batch has published."""
+        """The records of published Batches."""
         return NumberedLog(self.path / "batches", "commit")
 
 
 def lineages_in(path: Path) -> list[LineageFolder]:
-    """Every lineage that has written to a sink's folder."""
+    """All lineages that have written to a sink's folder."""
     internal = path / INTERNAL
     return [LineageFolder(internal / name) for name in sorted(names_in(internal)) if name != READERS and (internal / name).is_dir()]
 
 
 def read_mark(path: Path) -> int:
-    """The number that stands there; -1 where none does. Raises OSError."""
+    """The stored number; -1 if there is none. Raises OSError."""
     data = read_or_none(path) or b""
     return int(data) if data.isdigit() else -1
 
 
 def write_mark(path: Path, number: int) -> None:
-    """Not durable: a mark that is lost costs a look at some files. Raises OSError."""
+    """Not durable: a lost mark only costs a check of some files. Raises OSError."""
     draft = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
         draft.write_bytes(b"%d" % number)
@@ -133,10 +133,10 @@ def write_mark(path: Path, number: int) -> None:
 
 
 def remove_empty(folder: Path, top: Path) -> None:
-    """Remove the folder and those above it, as far as `top`, which stays, and as they are empty."""
+    """Delete the folder and its parents below `top`, as far as they are empty; `top` is kept."""
     while folder != top:
         try:
             folder.rmdir()
         except OSError:
-            return  # somebody was faster, or has put something there
+            return  # another process was faster, or has put a file there
         folder = folder.parent

@@ -1,6 +1,6 @@
-"""`partition_by`: rows to folders, `country=DE/day=2026-01-01/`, as Hive and Spark name them.
+"""`partition_by`: rows to folders, `country=DE/day=2026-01-01/`, named as in Hive and Spark.
 
-Null is `__HIVE_DEFAULT_PARTITION__`, and so is an empty text, for which readers know no folder.
+Null is `__HIVE_DEFAULT_PARTITION__`, and so is an empty text, for which readers have no folder.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ _PLAIN = ("STRING", "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "
 
 
 class FolderRows(NamedTuple):
-    """Rows of one folder (with its `/`), where they stood in the batch, and the newest of their times in microseconds, where folders go by
-    time."""
+    """Rows of one folder (with its `/`), their indexes in the batch, and the newest of their times in microseconds, for folders by time."""
 
     folder: str
     rows: pa.RecordBatch
@@ -32,7 +31,7 @@ class FolderRows(NamedTuple):
 
 
 class Partitions:
-    """Splits batches of one schema. `rest` is what stays in the files. Raises Refused for columns that cannot name folders."""
+    """Splits batches of one schema. `rest` are the columns that stay in the files. Raises Refused for columns that cannot name folders."""
 
     def __init__(self, schema: Schema, by: Sequence[str | TimePath]) -> None:
         columns = [part for part in by if isinstance(part, str)]
@@ -42,20 +41,20 @@ class Partitions:
                     f'partition_by names "{column}", which is not a column of the rows ({", ".join(schema.names)})', remedy="name a column"
                 )
             if schema[column].type.name not in _PLAIN:
-                raise Refused(f'partition_by names "{column}", a {schema[column].type}', remedy=f"folders are named by {', '.join(_PLAIN)}")
+                raise Refused(f'partition_by names "{column}", a {schema[column].type}', remedy=f"use a column of type {', '.join(_PLAIN)}")
         self.rest = Schema(tuple(field for field in schema.fields if field.name not in columns))
         if not self.rest.fields:
-            raise Refused("partition_by names every column: nothing is left for the files", remedy="leave one out")
+            raise Refused("partition_by names every column: no column is left for the files", remedy="remove one of them")
         for part in by:
             if isinstance(part, TimePath):
                 _check_time(part, schema, self.rest)
         if any(isinstance(part, TimePath) for part in by[:-1]):
-            raise Refused("partition_by has a time before its end", remedy="let it be the last, and once")
+            raise Refused("partition_by has a time that is not its last entry", remedy="write one time, as the last entry")
         self._by = tuple(by)
         self._time = next((part for part in by if isinstance(part, TimePath)), None)
 
     def split(self, batch: pa.RecordBatch) -> Iterator[FolderRows]:
-        """The folders of the rows, and these in their order, without the partition columns."""
+        """The folders of the rows, and the rows in order, without the partition columns."""
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -94,7 +93,7 @@ class Partitions:
 
 def _check_time(part: TimePath, schema: Schema, rest: Schema) -> None:
     if part.column not in schema or schema[part.column].type.name != "TIMESTAMP":
-        found = f"a {schema[part.column].type}" if part.column in schema else "no column of the rows"
+        found = f"a {schema[part.column].type}" if part.column in schema else "not a column of the rows"
         raise Refused(f'partition_by has the time "{part.column}", {found}', remedy="name a TIMESTAMP")
     fault = path_fault(part.path)
     if fault is not None:
@@ -102,7 +101,7 @@ def _check_time(part: TimePath, schema: Schema, rest: Schema) -> None:
     both = [name for name in part.names if name in rest.names]
     if both:
         raise Refused(
-            f'partition_by makes folders "{both[0]}=…", and the rows have a column of that name', remedy="name the folders otherwise"
+            f'partition_by creates folders "{both[0]}=…", but the rows have a column of that name', remedy="choose other folder names"
         )
 
 
@@ -114,7 +113,7 @@ def _newest_us(times: pa.Array | None) -> int | None:
 
 
 def escape(text: str) -> str:
-    """What may stand in a folder's name, `%XX` for what may not; the characters are those that Spark escapes.
+    """The text as it may appear in a folder's name, with `%XX` for other characters; the same characters as Spark escapes.
 
     >>> escape("12:30/x")
     '12%3A30%2Fx'
@@ -123,7 +122,7 @@ def escape(text: str) -> str:
 
 
 def folder_of(text: str | None) -> str:
-    """The name of a value's folder. A text that is the name of null's is escaped too, so that it is not taken for null.
+    """The name of a value's folder. A text equal to the name for null is escaped too, so that it is not read as null.
 
     >>> folder_of("__HIVE_DEFAULT_PARTITION__")
     '%5F_HIVE_DEFAULT_PARTITION__'
@@ -134,7 +133,7 @@ def folder_of(text: str | None) -> str:
 
 
 def texts_of(values: pa.Array) -> pa.Array:
-    """Values of a column as they stand in names of folders, before anything is escaped."""
+    """Values of a column in the form of folder names, before escaping."""
     import pyarrow as pa
 
     from scribengin.formats.json_lines import iso_texts, plain_texts
@@ -143,10 +142,10 @@ def texts_of(values: pa.Array) -> pa.Array:
 
 
 def too_long(folder: str, *, most_name: int, most_path: int) -> str:
-    """Why no place takes a folder of that name, by the bytes of each part and of the whole; empty where it does."""
+    """Why a folder name is not valid anywhere, by the bytes of each part and of the whole; empty if it is valid."""
     longest = max(folder.split("/"), key=lambda name: len(name.encode()))
     for name, most in ((longest, most_name), (folder, most_path)):
         size = len(name.encode())
         if size > most:
-            return f"the folder {name[:40]}… of the partition would have a name of {size} bytes; {most} fit"
+            return f"the folder {name[:40]}… of the partition would have a name of {size} bytes; the maximum is {most}"
     return ""

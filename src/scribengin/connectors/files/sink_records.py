@@ -1,4 +1,4 @@
-"""What the commit records of a place come to, for sinks of folders and of object stores; of a folder, in which form its files are."""
+"""Summaries of the commit records of a place, for sinks of folders and of object stores; for a folder, also the format of its files."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from scribengin.core.numbered_log import NumberedLog
 
 _LOOKED_AT = (20, 2000)
-"""so many Batches back, the second where the first have no rows: a filter may let nothing through for long"""
+"""number of Batches to search backwards; the second number if the first ones have no rows, because a filter may pass nothing for a long
+time"""
 _FORMATS = {"parquet": "parquet", "jsonl": "json", "csv": "csv", "txt": "text"}
 """by the suffix of a file, compressed or not"""
 _YEAR = re.compile(rf"=.*(\d{{4}}|{NULL})")
-"""in the name of a folder by time, the first of those of a path"""
+"""in the name of a folder by time, the first of those in a path"""
 
 
 class Orphan(Protocol):
@@ -32,7 +33,7 @@ class Orphan(Protocol):
 
     @property
     def foreign(self) -> bool:
-        """Whether it is not Scribengin's."""
+        """Whether Scribengin did not write it."""
 
 
 def found_besides(
@@ -41,13 +42,13 @@ def found_besides(
     summarize: Callable[[Any | None, Iterable[Any]], Mapping[str, int]],
     orphans: Iterable[Orphan],
 ) -> list[Unaccounted]:
-    """What a place holds beside what the flow's state accounts for.
+    """The contents of a place that the flow's state does not account for.
 
     Args:
         known: The lineages that the state accounts for.
         logs: Each lineage that has written there, with its commit records.
-        summarize: What records come to, behind those that were folded: `rows` and `files`.
-        orphans: What no record names.
+        summarize: Sums the records after the folded ones: `rows` and `files`.
+        orphans: Files that no record names.
     """
     found = []
     for lineage, commits in logs:
@@ -59,7 +60,7 @@ def found_besides(
 
 
 def summarize_commits(summary: Any | None, records: Iterable[Any]) -> dict[str, int]:
-    """What folded commit records come to."""
+    """The sum of folded commit records."""
     so_far = summary or {"batches": 0, "rows": 0, "files": 0}
     for record in records:
         so_far = {
@@ -71,15 +72,15 @@ def summarize_commits(summary: Any | None, records: Iterable[Any]) -> dict[str, 
 
 
 def check_form(folder: Path, options: Mapping[str, Any], *, sink: str, decided: Sequence[str] = ()) -> None:
-    """Raise Refused where the newest rows in the folder went to files of another format, or to folders of other columns, than the next ones
-    would: no reader takes both as one table. Another `path` of folders by time is none. By the names in the records of commits: no file is
-    read, and no folder of data listed.
+    """Raise Refused if the newest rows in the folder went to files of another format, or to folders of other columns, than the next ones
+    would: no reader accepts both as one table. Another `path` of folders by time is allowed. Only names in commit records are used: no file
+    is read, and no data folder is listed.
 
     Args:
         folder: The sink's.
         options: The sink's.
         sink: Its id.
-        decided: The names of the newest files, where they are known: their Batch may not be published yet.
+        decided: The names of the newest files, if they are known: their Batch may not be published yet.
     """
     name = next(iter(decided), None) or _newest_name(folder)
     base = (name or "").rpartition("/")[2]
@@ -100,17 +101,17 @@ def check_form(folder: Path, options: Mapping[str, Any], *, sink: str, decided: 
     if held_by != columns + times and not (by_time and held_by[: len(columns)] == columns):
         found, expected = (f"folders by {'/'.join(by)}" if by else "no folders" for by in (held_by, columns + times))
         wrong.append(f"found {found}, expected {expected}")
-        again.append("`partition_by` as it was" if held_by else "no `partition_by`")
+        again.append("the old `partition_by`" if held_by else "no `partition_by`")
     if wrong:
         raise Refused(
-            f'sink "{sink}": {folder} holds files of another form, such as {name}: {"; ".join(wrong)}',
+            f'''sink "{sink}": {folder} holds files of another format, such as {name}: {"; ".join(wrong)}''',
             remedy=f"write {' and '.join(again)}; or {write_beside(sink)}; or write `evolve: any` on the sink if its readers can take both",
             code="output-form",
         )
 
 
 def _newest_name(folder: Path) -> str | None:
-    """Of a file of the newest Batch with rows, by the lineages in the order of their claims."""
+    """The name of a file of the newest Batch with rows, searching lineages in the order of their claims."""
     for id_ in lineages_newest_first(folder / INTERNAL / "owner.json"):
         commits = LineageFolder(folder / INTERNAL / id_).commits
         newest = commits.newest() or 0

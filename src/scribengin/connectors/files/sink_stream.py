@@ -1,4 +1,4 @@
-"""One unit's writes to a files sink: staged files, one for each partition's folder, and their receipt."""
+"""Writes of one task output to a files sink: staged files, one for each partition folder, and their write receipt."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ if TYPE_CHECKING:
     from scribengin.formats.contract import Encoder, EncoderFactory
 
 MAX_OPEN = 64
-"""Files that a unit has open at most; with more partitions the one unused for longest is finished, and begun again in a further file."""
+"""maximum number of open files of a task output; with more partitions the least recently used one is finished, and continued in another
+file"""
 
 _MOST_NAME, _MOST_PATH = 255, 3000
-"""bytes that file systems take as the name of a folder, and as a path below the sink's own"""
+"""limits of file systems in bytes: for the name of a folder, and for a path below the sink's own"""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedPlace:
-    """Where a unit stages, and how its files will be called."""
+    """Where a task output is staged, and how its files will be named."""
 
     sink: str
     lineage: str
@@ -47,43 +48,43 @@ class StagedPlace:
     @property
     def doing(self) -> str:
         """For messages."""
-        return f'sink "{self.sink}" cannot stage in {self.folder}; nothing of the batch is visible, it is run again'
+        return f'sink "{self.sink}" cannot stage in {self.folder}; no row of the batch is visible, and the batch is run again'
 
     def staged_name(self, nth: int) -> str:
-        """Of the unit's nth file; no other attempt has it, and it has no suffix that a reader would look for."""
+        """The name of the nth staged file; unique per attempt, and without a suffix that a reader would look for."""
         return f"{self.unit:05d}-{self.attempt}-{nth:05d}"
 
     def final_name(self, folder: str, nth: int) -> str:
-        """Of the nth file in a partition's folder, without the format's suffix: the same for every attempt."""
+        """The name of the nth file in a partition folder, without the format's suffix: the same for every attempt."""
         id_ = segment_id(self.lineage, self.sink, folder)
         return f"{folder}part-{self.batch:010d}-{self.unit:05d}-{nth:03d}{id_}"
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentRules:
-    """What becomes of a unit's files."""
+    """How the files of a task output are written."""
 
     json: bool = False
-    """the encoders write JSON, and take it too"""
+    """the encoders write JSON, and accept it too"""
     header: bool = False
     """each file begins with the names of the columns"""
     csv: tuple[str, ...] | None = None
-    """of CSV all that the name does not tell and the bytes depend on; files in which it differs are not merged"""
+    """for CSV: everything that affects the bytes and is not in the name; files in which it differs are not merged"""
     most_bytes: int | None = None
-    """with so much in it a file is finished, and another begun"""
+    """a file of this size is finished, and another one started"""
     hidden_below: int | None = None
-    """a smaller file stays hidden until the roller has merged it"""
+    """a smaller file stays hidden until the compactor has merged it"""
     closed_us: int | None = None
-    """a folder whose time was over by then is closed; so is one whose marker stands below `top`"""
+    """a folder whose time ended by then is closed; so is one with a completion marker below `top`"""
     refuses_late: bool = False
-    """rows for one that is closed are refused; else they are hidden, and the roller opens it again"""
+    """rows for a closed folder are refused; otherwise they are hidden, and the compactor reopens it"""
     top: Path | None = None
     delay_us: int | None = None
-    """receipts say what their rows close, see `late_rows`; None: they need not"""
+    """write receipts record what their rows close, see `late_rows`; None: not needed"""
 
 
 class FilesSinkStream:
-    """See the contract. Rows of one partition stand in their order; of several files of one unit and folder, by name."""
+    """See the contract. Rows of one partition keep their order; several files of one task output and folder are ordered by name."""
 
     wants_ids = False
 
@@ -98,7 +99,7 @@ class FilesSinkStream:
         self.json_needs: tuple[str, ...] | None = () if rules.json and not partition_by else None
         self._rules = rules
         by = next((part for part in partition_by if isinstance(part, TimePath)), None)
-        # by a marker only while it stands: a Batch that is run again when somebody has taken it away may write what was refused
+        # a marker only counts while it exists: a Batch that is run again after it was deleted may write rows that were refused before
         self._late = LateRows(by, rules.closed_us, lambda folder: rules.top is not None and is_marked(rules.top, folder))
         self._place = place
         self._encoders = encoders
@@ -110,7 +111,7 @@ class FilesSinkStream:
         self._done: list[dict[str, Any]] = []
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
-        """Stage the rows. Those are refused that come too late for a folder that is closed, or whose folder no file system can name."""
+        """Stage the rows. Refused are rows that are too late for a closed folder, or whose folder has no valid name."""
         refused: list[Bad] = []
         with explained(self._place.doing):
             if self._partitions is None:
@@ -144,7 +145,7 @@ class FilesSinkStream:
         return ()
 
     def close(self) -> Receipt:
-        """Finish the files and make them durable, their names too."""
+        """Finish the files and make them and their names durable."""
         with explained(self._place.doing):
             for folder in list(self._open):
                 self._finish(folder)
@@ -155,7 +156,7 @@ class FilesSinkStream:
         return Receipt(self._place.sink, self._place.unit, rows, size, tuple(self._done))
 
     def abort(self) -> None:
-        """Remove what was staged."""
+        """Delete the staged files."""
         for segment in self._open.values():
             segment.abort()
         with suppress(OSError):
@@ -177,11 +178,11 @@ class FilesSinkStream:
             path, name = self._place.folder / staged, self._place.final_name(folder, nth)
             hides = bool(self._late.why_closed(folder))
             segment = _Segment(path, name, self._schema, self._encoders, self._rules, hides=hides)
-        self._open[folder] = segment  # the last place is that of the one used last
+        self._open[folder] = segment  # the last position is that of the most recently used one
         return segment
 
     def _refused(self, folder: str) -> tuple[str, str] | None:
-        """(reason, message), where the folder takes no rows."""
+        """(reason, message), if the folder accepts no rows."""
         if said := too_long(folder, most_name=_MOST_NAME, most_path=_MOST_PATH):
             return "too-large", said
         why = self._late.why_closed(folder) if self._rules.refuses_late else ""
@@ -217,7 +218,7 @@ class _Segment:
 
     @property
     def size(self) -> int:
-        """Bytes of it that have reached the file."""
+        """The number of its bytes that have been written to the file."""
         return self._file.size
 
     def write(self, batch: pa.RecordBatch, newest_us: int | None = None) -> None:
@@ -250,7 +251,7 @@ class _Segment:
         return said
 
     def abort(self) -> None:
-        with suppress(Exception):  # an encoder may want to write its end to a disk that is full
+        with suppress(Exception):  # an encoder may write its end to a full disk
             self._encoder.close()
         with suppress(OSError):
             self._file.close()

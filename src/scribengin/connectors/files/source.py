@@ -1,4 +1,4 @@
-"""The files source: what a flow says becomes a reader (driver) and blocks (executors)."""
+"""The files source: options become a reader (driver) and blocks (executors)."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ if TYPE_CHECKING:
 
 
 _ENOUGH = 10
-"""objects of JSON, which may leave out what is null: in fewer a column that they lack may well be in the next"""
+"""number of JSON objects that are checked, which may omit nulls: in fewer objects a missing column may well be in the next one"""
 
 
 def _unknown(_offset: int) -> int | None:
-    """The number of a line behind bytes that nobody has counted."""
+    """The number of a line after bytes whose lines were not counted."""
     return None
 
 
@@ -95,7 +95,7 @@ class FilesSource:
         self._tells_facts = bool({"file_time", "file_size"}.intersection(self._options["metadata"].values()))
 
     def resolve_schema(self) -> Schema:
-        """The declared columns; `value STRING` for text; a Parquet source may leave them to its first file."""
+        """The declared columns; `value STRING` for text; a Parquet source may take them from its first file."""
         if self.schema is None:
             if self._format == "text":
                 from scribengin.formats.text import TEXT_SCHEMA
@@ -111,7 +111,7 @@ class FilesSource:
         return self.schema
 
     def _with_added(self, found: Schema) -> Schema:
-        """With the columns that no file holds. Raises SourceError where a file has one of that name."""
+        """The columns including metadata columns. Raises SourceError if a file has a column of the same name."""
         own = {name.lower() for name in found.names}
         both = [name for name in self._options["metadata"] if name.lower() in own]
         if both:
@@ -128,7 +128,7 @@ class FilesSource:
         return without_added(self.resolve_schema(), self._options)
 
     def reader(self) -> FilesReader:
-        """A fresh reader. Raises SourceError where the path is missing or forbidden."""
+        """A fresh reader. Raises SourceError if the path does not exist or access is denied."""
         options = self._options
         discovery = Discovery(self._path, awaited=self._growing)
         taking = ReadOptions(
@@ -157,40 +157,40 @@ class FilesSource:
         return FilesPacking(self._options["compression"])
 
     def check_first(self) -> None:
-        """Raises SourceError where the first file has so few of the columns that they would be null in every row, or lacks a key."""
+        """Raises SourceError if the first file has so few of the columns that they would be null in every row, or lacks a key."""
         path = next(self._present(), None)
         if path is not None:
             self.check_file(path, path.stat().st_size)
 
     def check_keys(self) -> None:
-        """Raises SourceError where a file of a lookup table lacks a column that the flow reads as a key."""
+        """Raises SourceError if a file of a lookup table lacks a column that the flow reads as a key."""
         for path in self._present() if self._keys else ():
-            with suppress(OSError):  # who reads it says so, with the remedy
+            with suppress(OSError):  # the reader reports it, with the remedy
                 self._refuse(self._without_key(path, path.stat().st_size))
 
     def _present(self) -> Iterator[Path]:
-        """The files that are there now and have something in them."""
+        """The existing non-empty files."""
         discovery = Discovery(self._path, awaited=self._growing)
         paths = (discovery.root / path for path in discovery.changed() or ())
         return (path for path in paths if path.stat().st_size)
 
     def check_file(self, path: Path, size: int) -> None:
-        """The same of that file."""
+        """The first bytes of that file."""
         try:
             found = None if self._any_columns else self.unlike(path, size)
         except OSError:
-            return  # who reads it says so, with the remedy
+            return  # the reader reports it, with the remedy
         self._refuse(found)
 
     def _refuse(self, found: Unlike | None) -> None:
         if found is not None:
-            remedy = f"{found.remedy or 'correct `schema:`'}; or, if the files are right as they are: --accept columns"
+            remedy = f"{found.remedy or 'correct `schema:`'}; or, if the files are correct: --accept columns"
             error = SourceError(found.message, remedy=remedy, code="source-columns", node=self._node)
             error.option = found.option
             raise error
 
     def unlike(self, path: Path, size: int) -> Unlike | None:
-        """What that file has otherwise than the flow says; None where all is well. Raises SourceError where it cannot be read."""
+        """How that file differs from the flow's columns; None if it does not. Raises SourceError if it cannot be read."""
         return self._unlike_schema(path, size) or self._without_key(path, size)
 
     def _unlike_schema(self, path: Path, size: int) -> Unlike | None:
@@ -215,7 +215,7 @@ class FilesSource:
         names = list(block.header or ())
         wrong = unlike_mapping(str(path), self._columns, names, self._keys)
         if wrong is not None:
-            # names as the file has them: what is wrong may be how the header is cut, and not a name
+            # names as in the file: the cause may be the splitting of the header, and not a name
             raw = Schema(tuple(replace(field, name=self._columns.get(field.name, field.name)) for field in asked.fields))
             way = csv_remedy(head, [self._columns.get(name, name) for name in names], raw, self._options)
             return replace(wrong, remedy=way, option="") if "delimiter" in way or "skip_lines" in way else wrong
@@ -226,7 +226,7 @@ class FilesSource:
         return replace(found, remedy=csv_remedy(head, names, own, self._options) or found.remedy)
 
     def _without_key(self, path: Path, size: int) -> Unlike | None:
-        """Where the file lacks a column that the flow reads as a key. Of JSON enough records must lack it."""
+        """The difference if the file lacks a column that the flow reads as a key. For JSON, enough records must lack it."""
         own = [name for name in self._own_schema().names if name in self._keys and name not in self._learned] if self._keys else []
         names = self._names_in(path, size) if own else []
         missing = next((name for name in own if name not in names), None)
@@ -238,7 +238,7 @@ class FilesSource:
         return without_key(str(path), missing, self._keys[missing], names, remedy)
 
     def _names_in(self, path: Path, size: int) -> list[str]:
-        """The columns of the file, as far as its start tells all of them; else none."""
+        """The columns of the file, if its start shows all of them; else none."""
         if self._format in ("parquet", "avro"):
             return self._own_names(path) or []
         if self._format == "json":
@@ -250,14 +250,14 @@ class FilesSource:
         return [] if block is None else list(block.header or ())
 
     def _head(self, path: Path, size: int) -> bytes:
-        """The first bytes of the content of a file of text."""
+        """The first bytes of the content of a text file."""
         compression = compression_of(str(path), self._options["compression"])
         with path.open("rb", buffering=0) as file:
             chunks = read_bytes(file, 0, min(size, HEAD_BYTES)) if compression == "none" else read_compressed(file, compression)
             return next((chunk for chunk in chunks if isinstance(chunk, bytes)), b"")[:HEAD_BYTES]
 
     def _json_names(self, head: bytes) -> tuple[list[str], int]:
-        """The names in the first objects of a file of lines, and in how many objects they were looked for."""
+        """The names in the first objects of a file of lines, and the number of objects that were read."""
         return ([], 0) if self._options.get("json") else json_names(head.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
 
     def _first_block(self, path: Path, size: int) -> CsvBlock | None:
@@ -266,19 +266,19 @@ class FilesSource:
         return block if isinstance(block, CsvBlock) else None
 
     def _in_folders(self, path: Path, names: Collection[str]) -> Unlike | None:
-        """Declared columns that the file does not have, and the folders' names do."""
+        """Declared columns that are not in the file, but in the folder names."""
         own = self._own_schema()
         absent = [name for name in own.names if name in folders_in(str(path)) and name not in names]
         if not absent:
             return None
         said = ", ".join(f"{name}: {own[name].type}" for name in absent)
         return Unlike(
-            f'{path} has no column "{absent[0]}", which its folder "{absent[0]}=…" says',
-            f"read the folders' columns: partition_columns: {{{said}}}",
+            f'{path} has no column "{absent[0]}", but its folder is named "{absent[0]}=…"',
+            f"read the columns of the folder names: partition_columns: {{{said}}}",
         )
 
     def _own_names(self, path: Path) -> list[str] | None:
-        """The columns that a file of a typed format has; None of one that is damaged, which whoever reads it says."""
+        """The columns of a file of a typed format; None for a damaged one, which is reported when it is read."""
         if self._format == "parquet":
             from scribengin.connectors.files.parquet import schema_of_columns
 
@@ -300,7 +300,7 @@ class FilesSource:
         return AddedColumns(own, schema, self._options["metadata"], folders) if self._options["metadata"] or folders else own
 
     def read(self, stream: SourceStream) -> Iterator[Block]:
-        """The blocks of the stream's pieces in order. Raises SourceError for a file that is not as it was recorded."""
+        """The blocks of the stream's pieces in order. Raises SourceError for a file that differs from its record."""
         root = self._folder / root_of(stream)
         for piece in pieces_of(stream):
             path = root / piece.path
@@ -316,12 +316,12 @@ class FilesSource:
         return tuple(schema[name] for name in self._options["partition_columns"])
 
     def _content(self, file: IO[bytes], path: Path, piece: FilePiece) -> Iterator[Block]:
-        """The blocks of a piece of a file that is open."""
+        """The blocks of a piece of an open file."""
         if self._options["partition_columns"]:
             try:
                 folder_values(str(path), self._folder_columns())
             except MisfitError as misfit:
-                if piece.start == 0:  # once, of a file that is cut
+                if piece.start == 0:  # once, for a file that is split
                     yield DamageBlock(str(path), misfit.reason, misfit.found, 0)
                 return
         match self._format:
@@ -340,7 +340,7 @@ class FilesSource:
             yield block
 
     def gone(self, stream: SourceStream) -> str:
-        """The path of a file that the stream needs and that is not there any more; empty where all is there."""
+        """The path of a file that the stream needs and that does not exist any more; empty if all exist."""
         root = self._folder / root_of(stream)
         for piece in pieces_of(stream):
             if piece.trace is None:
@@ -354,8 +354,8 @@ class FilesSource:
 
     @contextmanager
     def _located(self, root: Path, piece: FilePiece) -> Iterator[tuple[IO[bytes], Path, FilePiece]]:
-        """The file of which the piece was taken, wherever it is now: open, as a path that is called as it was, and the piece of its
-        content. It is compared with what was recorded, before it is read and after."""
+        """The file of the piece at its current place: open, as a path with its original name, and the piece of its content. It is compared
+        with the record before and after reading."""
         path, trace = root / piece.path, piece.trace
         packing = self._packing()
         try:
@@ -371,29 +371,29 @@ class FilesSource:
                 if trace is not None and compression == "none" and not found.holds(trace):
                     raise self._changed(path, piece)
         except PermissionError:
-            raise SourceError(f"{path} may not be read by this user", remedy=f"give the right to read it: chmod a+r {path}") from None
+            raise SourceError(f"this user is not allowed to read {path}", remedy=f"make it readable: chmod a+r {path}") from None
 
     def _changed(self, path: Path, piece: FilePiece) -> SourceError:
-        give_up = f"give it up: {flow_command('source skip', piece.path)}"
+        give_up = f"skip it: {flow_command('source skip', piece.path)}"
         if not path.exists():
             return SourceError(
-                f"{path} is gone; it was taken with {piece.size} bytes and is not yet committed", remedy=f"restore it, or {give_up}"
+                f"{path} is missing; it had {piece.size} bytes, and its Batch is not yet committed", remedy=f"restore it, or {give_up}"
             )
         now = path.stat()
         ways = [
             give_old_time(path, piece.size, piece.mtime_ns, now) if piece.trace is None else "",
-            "restore it with its old time (cp -p)",
+            "restore it with its old modification time (cp -p)",
             give_up,
             "set `on_change: ignore`",
         ]
         return SourceError(
-            f"{path} changed after it was taken, and is not yet committed: {difference(piece.size, piece.mtime_ns, now)}",
+            f"{path} changed after it was assigned to a Batch that is not yet committed: {difference(piece.size, piece.mtime_ns, now)}",
             remedy="; or ".join(filter(None, ways)),
         )
 
     @contextmanager
     def _opened(self, path: Path, piece: FilePiece) -> Iterator[IO[bytes]]:
-        """The file, compared with what was recorded, before it is read and after."""
+        """The file, compared with its record before and after reading."""
         try:
             with path.open("rb", buffering=0) as file:
                 self._compare(path, piece)
@@ -402,7 +402,7 @@ class FilesSource:
         except FileNotFoundError:
             raise self._changed(path, piece) from None
         except PermissionError:
-            raise SourceError(f"{path} may not be read by this user", remedy=f"give the right to read it: chmod a+r {path}") from None
+            raise SourceError(f"this user is not allowed to read {path}", remedy=f"make it readable: chmod a+r {path}") from None
 
     def _compare(self, path: Path, piece: FilePiece) -> None:
         now = path.stat()
@@ -422,7 +422,7 @@ class FilesSource:
             chunks = read_compressed(file, compression)
         elif self._is_cut_by_lines:
             start = piece.start if piece.begins else range_start(file, piece.start, piece.end)
-            # JSON's decoder says how many lines each block has
+            # JSON's decoder returns the number of lines in each block
             finder = LineFinder(path) if start or self._format == "json" else None
             chunks = read_range(file, start, piece.end, piece.size) if start < piece.end else iter(())
         else:
@@ -463,7 +463,7 @@ class FilesSource:
             yield from Cutter(str(path), max_record, finder, first_line, end).cut(marking_holes(chunks), offset)
 
     def _unlike(self, file: IO[bytes], piece: FilePiece, compression: str) -> str:
-        """See `why_unlike`; looked at where a file begins, and in each part of one that grows."""
+        """See `why_unlike`; checked at the start of a file, and in each part of a growing one."""
         if piece.start and not self._growing:
             return ""
         file.seek(0)
@@ -485,7 +485,7 @@ class FilesSource:
 
     @property
     def _whole_files(self) -> bool:
-        """True where no part of a file can be read by itself."""
+        """True if no part of a file can be read by itself."""
         return self._format == "csv" or bool(self._multiline) or bool(self._records) or self._shape != "lines"
 
     @property
@@ -494,11 +494,11 @@ class FilesSource:
 
     @property
     def _is_cut_by_lines(self) -> bool:
-        """True where a range of a plain file can be read by the line feeds in it."""
+        """True if a range of a plain file can be read by its line feeds."""
         return self._is_utf_8 and self._line_end in ("auto", "lf")
 
     def _encoding_at(self, path: Path, start: int) -> str:
-        """Of a file's bytes from there on: behind its start no mark says any more which byte of two comes first."""
+        """The byte order of a file's bytes: after its start no mark shows it any more."""
         if not start or unit_bytes(self._encoding) == 1:
             return self._encoding
         with path.open("rb", buffering=0) as file:
@@ -508,7 +508,7 @@ class FilesSource:
         return wide if wide[-3:] in ("-le", "-be") else f"{wide}-{order}"
 
     def _found_end(self, chunks: Iterator[bytes | Damage]) -> tuple[LineEnd, Iterator[bytes | Damage]]:
-        """What ends the lines of a file that is read from its start, and all of its chunks."""
+        """The line separator of a file that is read from its start, and all of its chunks."""
         end = LINE_ENDS[self._line_end]
         if not self._looks_for_line_end:
             return end, chunks
@@ -535,11 +535,11 @@ class FilesSource:
         block = None
         for block in cutter.cut(marking_holes(chunks), start):
             yield block
-        if block is None and begins and start:  # a file with bytes and no record: who looks at blocks says so
+        if block is None and begins and start:  # a file with bytes and no record: the decoder of its blocks reports it
             yield CsvBlock(str(path), b"", start, dialect=cutter.dialect, header=cutter.header)
 
     def _names(self, header: bytes, path: Path) -> tuple[str, ...]:
-        """The columns' names, as the flow calls them. Raises SourceError where they cannot be told, or a declared one stands twice."""
+        """The flow's names of the columns. Raises SourceError if they cannot be determined, or a declared one is duplicated."""
         names = self._mapped(self.header_cells(header, path))
         twice = [name for name in self._own_schema().names if names.count(name) > 1]
         if twice:
@@ -547,19 +547,21 @@ class FilesSource:
         return names
 
     def header_cells(self, header: bytes, path: Path) -> tuple[str, ...]:
-        """The names as they stand in the file. Raises SourceError where quotes stand wrong."""
+        """The names in the file. Raises SourceError if its quotes are not valid."""
         text = header.decode("utf-8", "replace")
         cells = split_cells(text, replace(self._dialect, nulls=("",), quoted_null="never")) if text else []
         if cells is None:
             with_trim = split_cells(text, replace(self._dialect, trim=True)) is not None
             raise SourceError(
-                f"{path}: the line that names the columns has a quote inside of a name, or one that is not closed: {text[:100]}",
-                remedy="it can be read with trim: true" if with_trim else "correct it, or write quote: none if quotes mean nothing there",
+                f"{path}: the header line has a quote inside a name, or an unclosed quote: {text[:100]}",
+                remedy="it can be read with trim: true"
+                if with_trim
+                else "correct it, or write quote: none if quotes have no meaning there",
             )
         return tuple(cell or "" for cell in cells)
 
     def _mapped(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """The names in a header as the flow calls them: by `columns`, by the rule of `header_names`."""
+        """The flow's names for the names in a header: by `columns`, and by the rule of `header_names`."""
         rule: str = self._options.get("header_names") or "exact"
         if not self._columns and rule == "exact":
             return names
@@ -578,7 +580,7 @@ class FilesSource:
         yield from read_piece(file, path, piece, self._own_schema(), self._learned)
 
     def _divide(self, path: Path, piece: FilePiece) -> list[FilePiece]:
-        """A finished file as pieces for tasks: byte ranges of plain lines, row groups of Parquet, blocks of Avro, else the whole."""
+        """A finished file as pieces for tasks: byte ranges of plain lines, row groups of Parquet, blocks of Avro, else the whole file."""
         split = self._options["split"]
         if self._format == "parquet":
             from scribengin.connectors.files.parquet import divide_groups
@@ -594,7 +596,7 @@ class FilesSource:
         return pieces if len(pieces) == 1 or piece.start or self._has_lines(path) else [piece]
 
     def _has_lines(self, path: Path) -> bool:
-        """Whether a file is what its options say, as far as its first bytes tell: only then it can be cut."""
+        """Whether a file matches its options, as far as its first bytes show: only then it can be split."""
         with path.open("rb", buffering=0) as file:
             head = file.read(CHUNK_BYTES)
         if self._looks_for_line_end and line_end_of("auto", head[: 2**15]) not in (AUTO, LF):
@@ -609,8 +611,8 @@ class FilesSource:
         return compression_of(path, self._options["compression"]) == "none"
 
     def _whole_lines(self, path: Path, start: int, end: int, settled: bool) -> int:
-        """Where the last whole line (CSV, `multiline`: record) between `start` and `end` ends; `start` where there is none. The last record
-        of several lines ends where the next one begins, or the file is `settled`."""
+        """The end of the last whole line (CSV, `multiline`: record) between `start` and `end`; `start` if there is none. The last record of
+        several lines ends at the start of the next one, or when the file is `settled`."""
         if self._multiline and not settled:
             whole = self._last_line(path, start, end)
             return whole_events_end(path, start, whole, self._multiline, self._options["max_record"])
@@ -638,7 +640,7 @@ class FilesSource:
         return start
 
     def _wide_lines_end(self, data: bytes, encoding: str) -> int:
-        """The same of units of two or four bytes."""
+        """The same for units of two or four bytes."""
         mark = LINE_ENDS[self._line_end].mark.decode().encode(encoding)
         unit = unit_bytes(encoding)
         at = data.rfind(mark)
@@ -657,7 +659,9 @@ class FilesSource:
         discovery = Discovery(self._path)
         paths = discovery.changed() or []
         if not paths:
-            raise SourceError(f"{self._path} holds no Parquet file yet that could say its columns", remedy="declare them with `schema:`")
+            raise SourceError(
+                f"{self._path} holds no Parquet file yet from which the columns could be read", remedy="declare them with `schema:`"
+            )
         return schema_of_file(discovery.root / paths[0])
 
 
@@ -666,7 +670,7 @@ def _seen(piece: FilePiece) -> FileStatus:
 
 
 def _peeked(chunks: Iterator[bytes | Damage]) -> tuple[bytes, Iterator[bytes | Damage]]:
-    """(how the content begins, all of it)"""
+    """(the first bytes of the content, all of it)"""
     first = next(chunks, None)
     if first is None:
         return b"", iter(())

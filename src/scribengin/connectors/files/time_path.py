@@ -1,4 +1,4 @@
-"""Folders by event time, `dt=2026-01-01/hour=07/`: which folder a moment falls into, and when a folder's time is over."""
+"""Folders by event time, `dt=2026-01-01/hour=07/`: the folder of a time, and the end of a folder's time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MINUTE_US = 60_000_000
 
 @dataclass(frozen=True, slots=True)
 class TimePath:
-    """`path` as `path_fault` lets it pass; `zone` is that of the moments in the folders' names."""
+    """`path` as accepted by `path_fault`; `zone` is the time zone of the folder names."""
 
     column: str
     path: str
@@ -31,7 +31,7 @@ class TimePath:
 
     @staticmethod
     def of(section: Mapping[str, Any]) -> TimePath:
-        """As `partition_by` says it."""
+        """From the form of `partition_by`."""
         return TimePath(section["time"], section["path"], section.get("time_zone") or "UTC")
 
     def as_json(self) -> dict[str, str]:
@@ -54,7 +54,7 @@ class TimePath:
         return pa.array(names, pa.string()).take(encoded.indices)
 
     def folder(self, moment_us: int | None) -> str:
-        """That of a moment, in microseconds since 1970; null's for one outside the years 1 to 9999 of the zone.
+        """The folder of a time, in microseconds since 1970; that of null for a time outside the years 1 to 9999 of the zone.
 
         >>> TimePath("ts", "dt=%Y-%m-%d/hour=%H", "Europe/Berlin").folder(0)
         'dt=1970-01-01/hour=01/'
@@ -70,8 +70,8 @@ class TimePath:
         return _DIRECTIVE.sub(lambda found: texts[found[0]], self.path) + "/"
 
     def end_us(self, folder: str) -> int | None:
-        """When the last moment of the folder is over, in microseconds since 1970; None for one that has no such end (null's, or none of
-        these). `folder` may lie below others. An hour that the clock has twice ends with its second time.
+        """The end of the folder's time, in microseconds since 1970; None if it has no such end (the folder of null, or another folder).
+        `folder` may be below others. An hour that the clock repeats ends with its second occurrence.
 
         >>> TimePath("ts", "hour=%Y-%m-%dT%H").end_us("country=DE/hour=1970-01-01T00/")
         3600000000
@@ -92,7 +92,7 @@ class TimePath:
                 case _:
                     local += (timedelta(days=1), timedelta(hours=1), timedelta(minutes=1))[len(rest) - 2]
             ends = [local.replace(tzinfo=ZoneInfo(self.zone), fold=fold) - _EPOCH for fold in (0, 1)]
-        except (ValueError, OverflowError):  # a name that looks like one of ours, and is no day
+        except (ValueError, OverflowError):  # a name that looks like one of ours, but is not a valid date
             return None
         return max(end // timedelta(microseconds=1) for end in ends)
 
@@ -109,10 +109,10 @@ class TimePath:
 
 
 def path_fault(path: str) -> tuple[str, str] | None:
-    """What is wrong with a path, and what to do; None where nothing is.
+    """What is wrong with a path, and the remedy; None if it is valid.
 
-    >>> path_fault("dt=%Y-%m-%d/hour=%H"), path_fault("hour=%H")
-    (None, ('has %H and no %Y: the same folder would come again', 'begin with the year, as in dt=%Y-%m-%d/hour=%H'))
+    >>> path_fault("dt=%Y-%m-%d/hour=%H"), path_fault("hour=%H") (None, ('has %H and no %Y: different times would share one folder', 'begin
+    with the year, as in dt=%Y-%m-%d/hour=%H'))
     """
     example = "as in dt=%Y-%m-%d/hour=%H"
     for found in _DIRECTIVE.findall(path):
@@ -121,12 +121,12 @@ def path_fault(path: str) -> tuple[str, str] | None:
     segments = path.strip("/").split("/")
     for segment in segments:
         if not _SEGMENT.match(segment):
-            return f'has the folder "{segment}"', f"write NAME=VALUE, of letters, digits, _, . and -, {example}"
+            return f'has the folder "{segment}"', f"write NAME=VALUE, with letters, digits, _, . and -, {example}"
     names = [segment.partition("=")[0] for segment in segments]
     if len(set(names)) < len(names):
-        return "has two folders of one name", f"give each its own, {example}"
+        return "has two folders with the same name", f"give each its own, {example}"
     if path != path.strip("/"):
-        return "begins or ends with /", f"take it away, {example}"
+        return "begins or ends with /", f"remove it, {example}"
     units = list(_UNITS)
     there = [unit in path for unit in units]
     if not any(there):
@@ -136,5 +136,5 @@ def path_fault(path: str) -> tuple[str, str] | None:
         finer = next(unit for unit, is_there in zip(units[missing:], there[missing:], strict=True) if is_there)
         coarse = {"%Y": "the year", "%m": "the month", "%d": "the day", "%H": "the hour"}[units[missing]]
         where = "begin with" if missing == 0 else "add"
-        return f"has {finer} and no {units[missing]}: the same folder would come again", f"{where} {coarse}, {example}"
+        return f"has {finer} and no {units[missing]}: different times would share one folder", f"{where} {coarse}, {example}"
     return None

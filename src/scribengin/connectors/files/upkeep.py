@@ -1,9 +1,9 @@
-"""The upkeep of a folder that file sinks write into: done once per folder, by whoever has the right to it, beside those who write.
+"""Maintenance of a folder that file sinks write into: one process per folder, the one that holds the maintenance lease, beside the writers.
 
-Hidden segments are merged (`roller`); commit records are folded by the thousand; what attempts have left in `staged/`, and drafts of
-writers that were killed, are deleted. All of it may be killed at any point, and done again. What is taken away counts for nothing already:
-a Batch whose files all have their names needs nothing that is staged, and a summary stands for the records that it sums up. So a keeper
-that loses its right between its last look and its next step can do no harm by that one step, and does no further one.
+Hidden segments are merged (`roller`); commit records are folded in thousands; leftovers of attempts in `staged/`, and drafts of killed
+writers, are deleted. Each step may be interrupted at any point and repeated. Deleted data is always obsolete: a Batch whose files are all
+renamed needs nothing staged, and a summary replaces the records that it sums up. So a process that loses the lease between its last check
+and its next step does no harm by that one step, and does no further one.
 """
 
 from __future__ import annotations
@@ -32,39 +32,39 @@ if TYPE_CHECKING:
     from scribengin.core.numbered_log import NumberedLog
 
 OLD_S = 3600.0
-"""how long a draft, or what an earlier lineage has staged, is left alone: somebody may still be writing it"""
+"""seconds for which a draft, or staged data of an earlier lineage, is kept: a process may still be writing it"""
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceRun:
-    """What one turn has done."""
+    """The result of one maintenance run."""
 
     folded: int = 0
-    """commit records that were folded away"""
+    """commit records that were folded"""
     files: int = 0
-    """files that nobody needs, deleted"""
+    """unneeded files that were deleted"""
     bytes: int = 0
-    """what these took"""
+    """bytes of these files"""
     merged: int = 0
-    """hidden segments that readers see now, in"""
+    """segments that were hidden and are visible now, in"""
     merged_files: int = 0
-    """so many files, of"""
+    """this many files, with"""
     merged_bytes: int = 0
     closed: int = 0
-    """folders by time that got their marker"""
+    """folders by time that got their completion marker"""
     expired: int = 0
     """files that were deleted with their folder by time"""
     due_s: float | None = field(default=None, compare=False)
-    """in so many seconds segments have waited long enough; None: none wait"""
+    """seconds until waiting segments must be merged; None: none wait"""
 
     @property
     def anything(self) -> bool:
-        """Whether there was something to do."""
+        """Whether there was anything to do."""
         return any((self.folded, self.files, self.merged, self.closed, self.expired))
 
 
 def roll_folder(path: Path, check: Callable[[], None], *, flush: bool = False, now_s: Callable[[], float] = time.time) -> MaintenanceRun:
-    """Only the roller's part of `keep_folder`; with `flush` everything that is committed is visible afterwards. Raises as that does."""
+    """Only the compaction part of `keep_folder`; with `flush` everything that is committed is visible afterwards. Raises as that does."""
     lineages = lineages_in(path)
     newest_us = max((each for each in map(_newest_us, lineages) if each is not None), default=None)
     newest = last_lineage(path / INTERNAL / "owner.json")
@@ -72,13 +72,15 @@ def roll_folder(path: Path, check: Callable[[], None], *, flush: bool = False, n
     failed: ScribenginError | None = None
     busy: set[str] | None = set()
     left: dict[str, Open] = {}
-    for lineage in sorted(lineages, key=lambda each: each.path.name == newest):  # the newest comes last: it closes what no other is busy in
+    for lineage in sorted(
+        lineages, key=lambda each: each.path.name == newest
+    ):  # the newest comes last: it closes folders in which no other has work
         roller = FileCompactor(path, lineage, check, now_s, newest_us, busy, left)
         try:
             done.append(roller.run(flush=flush))
-        except (StateError, EnvironmentFault) as error:  # the others are rolled all the same
+        except (StateError, EnvironmentFault) as error:  # the others are compacted all the same
             failed = failed or error
-            if roller.waiting is None:  # nobody knows what it hides
+            if roller.waiting is None:  # its hidden rows are unknown
                 busy = None
         busy = None if busy is None else busy | (roller.waiting or set())
         for folder, known in roller.open.items():
@@ -96,8 +98,9 @@ def roll_folder(path: Path, check: Callable[[], None], *, flush: bool = False, n
 
 
 def keep_folder(path: Path, check: Callable[[], None], *, flush: bool = False, now_s: Callable[[], float] = time.time) -> MaintenanceRun:
-    """One turn. `check` raises where this process may not (any more); it is asked before each step that writes or deletes. A folder that is
-    not there, or nobody has written to, is none to keep. Raises what `check` does, StateError for records that are damaged, OSError."""
+    """One maintenance run. `check` raises if this process may not write (any more); it is called before each step that writes or deletes. A
+    folder that does not exist, or has no writer, needs no maintenance. Raises what `check` raises, StateError for damaged records,
+    OSError."""
     rolled = roll_folder(path, check, flush=flush, now_s=now_s)
     folded = files = size = 0
     newest = last_lineage(path / INTERNAL / "owner.json")
@@ -119,7 +122,7 @@ def keep_folder(path: Path, check: Callable[[], None], *, flush: bool = False, n
 
 
 def _newest_us(lineage: LineageFolder) -> int | None:
-    """The newest event time that a lineage has written, where its sink goes by time."""
+    """The newest event time that a lineage has written, if its sink uses folders by time."""
     if RetentionSettings.read(lineage) is None:
         return None
     newest = lineage.commits.newest()
@@ -137,13 +140,13 @@ def _fold(log: NumberedLog, summarize: Callable[[Any | None, Iterable[Any]], Any
 
 
 def orphans_of(lineage: LineageFolder, *, current: bool, before_s: float) -> Iterator[Path]:
-    """Files that nobody needs; of those that somebody may still be writing, the ones from before a moment."""
+    """Unneeded files; of those that a process may still be writing, only the ones from before a time."""
     mark, commits = lineage.read_mark(), lineage.commits
     for name in names_in(lineage.staged):
         folder = lineage.staged / name
         if not name.isdigit():
             continue
-        if int(name) <= mark:  # all its files have their names: these are of attempts that failed, or were late
+        if int(name) <= mark:  # all its files have their final names: these are of attempts that failed, or were late
             yield from _files(folder)
         elif not current and commits.read(int(name)) is None:  # another lineage writes now: this one commits no more
             yield from (file for file in _files(folder) if _time(file) < before_s)
@@ -154,7 +157,7 @@ def orphans_of(lineage: LineageFolder, *, current: bool, before_s: float) -> Ite
 
 
 def _emptied(lineage: LineageFolder) -> Iterator[Path]:
-    """Folders of Batches in which nothing is left, and whose Batch needs none."""
+    """Empty folders of Batches whose Batch needs none."""
     mark = lineage.read_mark()
     for name in names_in(lineage.staged):
         folder = lineage.staged / name
@@ -170,7 +173,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _time(path: Path) -> float:
-    """When it was last written; one that is gone is new."""
+    """The time of its last write; a missing one counts as new."""
     try:
         return path.stat().st_mtime
     except FileNotFoundError:

@@ -1,5 +1,4 @@
-"""Groups: several places that can stand for each other as one sink, or as the channel of one edge. `catalog` asks here where a node's Place
-has members."""
+"""Groups: several interchangeable places as one sink, or as the channel of one edge. `catalog` uses this if a node's Place has members."""
 
 from __future__ import annotations
 
@@ -15,14 +14,14 @@ __all__ = ["make_sink", "make_source"]
 
 
 def make_source(type_: str, place: ConnectorContext, open_: Callable[[str, ConnectorContext], Any]) -> SourceConnector:
-    """The source that reads what stands at all members; `open_` opens that of one."""
+    """The source that reads from all members; `open_` opens that of one member."""
     from scribengin.connectors.group.source import GroupSource
 
     return GroupSource(place, {name: open_(type_, each) for name, each in _members(place)})
 
 
 def make_sink(type_: str, place: ConnectorContext, open_: Callable[[str, ConnectorContext], Any]) -> SinkConnector:
-    """The sink that gives each Batch to one member; `open_` opens that of one."""
+    """The sink that gives each Batch to one member; `open_` opens that of one member."""
     from scribengin.connectors.abilities import offers
     from scribengin.connectors.group.sink import GroupSink, OfferingGroupSink
 
@@ -31,7 +30,7 @@ def make_sink(type_: str, place: ConnectorContext, open_: Callable[[str, Connect
 
 
 def _members(place: ConnectorContext) -> list[tuple[str, ConnectorContext]]:
-    """A staged sink each, whatever delivery is asked for: it cannot be told of a member of Spark's own sink which Batches it has."""
+    """A staged sink for each member, for any delivery: a member of Spark's own sink cannot report which Batches it has."""
     common = replace(place, members=(), delivery="exactly_once")
     return [
         (

@@ -1,4 +1,4 @@
-"""The audit of a group's sink: what was decided, dealt out to the members, and what each of them tells, in the order of all."""
+"""The audit of a group's sink: the decisions are distributed to the members, and their results are merged in Batch order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def audit_members(
     sinks: Mapping[str, MemberSink], decided: Iterable[Decided], *, lineage: str, member_of: Callable[[Decided], str]
 ) -> Iterator[Published]:
-    """See `Sink.audit`. What was decided is read once and may be long: each member's part of it waits in a file without a name."""
+    """See `Sink.audit`. The decisions are read once and may be many: each member's part waits in an unnamed temporary file."""
     with ExitStack() as stack:
         parts: dict[str, IO[bytes]] = {name: stack.enter_context(TemporaryFile()) for name in sinks}
         first: int | None = None

@@ -1,8 +1,9 @@
-"""What a sink, or the source of a channel, has besides to be a member of a group; and what the engine asks of a group's sink.
+"""What a sink, or the source of a channel, must additionally support to be a member of a group, and the interface of a group's sink for the
+engine.
 
-A Batch's member stands in its decision record, and never changes: it is published there and nowhere else. So the sink of a group says
-which member a Batch goes to *before* the Batch runs (`ChainedSink.behind`), and the executors stage with that member's own sink: what is
-staged need not fit another one, and no executor needs to know that there is a group.
+A Batch's member is stored in its decision record, and never changes: the Batch is published there and nowhere else. So the sink of a group
+names the member of a Batch *before* the Batch runs (`ChainedSink.behind`), and the executors stage with that member's own sink: staged data
+need not fit another member, and executors need not know about groups.
 """
 
 from __future__ import annotations
@@ -19,50 +20,50 @@ if TYPE_CHECKING:
     from scribengin.connectors.group.health import MemberOverrides, MemberSeen
 
 DOWN = (Unreachable, EnvironmentFault, SinkError, OSError)
-"""what a place that does not take writes now raises; all else stands for data at risk, or a mistake"""
+"""errors of a place that cannot accept writes now; any other error means data at risk, or a mistake"""
 
 
 class MemberSink(StagingSink, Protocol):
-    """A sink that can be a member: it goes on where the numbers of its Batches have gaps. It may be an `OfferingSink`, a
-    `ComparingSink`, a `CountingSink` or a `KeptSink` too."""
+    """A sink that can be a member: it supports gaps in the numbers of its Batches. It may also be an `OfferingSink`, a `ComparingSink`, a
+    `CountingSink` or a `KeptSink`."""
 
     def look(self, *, claimed: bool) -> None:
-        """Driver side, before each Batch: raises one of DOWN where the place would not take one now. Takes seconds at most.
-        `claimed`: this flow's claim must stand there; where it does not, the place is another than it was (a disk not mounted)."""
+        """Driver side, before each Batch: raises one of DOWN if the place would not accept one now. Takes at most seconds. `claimed`: this
+        flow's claim must exist there; otherwise the place is not the same as before (a disk that is not mounted)."""
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
-        """As `SinkConnector.audit`. `since`: from which Batch on `decided` names all that went to this member;
-        None as in `SinkConnector`."""
+        """Like `SinkConnector.audit`. `since`: the Batch from which on `decided` names all Batches of this member; None as in
+        `SinkConnector`."""
 
 
 class MemberSource(SourceConnector, Protocol):
     """A channel's source that can be a member."""
 
     def look(self, *, begun: bool) -> None:
-        """Raises Unreachable or EnvironmentFault where the place is not there now. `begun`: something was read there before."""
+        """Raises Unreachable or EnvironmentFault if the place is unavailable now. `begun`: rows were read there before."""
 
 
 class FinishingReader(SourceReader, Protocol):
-    """A reader that may find, `final`, less than what is there."""
+    """A reader that, with `final`, may find less than the existing data."""
 
     def finish(self) -> None:
-        """All that it found is through: raises Unreachable where that is not all that was there."""
+        """All that it found is complete: raises Unreachable if that is not all of the existing data."""
 
 
 class ChoosingSink(ChainedSink, Protocol):
-    """The sink of a group. `behind` says which member a Batch goes to: `{"member", "cost", "why", "behind": what that member says}`."""
+    """The sink of a group. `behind` names the member of a Batch: `{"member", "cost", "why", "behind": the member's own value}`."""
 
     turns: Callable[[], MemberOverrides]
-    """what somebody says of the group while it runs, asked before each Batch"""
+    """settings of the group that operators change while it runs, read before each Batch"""
 
     def members(self) -> tuple[MemberSeen, ...]:
-        """How each member stands; may be asked by any thread."""
+        """The state of each member; thread-safe."""
 
     def chosen(self, behind: Mapping[str, Any]) -> StagingSink:
         """The sink with which the Batch is staged."""
 
     def blame(self, behind: Mapping[str, Any], error: Exception) -> None:
-        """A Batch that was to go there failed with `error`: raises Unreachable, from it, where the member does not answer any more."""
+        """A Batch for the member failed with `error`: raises Unreachable, from it, if the member does not answer any more."""
 
 
 def finishes(reader: SourceReader) -> TypeGuard[FinishingReader]:
@@ -76,5 +77,5 @@ def chooses(sink: SinkConnector) -> TypeGuard[ChoosingSink]:
 
 
 def said(error: Exception) -> str:
-    """What it says, for people; without the remedy, which another one will stand behind."""
+    """The error text for people; without the remedy, because another one follows."""
     return error.message if isinstance(error, ScribenginError) else str(error)

@@ -1,7 +1,7 @@
-"""Which member of a group is taken: of those that answer the one with the lowest cost, equal ones in turn.
+"""Selects a member of a group: of the answering members, one with the lowest cost, equal ones in rotation.
 
-One that failed is left out for a while, which doubles with every failure; then it is *half-open*: it is taken once, and what becomes of
-that says whether it is healthy. No I/O, no clock: the caller hands in the time, in seconds of any monotonic clock.
+A failed member is left out for a while, which doubles with every failure; then it is *half-open*: it is used once, and the result decides
+whether it is healthy. No I/O, no clock: the caller passes the time, in seconds of any monotonic clock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class MemberOverrides:
-    """What somebody says of a group while it runs: member → its cost from now on; member → why it gets no Batch from now on."""
+    """Settings of a group by operators while it runs: member → its new cost; member → the reason for which it is disabled."""
 
     costs: Mapping[str, float] = field(default_factory=dict)
     out: Mapping[str, str] = field(default_factory=dict)
@@ -25,8 +25,8 @@ class MemberOverrides:
 
 @dataclass(frozen=True, slots=True)
 class MemberSeen:
-    """A member as its sink sees it. `failed`: it does not answer, is left out, and tried again in `again_s` seconds; `out`: somebody took
-    it out. `reason` says why. `batches` are those that went there in this process."""
+    """The state of a member in its sink. `failed`: it does not answer, is left out, and retried in `again_s` seconds; `out`: an operator
+    disabled it. `reason` explains either. `batches` is the number of Batches that this process sent there."""
 
     member: str
     cost: float
@@ -35,9 +35,9 @@ class MemberSeen:
     again_s: float = 0.0
     batches: int = 0
     group: str = ""
-    """its name in the flow file, where that is known"""
+    """its name in the flow file, if known"""
     place: str = ""
-    """where it is, for people, where that is known: `server postgresql://db1/shop`"""
+    """its place, for people, if known: `server postgresql://db1/shop`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Out:
-    """A member that is left out for another `again_s` seconds; 0 where it may be tried."""
+    """A member that is left out for another `again_s` seconds; 0 if it may be tried."""
 
     member: str
     reason: str
@@ -63,17 +63,17 @@ class Out:
 class _State:
     cost: float
     reason: str = ""
-    """why it failed; empty while it is healthy"""
+    """the reason of its failure; empty while it is healthy"""
     wait_s: float = 0.0
     until_s: float = 0.0
     probed: bool = False
-    """half-open, and taken"""
+    """half-open, and in use"""
     out: str = ""
-    """why it was taken out; empty while it has its turn"""
+    """the reason for which it is disabled; empty while it is enabled"""
 
 
 class GroupHealth:
-    """Of the members of one group, in the file's order. `costs`: member → cost."""
+    """The members of one group, in the file's order. `costs`: member → cost."""
 
     def __init__(self, costs: Mapping[str, float]) -> None:
         self._states = {member: _State(cost) for member, cost in costs.items()}
@@ -81,17 +81,17 @@ class GroupHealth:
         self._last = ""
 
     def heed(self, turns: MemberOverrides) -> None:
-        """From now on it is so. Costs that are none, and members that there are not, are passed over; where all are taken out, none is."""
+        """Apply the settings. Invalid costs and unknown members are ignored; if all members are disabled, none is."""
         for member, state in self._states.items():
             cost = turns.costs.get(member, 0.0)
             state.cost = cost if isfinite(cost) and cost > 0 else self._costs[member]
         whole = all(member in turns.out for member in self._states)
         for member, state in self._states.items():
-            state.out = "" if whole or member not in turns.out else turns.out[member] or "somebody took it out"
+            state.out = "" if whole or member not in turns.out else turns.out[member] or "it was disabled by an operator"
 
     def choose(self, now_s: float) -> Choice | None:
-        """The member for what comes next; None where all are left out. Of a probe the outcome must be told, or it is offered again
-        only after as long a while as before."""
+        """The member for the next Batch; None if all are left out. The result of a probe must be reported, otherwise it is offered again
+        only after the same time as before."""
         order = self._in_turn()
         open_ = [member for member in order if not self._states[member].out and self.is_open(member, now_s)]
         if not open_:
@@ -106,24 +106,24 @@ class GroupHealth:
         return choice
 
     def is_open(self, member: str, now_s: float) -> bool:
-        """True for a healthy one, and for a half-open one that nobody is trying."""
+        """True for a healthy member, and for a half-open one that is not being probed."""
         state = self._states[member]
         return not state.reason or now_s >= state.until_s
 
     def is_healthy(self, member: str) -> bool:
-        """False from a failure on until a success."""
+        """False from a failure until a success."""
         return not self._states[member].reason
 
     def cost(self, member: str) -> float:
-        """What it costs now; 0 of one that there is not."""
+        """Its current cost; 0 for an unknown member."""
         return self._states[member].cost if member in self._states else 0.0
 
     def has_turn(self, member: str) -> bool:
-        """False of one that was taken out, or is not there."""
+        """False for a disabled or unknown member."""
         return member in self._states and not self._states[member].out
 
     def seen(self, now_s: float, batches: Mapping[str, int]) -> tuple[MemberSeen, ...]:
-        """How each member stands."""
+        """The state of each member."""
         found = []
         for member, state in self._states.items():
             again_s = round(max(0.0, state.until_s - now_s), 1) if state.reason else 0.0
@@ -132,13 +132,13 @@ class GroupHealth:
         return tuple(found)
 
     def succeeded(self, member: str) -> None:
-        """It is healthy."""
+        """Mark it healthy."""
         state = self._states[member]
         state.reason, state.wait_s, state.until_s, state.probed = "", 0.0, 0.0, False
 
     def failed(self, member: str, now_s: float, reason: str) -> None:
-        """Leave it out: for FIRST_S, for twice as long as before after a probe, for at most MOST_S. One that is left out already stays so
-        for no longer."""
+        """Leave it out: for FIRST_S, after a probe for twice as long as before, at most for MOST_S. The time of a member that is already
+        left out is not extended."""
         state = self._states[member]
         if not state.reason or state.probed or now_s >= state.until_s:
             state.wait_s = min(2 * state.wait_s, MOST_S) if state.wait_s else FIRST_S
@@ -146,7 +146,7 @@ class GroupHealth:
         state.reason, state.probed = reason or "it failed", False
 
     def took(self, member: str) -> None:
-        """It was taken last, in an earlier life of this process: another one is next in turn."""
+        """It was used last, before this process started: the next one in rotation follows it."""
         if member in self._states:
             self._last = member
 
@@ -155,7 +155,7 @@ class GroupHealth:
         return [Out(member, state.reason, max(0.0, state.until_s - now_s)) for member, state in self._states.items() if state.reason]
 
     def _in_turn(self) -> list[str]:
-        """All members, those behind the last one first."""
+        """All members, starting after the last used one."""
         members = list(self._states)
         start = members.index(self._last) + 1 if self._last in self._states else 0
         return members[start:] + members[:start]
@@ -166,11 +166,11 @@ class GroupHealth:
             return "the only member"
         cheaper = [other for other, each in self._states.items() if each.cost < state.cost]
         if state.reason:
-            return f"tried again after {state.wait_s:g} s"
+            return f"retried after {state.wait_s:g} s"
         if cheaper:
-            return "; ".join(f"{other} is out: {self._states[other].out or self._states[other].reason}" for other in cheaper)
+            return "; ".join(f"{other} is unavailable: {self._states[other].out or self._states[other].reason}" for other in cheaper)
         equal = [other for other, each in self._states.items() if each.cost == state.cost]
         if len(equal) == 1:
             return "the lowest cost"
         healthy = sum(self.is_open(other, now_s) and not self._states[other].out for other in equal)
-        return f"its turn: {healthy} of {len(equal)} of cost {state.cost:g} are healthy"
+        return f"next in rotation: {healthy} of {len(equal)} members with cost {state.cost:g} are healthy"

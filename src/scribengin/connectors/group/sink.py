@@ -1,7 +1,7 @@
-"""A sink that goes to a group: each Batch to one member, which stands in the decision record before anything is written.
+"""A sink for a group: each Batch goes to one member, which is stored in the decision record before anything is written.
 
-Every member is a whole sink of its own, with its claim, its commit records or markers, and its part of the work folder. Health is looked
-at between Batches only: a Batch that is decided waits for its member, however many others are healthy.
+Every member is a complete sink, with its claim, its commit records or commit markers, and its part of the work folder. Health is checked
+only between Batches: a decided Batch waits for its member, even if others are healthy.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ class GroupSink:
         self.node = place.node
         self.exactly_once = all(sink.exactly_once for sink in sinks.values())
         self.turns: Callable[[], MemberOverrides] = MemberOverrides
-        """what somebody says of the group, asked before each Batch"""
+        """settings of the group by operators, read before each Batch"""
         self._sinks = dict(sinks)
         self._work = place.work
         self._health = GroupHealth({name: cost for name, cost, _ in place.members})
         self._batches: dict[str, int] = dict.fromkeys(self._sinks, 0)
         self._now = now
         self._claim: tuple[str, str] | None = None
-        """owner and lineage, once `prepare` was called"""
+        """owner and lineage, after `prepare` was called"""
         self._before: int | None = None
         self._ready: set[str] = set()
-        """members that are claimed and cleared by this process"""
+        """members that this process has claimed and cleaned up"""
         self._owed: Decided | None = None
-        """decided in an earlier life, and not published yet, for its member was away"""
+        """decided before this process started, and not published yet, because its member was unavailable"""
         self._last = ""
         self._told: list[str] = []
         if all(map(counts_others, self._sinks.values())):
@@ -66,8 +66,8 @@ class GroupSink:
     # --- the start ---
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Claim every member's place; one that is away is claimed when it is first taken. With `adopt` all must answer: one that was left
-        out would refuse the new lineage later."""
+        """Claim every member's place; an unavailable member is claimed when it is first used. With `adopt` all must answer: a member that
+        was left out would refuse the new lineage later."""
         self._claim, self._before, self._owed = (owner, lineage), None, None
         self._ready.clear()
         for name in self._sinks:
@@ -76,20 +76,20 @@ class GroupSink:
             except DOWN as error:
                 if adopt:
                     raise Unreachable(
-                        f'sink "{self.node}": member "{name}" does not answer, and each must hear of the new lineage: {said(error)}',
-                        remedy="bring it back, and say it again",
+                        f'sink "{self.node}": member "{name}" does not answer, but every member must record the new lineage: {said(error)}',
+                        remedy="make it available, and repeat the command",
                         node=self.node,
                     ) from error
                 self._health.failed(name, self._now(), said(error))
 
     def look_at_place(self) -> None:
-        """See LookedAtSink: of every member. Raises what the first says that does not take writes."""
+        """See LookedAtSink: checks every member. Raises the error of the first one that cannot accept writes."""
         for sink in self._sinks.values():
             if can_be_looked_at(sink):
                 sink.look_at_place()
 
     def unlike(self, schema: Schema) -> list[str]:
-        """See ComparingSink: of the members that answer. Of one that does not, its own first Batch tells."""
+        """See ComparingSink: checks the members that answer. Others are checked before their first Batch."""
         found = []
         for name, sink in self._sinks.items():
             try:
@@ -99,8 +99,8 @@ class GroupSink:
         return found
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
-        """Publish the newest decision at its member, and clear away at all that answer what older Batches have left. Raises Unreachable
-        where the newest's member is away and may not have it: then that Batch is still owed, and goes before any other."""
+        """Publish the newest decision at its member, and delete leftovers of older Batches at all members that answer. Raises Unreachable
+        if the newest Batch's member is unavailable and may not have it: then that Batch is still pending, and precedes any other."""
         self._before = before
         mine = "" if decided is None else str(decided.behind.get("member"))
         self._last = mine
@@ -117,7 +117,7 @@ class GroupSink:
     # --- a Batch ---
 
     def behind(self, units: int) -> Mapping[str, Any]:  # noqa: ARG002 (a Batch to a group commits as a whole)
-        """The member that the next Batch goes to, having looked that it answers. Raises Unreachable where none does."""
+        """The member of the next Batch, after checking that it answers. Raises Unreachable if none does."""
         if self._owed is not None:
             self.publish(self._owed)
         self._health.heed(self.turns())
@@ -134,12 +134,12 @@ class GroupSink:
             self._tell(name, choice.why)
             return {"member": name, "cost": choice.cost, "why": choice.why, "behind": newest}
         seen = self._health.seen(self._now(), {})
-        taken = [f"{each.member} (taken out): {each.reason}" for each in seen if each.state == "out"]
-        failed = [f"{each.member} (tried again in {each.again_s:.0f} s): {each.reason}" for each in seen if each.state == "failed"]
+        taken = [f"{each.member} (disabled): {each.reason}" for each in seen if each.state == "out"]
+        failed = [f"{each.member} (retried in {each.again_s:.0f} s): {each.reason}" for each in seen if each.state == "failed"]
         out = "; ".join([*failed, *taken])
         raise Unreachable(
             f'sink "{self.node}": no member of its group is healthy: {out}',
-            remedy="bring one back; nothing is lost, the Batch is run when one answers",
+            remedy="make one available; nothing is lost, and the Batch is run when one answers",
             code="group-down",
             node=self.node,
         )
@@ -149,40 +149,41 @@ class GroupSink:
         return self._sinks[behind["member"]]
 
     def blame(self, behind: Mapping[str, Any], error: Exception) -> None:
-        """Raise Unreachable where the member has gone while the Batch ran: nothing of it is decided, and it is run again, elsewhere."""
+        """Raise Unreachable if the member became unavailable while the Batch ran: nothing of it is decided, and it is run again at another
+        member."""
         name = behind["member"]
         try:
             self._sinks[name].look(claimed=True)
         except DOWN as away:
             self._lost(name, away)
             raise Unreachable(
-                f'sink "{self.node}": member "{name}" went away while a Batch was staged, which is run again: {said(away)}',
-                remedy="it is tried again by itself, at another member where there is one",
+                f'sink "{self.node}": member "{name}" became unavailable while a Batch was staged; the Batch is run again: {said(away)}',
+                remedy="the Batch is retried automatically, at another member if there is one",
                 node=self.node,
             ) from error
 
     def publish(self, decided: Decided) -> None:
-        """At the member that the decision names, and nowhere else. Raises Unreachable where it is away."""
+        """Publish at the member that the decision names, and nowhere else. Raises Unreachable if it is unavailable."""
         self._at_its_member(decided, lambda sink: sink.publish(_inner(decided)))
         self._last = decided.behind["member"]
         self._batches[self._last] = self._batches.get(self._last, 0) + 1
 
     def upkeep(self) -> list[str]:
-        """See `KeptSink`: says where the Batches go from now on, and why; and what members say."""
+        """See `KeptSink`: reports which member Batches go to from now on, and why, and the members' own sentences."""
         told, self._told = self._told, []
         for name, sink in self._sinks.items():
             told += [f"member {name}: {sentence}" for sentence in sink.upkeep()] if keeps_batches(sink) else []
         return told
 
     def members(self) -> tuple[MemberSeen, ...]:
-        """How each member stands; may be asked by any thread."""
+        """The state of each member; thread-safe."""
         return self._health.seen(self._now(), self._batches)
 
     # --- afterwards ---
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
-        """Each member's own audit of the Batches that were decided for it, in the order of all. Raises Unreachable where one is away that
-        has to be read."""
+        """Each member's own audit of the Batches that were decided for it, in Batch order. Raises Unreachable if a member that must be read
+        is unavailable."""
         for name, sink in self._sinks.items():
             if is_audited_in_state(sink):
                 continue
@@ -191,13 +192,13 @@ class GroupSink:
             except DOWN as error:
                 raise Unreachable(
                     f'sink "{self.node}": an audit needs every member, and "{name}" does not answer: {said(error)}',
-                    remedy="bring it back, and audit again",
+                    remedy="make it available, and audit again",
                     node=self.node,
                 ) from error
         return audit_members(self._sinks, decided, lineage=lineage, member_of=self._member_of)
 
     def _unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
-        """See `CountingSink`: of all members, what is of one lineage in one sum."""
+        """See `CountingSink`: sums the results of all members by lineage and sink."""
         sums: dict[str, Unaccounted] = {}
         for each in (each for sink in self._sinks.values() if counts_others(sink) for each in sink.unaccounted(known)):
             before = sums.get(each.what)
@@ -205,13 +206,13 @@ class GroupSink:
         return list(sums.values())
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
-        """At every member; looked at in all before anything is deleted in one."""
+        """Clear every member; all are checked before anything is deleted."""
         found = [sink.clear(owner=owner, flow=flow, dry_run=True) for sink in self._sinks.values()]
         return sum(found) if dry_run else sum(sink.clear(owner=owner, flow=flow) for sink in self._sinks.values())
 
     def release(self, *, lineage: str, through: int) -> None:
-        """Of a channel in folders: let every member delete what all readers have acknowledged; done again where one was away, which is
-        raised at the end."""
+        """For a channel in folders: let every member delete what all readers have acknowledged; repeated for an unavailable member, whose
+        error is raised at the end."""
         missed: list[Exception] = []
         for name, sink in self._sinks.items():
             if self._is_claimed(name):
@@ -226,8 +227,8 @@ class GroupSink:
     # --- pieces ---
 
     def _at_its_member(self, decided: Decided, act: Callable[[MemberSink], None], *, publishes: bool = True) -> None:
-        """`act`, which publishes, or comes before that. Raises where the member is away, or taken out, unless the Batch is known to be
-        through."""
+        """Run `act`, which publishes, or precedes that. Raises if the member is unavailable or disabled, unless the Batch is known to be
+        complete."""
         through = self._was_published(decided)
         name = str(decided.behind.get("member")) if through else self._member_of(decided)
         if name in self._sinks:
@@ -240,11 +241,10 @@ class GroupSink:
                     raise
                 self._lost(name, reason)
                 if not through:
-                    help_ = reason.remedy if isinstance(reason, SinkError) and reason.remedy else f"bring {name} back"
+                    help_ = reason.remedy if isinstance(reason, SinkError) and reason.remedy else f"make {name} available"
                     raise Unreachable(
-                        f'sink "{self.node}": batch {decided.batch.number} is decided for member "{name}", and waits for it: '
-                        f"{said(reason)}",
-                        remedy=f"{help_}; a Batch never changes its member, those behind it may go to others",
+                        f'sink "{self.node}": batch {decided.batch.number} is decided for member "{name}" and waits for it: {said(reason)}',
+                        remedy=f"{help_}; a decided Batch never changes its member; later Batches may go to others",
                         code="group-waits",
                         node=self.node,
                     ) from error
@@ -256,12 +256,12 @@ class GroupSink:
             self._owed = None
 
     def _away(self, name: str, error: Exception) -> Exception | None:
-        """Why the member does not take the Batch; None where it answers, and what it raised stands."""
+        """Why the member cannot accept the Batch; None if it answers, and its error stands for itself."""
         if isinstance(error, FencedError):
             return None
         if not isinstance(error, StateError):
             return error
-        # a folder that vanishes while files are renamed looks as if they were gone; only one that is there can say so
+        # a folder that disappears during renames looks as if its files were missing; only an existing one can report that
         try:
             self._sinks[name].look(claimed=self._is_claimed(name))
         except DOWN as away:
@@ -269,24 +269,24 @@ class GroupSink:
         return None
 
     def _make_ready(self, name: str, *, adopt: bool = False) -> None:
-        """Look at the member; claim and clear it where this process has not yet. Raises one of DOWN, or what must not be passed over."""
+        """Check the member; claim and clean it up if this process has not yet. Raises one of DOWN, or an error that must not be ignored."""
         sink = self._sinks[name]
         sink.look(claimed=self._is_claimed(name))
         if name in self._ready:
             return
-        assert self._claim is not None, "a sink is prepared before it is written to"
+        assert self._claim is not None, "a sink must be prepared before it is written to"
         owner, lineage = self._claim
         sink.prepare(owner=owner, lineage=lineage, adopt=adopt)
         if (mark := self._mark(name)) is not None:
             put_if_absent(mark, b"")
         if self._before is not None:
-            # what a Batch that is still owed has staged there is no leftover
+            # staged data of a pending Batch there is not a leftover
             before = self._before if self._owed is None else min(self._before, self._owed.batch.number)
             sink.recover(None, lineage=lineage, before=before)
         self._ready.add(name)
 
     def _mark(self, name: str) -> Path | None:
-        """A file that says that the member was claimed once."""
+        """A file that records that the member was claimed once."""
         return None if self._work is None else self._work / f"{name}.claimed"
 
     def _is_claimed(self, name: str) -> bool:
@@ -294,7 +294,7 @@ class GroupSink:
         return mark is not None and mark.exists()
 
     def _note_published(self, decided: Decided) -> None:
-        """Not durable: where it is lost, the next process waits until the member says so itself."""
+        """Not durable: if it is lost, the next process waits until the member itself reports the claim."""
         if self._work is not None:
             make_folder(self._work)
             draft = self._work / f".published.{uuid4().hex}"
@@ -302,7 +302,7 @@ class GroupSink:
             draft.replace(self._work / "published")
 
     def _was_published(self, decided: Decided) -> bool:
-        """True where that Batch is known to be through: so it need not be asked of a member that is away."""
+        """True if that Batch is known to be complete, so that an unavailable member need not be asked."""
         return self._work is not None and read_or_none(self._work / "published") == _published(decided)
 
     def _lost(self, name: str, error: Exception) -> None:
@@ -315,24 +315,24 @@ class GroupSink:
             return
         time_of_day = datetime.now(UTC).strftime("%H:%M:%S")
         cost = f"{self._health.cost(name):g}"
-        self._told.append(f"sink {self.node}: from {time_of_day} UTC on to member {name} (cost {cost}) in place of {before}: {why}")
+        self._told.append(f"sink {self.node}: since {time_of_day} UTC Batches go to member {name} (cost {cost}) instead of {before}: {why}")
 
     def _member_of(self, decided: Decided) -> str:
-        """Raises Refused where the Batch was decided for no member that there is now."""
+        """Raises Refused if the Batch was decided for a member that does not exist now."""
         name = decided.behind.get("member")
         number = decided.batch.number
         if name is None:
             raise Refused(
-                f'sink "{self.node}": batch {number} was decided before the sink went to a group; what stands where it wrote then is not '
-                f"looked at any more",
-                remedy="give the sink that goes to the group another id; or take `to` out again",
+                f'sink "{self.node}": batch {number} was decided before the sink used a group; the rows at its earlier place are not '
+                "checked any more",
+                remedy="give the sink with the group another id; or remove `to` again",
                 code="group-changed",
                 node=self.node,
             )
         if name not in self._sinks:
             raise Refused(
-                f'sink "{self.node}": batch {number} was decided for member "{name}", which its group does not have any more',
-                remedy=f"put {name} back and give it the highest cost; once a Batch went to another member it may be taken out",
+                f'sink "{self.node}": batch {number} was decided for member "{name}", which is not in its group any more',
+                remedy=f"add {name} to the group again, with the highest cost; remove it after a Batch went to another member",
                 code="group-changed",
                 node=self.node,
             )
@@ -340,14 +340,14 @@ class GroupSink:
 
 
 class OfferingGroupSink(GroupSink):
-    """Of members that take or refuse rows one by one, behind the decision. See OfferingSink."""
+    """For members that accept or refuse rows one by one, after the decision. See OfferingSink."""
 
     def __init__(self, place: ConnectorContext, sinks: Mapping[str, MemberSink], *, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__(place, sinks, now=now)
         self.on_error = place.on_error
 
     def offer(self, decided: Decided, refuse: Callable[[RefusedRow], None]) -> None:
-        """At the member that the decision names. Raises Unreachable where it is away."""
+        """Offer at the member that the decision names. Raises Unreachable if it is unavailable."""
 
         def refused(refusal: RefusedRow) -> None:
             try:
@@ -366,7 +366,7 @@ class OfferingGroupSink(GroupSink):
 
 
 class _OfARow(Exception):
-    """`error` is about a row that a member refused, and says nothing of the member."""
+    """`error` is about a row that a member refused, and says nothing about the member's health."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -383,5 +383,5 @@ def _published(decided: Decided) -> bytes:
 
 
 def _inner(decided: Decided) -> Decided:
-    """What the member itself is told."""
+    """The part of the decision for the member itself."""
     return replace(decided, behind=decided.behind["behind"])

@@ -1,7 +1,7 @@
-"""The channel of an edge that goes to a group: what stands at every member is read, each member's rows in their own order.
+"""The channel of an edge with a group: rows are read from every member, each member's rows in their own order.
 
-A stream says whose it is: its label begins with the member's name, its place is `{"member": …, "of": the member's own place}`. So the
-position in each member stands in the source's log like any other. A member that is away is waited for while the others go on.
+A stream names its member: its label begins with the member's name, its place is `{"member": …, "of": the member's own place}`. So the
+position in each member is in the source's log like any other. An unavailable member is waited for while the others continue.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _DIVIDED = ("max_files", "max_bytes", "max_rows")
 _PASSES = (*DOWN, SourceError)
-"""a SourceError passes where the member is found away; else it says that something is wrong there"""
+"""a SourceError is ignored if the member is found to be unavailable; otherwise it is a real error"""
 
 
 class GroupSource:
@@ -49,11 +49,11 @@ class GroupSource:
         return self._any.decoder()
 
     def reader(self) -> GroupReader:
-        """Asks no member yet."""
+        """Makes no request to a member."""
         return GroupReader(self.node, self._sources)
 
     def read(self, stream: SourceStream) -> Iterator[Block]:
-        """The member's blocks of its stream. Raises Unreachable where it is away."""
+        """The member's blocks of its stream. Raises Unreachable if it is unavailable."""
         name = stream.place["member"]
         source = self._member(name)
         try:
@@ -64,16 +64,15 @@ class GroupSource:
                 raise
             raise Unreachable(
                 f'source "{self.node}": {stream.label} waits for member "{name}": {said(reason)}',
-                remedy=f"bring {name} back; the Batch that reads there is run again",
+                remedy=f"make {name} available; the Batch that reads there is run again",
                 node=self.node,
             ) from error
 
     def _member(self, name: str) -> MemberSource:
         if name not in self._sources:
             raise SourceError(
-                f'source "{self.node}": an entry that is not through yet is to be read at member "{name}", which its group does not have '
-                f"any more",
-                remedy=f"put {name} back",
+                f'source "{self.node}": an unfinished entry must be read from member "{name}", which is not in its group any more',
+                remedy=f"add {name} to the group again",
                 code="group-changed",
                 node=self.node,
             )
@@ -81,7 +80,7 @@ class GroupSource:
 
 
 class GroupReader:
-    """A reader of each member that was there, and what the log says of those that were not yet. `now` gives seconds."""
+    """A reader for each member that was available, and the log entries of the other members. `now` returns seconds."""
 
     def __init__(self, node: str, sources: Mapping[str, MemberSource], *, now: Callable[[], float] = time.monotonic) -> None:
         self._node = node
@@ -92,9 +91,9 @@ class GroupReader:
         self._logged: dict[str, list[list[SourceStream]]] = {name: [] for name in sources}
         """entries that wait for a reader"""
         self._begun: set[str] = set()
-        """members of which something was handed out"""
+        """members whose rows were handed out"""
         self._gone: set[str] = set()
-        """names in the log that are no members any more"""
+        """names in the log that are not members any more"""
         self._told: list[str] = []
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
@@ -111,10 +110,10 @@ class GroupReader:
                     self._logged[name].append(part)
                 elif name not in self._gone:
                     self._gone.add(name)
-                    self._told.append(f"{self._node}: member {name} is not in the group any more: what it holds unread is not read")
+                    self._told.append(f"{self._node}: member {name} is not in the group any more: its unread rows are not read")
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
-        """The next streams of every member that answers; each takes its share of the limits."""
+        """The next streams of every member that answers; the limits are shared among them."""
         share = _share(limits, len(self._sources))
         found: list[SourceStream] = []
         left = []
@@ -123,7 +122,7 @@ class GroupReader:
                 found += self._split(name, share, final=final)
             else:
                 left.append(name)
-        if final and not found:  # this is the end: nobody is left out without a look
+        if final and not found:  # this is the end: no member is skipped without a check
             for name in left:
                 found += self._split(name, share, final=final)
         return found
@@ -133,14 +132,14 @@ class GroupReader:
         if out := self._health.out(self._now()):
             names = "; ".join(f"{each.member}: {each.reason}" for each in out)
             raise Unreachable(
-                f'source "{self._node}": members of its group are away, and what waits there is not read: {names}',
-                remedy="bring them back, and run again: it goes on where it stopped",
+                f'source "{self._node}": members of its group are unavailable, and their backlog is not read: {names}',
+                remedy="make them available, and run again: the flow continues from its last position",
                 code="group-waits",
                 node=self._node,
             )
 
     def recheck(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
-        """See RecheckingReader. Raises Unreachable where a member that must be asked is away."""
+        """See RecheckingReader. Raises Unreachable if a required member is unavailable."""
         checked: list[SourceStream] = []
         for name in dict.fromkeys(stream.place["member"] for stream in streams):
             part = [stream for stream in streams if stream.place["member"] == name]
@@ -154,8 +153,8 @@ class GroupReader:
                     if reason is None:
                         raise
                     raise Unreachable(
-                        f'source "{self._node}": what was taken from member "{name}" waits for it: {said(reason)}',
-                        remedy=f"bring {name} back",
+                        f'source "{self._node}": rows assigned from member "{name}" wait for it: {said(reason)}',
+                        remedy=f"make {name} available",
                         code="group-waits",
                         node=self._node,
                     ) from error
@@ -177,7 +176,7 @@ class GroupReader:
                 reader.committed(part, query=query)
 
     def hold(self, streams: Sequence[SourceStream]) -> None:
-        """See HoldingReader; of members that are open."""
+        """See HoldingReader; for members with an open reader."""
         for name, reader in self._readers.items():
             if holds(reader):
                 reader.hold([_own(stream) for stream in streams if stream.place["member"] == name])
@@ -189,14 +188,14 @@ class GroupReader:
                 reader.let_go([_own(stream) for stream in streams if stream.place["member"] == name])
 
     def backlog(self) -> Backlog:
-        """Of all members; of one that is away what waited at the last look."""
+        """The backlog of all members; for an unavailable one, the backlog of the last poll."""
         known = [reader.backlog() for reader in self._readers.values()]
         sums = {name: _sum([getattr(each, name) for each in known]) for name in ("files", "bytes", "rows")}
         ages = [each.oldest_s for each in known if each.oldest_s is not None]
         return Backlog(**sums, oldest_s=max(ages, default=None), more=any(each.more for each in known))
 
     def measure(self) -> Backlog:
-        """See `MeasuringReader`; of members that can be measured and are there. Of the others nobody knows what waits."""
+        """See `MeasuringReader`; for available members that support it. The backlog of the others is unknown."""
         for name in self._sources:
             try:
                 if can_measure(reader := self._opened(name)):
@@ -206,7 +205,7 @@ class GroupReader:
         return self.backlog()
 
     def notices(self) -> list[str]:
-        """Of all members, and who is away or back."""
+        """Notices of all members, and which became unavailable or available."""
         told, self._told = self._told, []
         for name, reader in self._readers.items():
             told += [f"member {name}: {sentence}" for sentence in reader.notices()]
@@ -223,7 +222,9 @@ class GroupReader:
         except DOWN as error:
             self._health.failed(name, self._now(), said(error))
             if was_healthy:
-                self._told.append(f"{self._node}: member {name} is away, what waits there is read when it is back: {said(error)}")
+                self._told.append(
+                    f"{self._node}: member {name} is unavailable; its backlog is read when it is available again: {said(error)}"
+                )
             return []
         try:
             streams = reader.split(limits, final=final)
@@ -231,21 +232,21 @@ class GroupReader:
             reason = away(source, error, begun=name in self._begun)
             if reason is None:
                 raise
-            # its reader may count as handed out what it has not told: only a fresh one, which hears the log again, is sure
+            # its reader may count streams as handed out that it has not returned: only a fresh one, with the log applied, is reliable
             raise Unreachable(
-                f'source "{self._node}": member "{name}" went away: {said(reason)}',
-                remedy="the query starts again by itself, and goes on with the others",
+                f'source "{self._node}": member "{name}" became unavailable: {said(reason)}',
+                remedy="the query restarts automatically, and continues with the other members",
                 node=self._node,
             ) from error
         if not was_healthy:
             self._health.succeeded(name)
-            self._told.append(f"{self._node}: member {name} is back, and is read on")
+            self._told.append(f"{self._node}: member {name} is available again; reading continues")
         if streams:
             self._begun.add(name)
         return [_of(name, stream) for stream in streams]
 
     def _opened(self, name: str) -> SourceReader:
-        """The member's reader, which has heard of all that the log says of it."""
+        """The member's reader, with all its log entries applied."""
         if name not in self._readers:
             source = self._sources[name]
             source.look(begun=name in self._begun)
@@ -256,7 +257,7 @@ class GroupReader:
 
 
 def away(source: MemberSource, error: Exception, *, begun: bool = True) -> Exception | None:
-    """Why the member does not answer; None where it does, and `error` stands for itself."""
+    """Why the member does not answer; None if it does, and `error` stands for itself."""
     if isinstance(error, DOWN):
         return error
     try:
@@ -267,7 +268,7 @@ def away(source: MemberSource, error: Exception, *, begun: bool = True) -> Excep
 
 
 def _own(stream: SourceStream) -> SourceStream:
-    """What the member itself has handed out."""
+    """The member's own streams."""
     member: str = stream.place["member"]
     return replace(stream, label=stream.label.removeprefix(f"{member}:"), place=stream.place["of"])
 

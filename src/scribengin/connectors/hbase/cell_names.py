@@ -1,4 +1,4 @@
-"""Which column stands in which cell."""
+"""The cell of each column."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CellNames:
-    """A column stands in `family` under its own name, or where `columns` says."""
+    """A column is stored in `family` under its own name, or in the cell that `columns` gives."""
 
     family: str
     columns: Mapping[str, str]
@@ -21,11 +21,11 @@ class CellNames:
         return self.columns.get(column, f"{self.family}:{column}")
 
     def families(self, columns: Iterable[str]) -> list[str]:
-        """Those that these columns stand in, each once."""
+        """The families of these columns, without duplicates."""
         return list(dict.fromkeys(self.cell(name).partition(":")[0] for name in columns))
 
     def unlike(self, columns: Iterable[str], lack: str) -> list[str]:
-        """What is wrong with them for these columns. `lack`: what is said of a column that is none of them."""
+        """Errors of the options for these columns. `lack`: the text for a name that is not a column."""
         names = list(columns)
         found = [f'`columns` names "{name}", which {lack}' for name in self.columns if name not in names]
         seen: dict[str, str] = {}
@@ -33,7 +33,7 @@ class CellNames:
             cell = self.cell(name)
             family, colon, qualifier = cell.partition(":")
             if not (family and colon and qualifier):
-                found.append(f'column "{name}" goes to "{cell}", which is no FAMILY:QUALIFIER')
+                found.append(f'column "{name}" goes to "{cell}", which is not FAMILY:QUALIFIER')
             elif (other := seen.setdefault(cell, name)) != name:
-                found.append(f'columns "{other}" and "{name}" go to one cell, {cell}')
+                found.append(f'columns "{other}" and "{name}" go to the same cell, {cell}')
         return found

@@ -1,7 +1,7 @@
-"""Rows as the message by which a REST server takes many cells at once (`CellSet`, Protocol Buffers), made column by column.
+"""Rows as the message with which a REST server accepts many cells at once (`CellSet`, Protocol Buffers), built column by column.
 
-Lengths and timestamps are written in as many bytes as the greatest could need, which the format allows: so they all have one width,
-and nothing is done for each row.
+Lengths and timestamps are written with as many bytes as the greatest could need, which the format allows: so all have the same width, and
+no work is done per row.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _INTEGERS = {"TINYINT": ">i1", "SMALLINT": ">i2", "INT": ">i4", "BIGINT": ">i8",
 
 
 def values_of(column: pa.Array, form: Values) -> pa.Array:
-    """Each value as bytes; empty where there is none. `binary` is what HBase's own class `Bytes` makes of numbers and booleans; all else
-    is text: what JSON would have, without the quotes."""
+    """Each value as bytes; empty if there is none. `binary` encodes numbers and booleans as HBase's own class `Bytes`; everything else is
+    text, as in JSON without the quotes."""
     type_ = type_of_arrow(column.type)
     name = type_.name
     if form == "binary" and name in (*_INTEGERS, "BOOLEAN", "TIMESTAMP"):
@@ -40,7 +40,7 @@ def values_of(column: pa.Array, form: Values) -> pa.Array:
     elif name in ("STRING", "BOOLEAN", "DECIMAL", "DATE", *_INTEGERS) and name not in ("FLOAT", "DOUBLE"):
         found = plain_texts(column)
     elif name in ("FLOAT", "DOUBLE") and pc.all(pc.is_finite(column)).as_py() is not False:
-        # all at once: no number has a comma in it
+        # all together: no number contains a comma
         found = pa.array(
             [None if text == b"null" else text for text in JSON.encode(shortest(column).to_pylist())[1:-1].split(b",")][: len(column)]
         )
@@ -59,12 +59,12 @@ class Cells:
     versions: np.ndarray[Any, Any]
 
     def some(self, at: np.ndarray[Any, Any]) -> Cells:
-        """Those that stand there."""
+        """The rows at these indexes."""
         indexes = pa.array(at)
         return Cells(self.keys.take(indexes), [(name, values.take(indexes)) for name, values in self.columns], self.versions[at])
 
     def message(self) -> bytes:
-        """The message of all of them."""
+        """The message of all rows."""
         rows = len(self.keys)
         times = _varints(self.versions, _TIME)
         parts: list[pa.Array] = []
@@ -102,7 +102,7 @@ def _binary(column: pa.Array, name: str) -> pa.Array:
 
 
 def lengths(column: pa.Array) -> np.ndarray[Any, Any]:
-    """Of each value, in bytes."""
+    """The size of each value, in bytes."""
     return np.asarray(pc.binary_length(column)).astype(np.int64)
 
 
@@ -111,7 +111,7 @@ def _varint(number: int) -> bytes:
 
 
 def _varints(numbers: np.ndarray[Any, Any], width: int) -> np.ndarray[Any, Any]:
-    """Each in seven bits a byte, the lowest first; all but the last say that another follows.
+    """Each number in seven bits per byte, the lowest first; all bytes but the last have the continuation bit.
 
     >>> _varints(np.array([300]), 4).tolist()
     [[172, 130, 128, 0]]
@@ -122,7 +122,7 @@ def _varints(numbers: np.ndarray[Any, Any], width: int) -> np.ndarray[Any, Any]:
 
 
 def fixed(*parts: bytes | np.ndarray[Any, Any]) -> pa.Array:
-    """For each row the parts one after the other: bytes that are the same in all, and one row of each matrix."""
+    """The parts of each row, concatenated: bytes that are the same for all, and one row of each matrix."""
     rows = next(len(part) for part in parts if isinstance(part, np.ndarray))
     each = [np.tile(np.frombuffer(part, np.uint8), (rows, 1)) if isinstance(part, bytes) else part for part in parts]
     block = np.concatenate(each, axis=1)

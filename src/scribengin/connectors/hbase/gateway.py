@@ -1,4 +1,4 @@
-"""What a gateway of HBase does for a table, whichever it is: a REST server or a Thrift server. Both give what the region servers say."""
+"""The interface of an HBase gateway for a table: a REST server or a Thrift server. Both pass on the messages of the region servers."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ CODES = Codes(
     other="hbase",
 )
 FOREVER = 2_147_483_647
-"""the TTL of a family whose cells stay"""
+"""the TTL of a family whose cells never expire"""
 LATEST = (1 << 63) - 1
-"""a time that says: the server's own"""
+"""a timestamp that means: the server's current time"""
 BUSY = ("RegionTooBusy", "CallQueueTooBig", "NotServingRegion", "RegionMoved", "RegionOpening", "CallDropped")
-"""a region that is full for now, or moves"""
+"""texts for a region that is overloaded, or moving"""
 NEVER = ("DoNotRetryIOException", "FailedSanityCheck", "KeyValue size too large", "exceeds limit")
-"""what a server of regions says, behind the answer that it is away, of a cell that it never takes"""
+"""text of a region server, inside an error that looks like unavailability, for a cell that it never accepts"""
 
 
 class HBaseCell(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ class Value(msgspec.Struct, frozen=True):
 
 
 class ValueRow(msgspec.Struct, frozen=True):
-    """What stands in a row, whenever it was written."""
+    """The contents of a row, of any timestamp."""
 
     key: bytes
     cells: list[Value] = msgspec.field(name="Cell")
@@ -68,8 +68,9 @@ Part = Literal["all", "names", "first"]
 
 @dataclass(frozen=True, slots=True)
 class ScanRequest:
-    """A scan: rows whose key is greater than `after`; cells of these columns or families alone (none: all). `part`: `names` is all cells
-    without values, `first` the first one of a row without its value. `ahead`: rows that the gateway takes from a region at once."""
+    """A scan: rows whose key is greater than `after`; only cells of these columns or families (none: all). `part`: `names` returns all
+    cells without values, `first` the first cell of a row without its value. `ahead`: rows that the gateway fetches from a region at
+    once."""
 
     after: bytes
     columns: Sequence[bytes]
@@ -79,7 +80,7 @@ class ScanRequest:
 
 @dataclass(frozen=True, slots=True)
 class TableForm:
-    """What a table was made with: family → TTL in seconds, and how it acknowledges."""
+    """The settings of a table: family → TTL in seconds, and its durability."""
 
     families: Mapping[str, int]
     durability: str = ""
@@ -87,38 +88,40 @@ class TableForm:
 
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
-    """Of rows that were sent: `taken`; `busy` for now; `large` as one request; `gone` is the table; something of them is `refused`."""
+    """The result of sent rows: `taken`; `busy` for now; `large` for one request; `gone`: the table does not exist; `refused`: some of them
+    are."""
 
     what: Literal["taken", "busy", "large", "gone", "refused"]
     said: str = ""
 
 
 class Gateway(Protocol):
-    """Servers of one kind, of which any will do; `str` is one that answered. Travels by pickle with its secrets and without connections.
+    """Equivalent servers of one kind; `str` is one that answered. Pickled with its secrets and without connections.
 
-    Every call raises Unreachable where no server answers, or none has a region that answers, and SourceError or SinkError where no later
-    try will do.
+    Every call raises Unreachable if no server answers, or none has a region that answers, and SourceError or SinkError if a retry cannot
+    succeed.
     """
 
     @property
     def node(self) -> str:
-        """Of the flow."""
+        """An error of the flow's node."""
 
     @property
     def called(self) -> str:
         """`source "in"`."""
 
     def schema(self, table: str) -> TableForm | None:
-        """What the table was made with; None where there is none."""
+        """The settings of the table; None if it does not exist."""
 
     def make(self, table: str, families: Sequence[str]) -> None:
-        """Make it, each cell in its newest version; one that is made meanwhile stays."""
+        """Create it, with only the newest version of each cell; one that is created meanwhile is kept."""
 
     def row(self, table: str, key: str) -> HBaseRow | None:
-        """All cells of a row; None where it, or the table, is not there."""
+        """All cells of a row; None if the row or the table does not exist."""
 
     def put_if(self, table: str, row: HBaseRow, expected: HBaseCell) -> bool:
-        """Write the cells if `expected` stands there (no value: if there is no such cell), which is one of their columns; else False."""
+        """Write the cells if the row holds `expected` (no value: if there is no such cell), which is one of their columns; else return
+        False."""
 
     def put(self, table: str, cells: Cells) -> WriteOutcome:
         """Write all of them, in one request."""
@@ -127,29 +130,29 @@ class Gateway(Protocol):
         """Delete the row's cells in these families up to that timestamp."""
 
     def is_empty(self, table: str) -> bool:
-        """True where it has no row, or is not there."""
+        """True if it has no row, or does not exist."""
 
     def last_key(self, table: str, columns: Sequence[bytes] = ()) -> bytes | None:
-        """The last row that has a cell in these columns or families (any, where there are none); None where there is no such row."""
+        """The last row with a cell in these columns or families (any, if none are given); None if there is no such row."""
 
     def open_scanner(self, table: str, asked: ScanRequest) -> Any:
-        """What `next_of` takes: it lives in one of the servers."""
+        """An argument for `next_of`: the scanner exists in one of the servers."""
 
     def next_of(self, scanner: Any, most: int, kind: type[AnyRow]) -> tuple[list[AnyRow], int] | None:
-        """So many rows at most, and about how many bytes they are; None where it says that it has no more, or is gone."""
+        """At most that many rows, and their approximate bytes; None if the scanner is at its end, or does not exist any more."""
 
     def close_scanner(self, scanner: Any) -> None:
-        """It would end by itself, later."""
+        """Close the scanner; it would also expire."""
 
     def missing(self, table: str) -> SourceError | SinkError:
         """There is no such table."""
 
     def close(self) -> None:
-        """Give up connections."""
+        """Close the connections."""
 
 
 def open_gateway(node: str, servers: Sequence[str], config: Mapping[str, Any], role: Literal["source", "sink"] = "sink") -> Gateway:
-    """The kind that the addresses say. Raises SourceError or SinkError where they are none."""
+    """The kind of the addresses. Raises SourceError or SinkError if they are not valid."""
     if any(server.startswith("thrift") for server in servers):
         from scribengin.connectors.hbase.thrift import ThriftGateway
 
@@ -160,9 +163,9 @@ def open_gateway(node: str, servers: Sequence[str], config: Mapping[str, Any], r
 
 
 def reason_of(text: str) -> str:
-    """The exception's line of what a server says, without the places in its code.
+    """The exception line of a server's message, without the code locations.
 
-    Answers begin with what the status says, then comes a trace of Java's; what a retry has met stands in it last.
+    Messages begin with the status, followed by a Java trace; the error of the last retry comes at its end.
     """
     lines = [line.strip() for line in text.splitlines()]
     named = [line for line in lines if "Exception" in line and not line.startswith(("at ", "..."))]

@@ -1,4 +1,4 @@
-"""What a flow can say of `type: hbase`. Imports no client."""
+"""The options of `type: hbase`. Imports no client."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ _rest_fault = url_check("http", "https", write="write http://HOST:PORT, or thrif
 
 
 def _servers_fault(servers: Iterable[str]) -> Fault | None:
-    """Servers are all of REST, or all of Thrift."""
+    """The servers must be all REST, or all Thrift."""
     given = [*servers]
     if not any(each.startswith("thrift") for each in given):
         return _rest_fault(given)
@@ -18,7 +18,7 @@ def _servers_fault(servers: Iterable[str]) -> Fault | None:
         scheme, _, host = each.partition("://")
         if scheme not in _THRIFT or not is_host(host):
             return f'has "{each.rpartition("@")[2]}", which is not an address of a Thrift server', (
-                "write thrift://HOST:PORT, or thrift+tls://HOST:PORT; or name REST servers alone"
+                "write thrift://HOST:PORT, or thrift+tls://HOST:PORT; or name only REST servers"
             )
     return None
 
@@ -27,7 +27,7 @@ _SERVER = (
     Option(
         "server",
         "list",
-        "where REST servers of one HBase answer, of which any will do; or its Thrift servers, `thrift://HOST:PORT`, `thrift+tls://HOST:PORT`",
+        "addresses of equivalent REST servers of one HBase; or its Thrift servers, `thrift://HOST:PORT`, `thrift+tls://HOST:PORT`",
         REQUIRED,
         example="[http://hbase1:8080]",
         pace=True,
@@ -37,7 +37,7 @@ _SERVER = (
     Option(
         "config",
         "map",
-        "how to log in to a REST server, `user` and `password`, as `${secret:env/NAME}`; `ca`: a PEM file of who signs the server's "
+        "login to a REST server: `user` and `password`, as `${secret:env/NAME}`; `ca`: a PEM file of the CA that signed the server's "
         "certificate",
         {},
         example="{ca: /etc/ssl/ca.pem}",
@@ -47,18 +47,18 @@ _SERVER = (
     ),
 )
 _CELLS = (
-    Option("family", "text", "the column family of columns that `columns` does not name", "d"),
+    Option("family", "text", "the column family of columns that are not in `columns`", "d"),
     Option(
         "columns",
         "map",
-        "the cell of a column, FAMILY:QUALIFIER; of the others it is `family` and their name",
+        "the cell of a column, FAMILY:QUALIFIER; other columns use `family` and their own name",
         {},
         example='{amount: "d:a"}',
     ),
     Option(
         "values",
         "choice",
-        "`text`: a value as JSON has it; `binary`: numbers and booleans as HBase's class Bytes makes them, all else as text",
+        "`text`: values as in JSON; `binary`: numbers and booleans as HBase's class Bytes encodes them, all else as text",
         "text",
         ("text", "binary"),
     ),
@@ -67,15 +67,15 @@ _CELLS = (
 SOURCE = NodeType(
     type="hbase",
     role="source",
-    doc="Reads a table of HBase once, by REST or by Thrift, cut by row keys.",
+    doc="Reads an HBase table once, by REST or Thrift, split by row key.",
     options=(
         *_SERVER,
         Option("table", "text", "the table, or NAMESPACE:TABLE", REQUIRED, example="orders"),
         Option(
             "row",
             "text",
-            "columns that the row key is made of, and how: `{customer}/{id:12}` with zeros before the id, `{id:reverse}` from its end; "
-            "`{key}` alone: all of it",
+            "how the row key is built from columns: `{customer}/{id:12}` pads the id with zeros, `{id:reverse}` reverses it; `{key}` "
+            "alone is the whole row key",
             "",
             example='"{customer}/{id:12}"',
         ),
@@ -83,18 +83,18 @@ SOURCE = NodeType(
         Option(
             "on_change",
             "choice",
-            "what rows do that changed after they were taken and before they were committed: `stop`, for which all is read twice, or "
-            "`ignore`, which is at least once",
+            "if rows change after they were assigned to a Batch and before it is committed: `stop`, for which all rows are read twice, "
+            "or `ignore`, which is at least once",
             "stop",
             ("stop", "ignore"),
             adds={"stop": frozenset({"replayable"})},
         ),
-        Option("max_rows", "int", "rows one Batch takes at most", 250_000, example="100000", low=1, pace=True, of_streams=True),
-        Option("split", "int", "rows one task reads at most", 50_000, example="20000", low=1, pace=True),
+        Option("max_rows", "int", "maximum rows of one Batch", 250_000, example="100000", low=1, pace=True, of_streams=True),
+        Option("split", "int", "maximum rows that one task reads", 50_000, example="20000", low=1, pace=True),
         Option(
             "page",
             "int",
-            "rows that a server answers with at once; fewer where they are large",
+            "rows in one answer of a server; fewer if they are large",
             5000,
             example="1000",
             low=1,
@@ -108,10 +108,13 @@ SOURCE = NodeType(
 SINK = NodeType(
     type="hbase",
     role="sink",
-    doc="Writes rows to a table of HBase by REST or Thrift, each record once: row keys from records or a key, timestamps from the Batch.",
+    doc=(
+        "Writes rows to an HBase table by REST or Thrift, each record once: row keys come from the records or a key, timestamps from "
+        "the Batch."
+    ),
     options=(
         *_SERVER,
-        Option("table", "text", "the table, or NAMESPACE:TABLE; made where it is not there", REQUIRED, example="orders"),
+        Option("table", "text", "the table, or NAMESPACE:TABLE; created if it does not exist", REQUIRED, example="orders"),
         Option(
             "mode",
             "choice",
@@ -121,21 +124,21 @@ SINK = NodeType(
             adds={"upsert": frozenset({"update"})},
             alone={"upsert": ALONE_BY_KEY},
         ),
-        Option("key", "list", "upsert: the columns that tell rows apart", (), example="[customer, id]"),
+        Option("key", "list", "upsert: the columns that identify a row", (), example="[customer, id]"),
         Option(
             "row",
             "text",
-            "upsert: the row key, made of the columns of `key`: `{id}`, `{id:12}` with zeros before it, `{id:reverse}` from its end; "
-            "without it the value of one column, a JSON array of several",
+            "upsert: the row key, built from the columns of `key`: `{id}`, `{id:12}` padded with zeros, `{id:reverse}` reversed; by "
+            "default the value of a single key column, or a JSON array of several",
             "",
             example='"{customer}/{id:12}"',
         ),
         *_CELLS,
-        Option("connections", "int", "how many requests are sent at once", 2, low=1, high=64, pace=True),
+        Option("connections", "int", "how many requests are sent in parallel", 2, low=1, high=64, pace=True),
         Option(
             "records",
             "text",
-            "the table for our own records: who writes where, and which Batch came last",
+            "the table for Scribengin's own records: the writer of each table, and its newest Batch",
             "scribengin",
             example="scribengin",
         ),

@@ -1,7 +1,7 @@
-"""The driver's side of the source: which ranges of row keys come next.
+"""The driver's side of the source: which ranges of row keys are read next.
 
-The table is gone through in the order of row keys; regions may split and move meanwhile. A range ends with a row. It is logged with how
-many rows it has and a digest of them: whoever reads it later looks whether they are still the same.
+The table is read in row key order; regions may split and move meanwhile. A range ends with a row. Its number of rows and a digest of them
+are logged: whoever reads the range later compares them.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class TableReader:
         self._done = False
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
-        """Go on behind what was handed out."""
+        """Continue after the restored entries."""
         for streams in entries:
             for stream in streams:
                 self._after, self._done = b64decode(stream.place["upto"]), stream.place["last"]
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (nothing is waited for)
-        """The next ranges. Raises SourceError where the table is gone, Unreachable where the cluster is away."""
+        """The next ranges. Raises SourceError if the table does not exist any more, Unreachable if the cluster is unavailable."""
         if self._done:
             return []
         streams = list(self._ranges(min(self._max_rows, limits.max_rows or self._max_rows)))
@@ -55,15 +55,15 @@ class TableReader:
         return streams
 
     def backlog(self) -> Backlog:
-        """Nothing when all is through; before, nobody knows: HBase does not count rows."""
+        """Empty when all rows are read; unknown before that: HBase does not count rows."""
         return Backlog(rows=0 if self._done else None)
 
     def notices(self) -> list[str]:
-        """None."""
+        """Returns no notices."""
         return []
 
     def _ranges(self, most: int) -> Iterator[SourceStream]:
-        """Of so many rows together; a range is made when the row behind it was seen, or that there is none."""
+        """Ranges of at most that many rows; a range is complete when the next row, or the end of the table, was seen."""
         rows, taken, last = 0, 0, self._after
         digest = self._wanted.digest()
         for page in self._scan.pages(self._after, rows=most + 1):

@@ -1,4 +1,4 @@
-"""HTTP to REST servers of HBase: tables, requests of many cells, scanners, and looks at one row."""
+"""HTTP requests to REST servers of HBase: tables, requests with many cells, scanners, and reads of one row."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _FILTERS = {
 
 
 class _Rows(msgspec.Struct, frozen=True):
-    """What a server answers with."""
+    """The answer of a server."""
 
     rows: list[HBaseRow] = msgspec.field(name="Row", default_factory=list)
 
@@ -57,13 +57,16 @@ class RestGateway(HttpCluster):
 
     codes = CODES
     known = frozenset({"user", "password", "ca"})
-    login = "correct `config`: user and password; the user needs to read the table, of a sink also to make and write it, and our records"
+    login = (
+        "correct `config`: user and password; the user needs the rights to read the table, and for a sink also to create and write it "
+        "and the table of Scribengin's own records"
+    )
     headers: ClassVar[Mapping[str, str]] = {"Accept": "application/json"}
     content_type = "application/x-protobuf"
     place = "table"
 
     def reason_in(self, answer: httpx2.Response) -> str:
-        """The exception's line, without the places in its code."""
+        """The exception line of a message, without the code locations."""
         return reason_of(answer.text) or answer.reason_phrase
 
     def schema(self, table: str) -> TableForm | None:
@@ -76,7 +79,7 @@ class RestGateway(HttpCluster):
         return TableForm(families, str(found.get("DURABILITY", "")))
 
     def make(self, table: str, families: Sequence[str]) -> None:
-        """See Gateway; one that is made meanwhile gets the families."""
+        """See Gateway; a table that is created meanwhile gets the families."""
         schema = {"name": table, "ColumnSchema": [{"name": name, "VERSIONS": "1"} for name in families]}
         self.ask("POST", f"{path_of(table)}/schema", json=schema, also=[_NOT_MODIFIED])
 
@@ -90,7 +93,7 @@ class RestGateway(HttpCluster):
         return self._checked_change(table, row, expected, "put")
 
     def put(self, table: str, cells: Cells) -> WriteOutcome:
-        """See Gateway. The server says no more than that something in it was refused."""
+        """See Gateway. The server only reports that something in it was refused."""
         path = f"{path_of(table)}/rows"
         answer = self.ask("PUT", path, content=cells.message(), also=[_BAD, _NOT_FOUND, _TOO_LARGE, *AWAY])
         if answer.status_code == _OK:
@@ -108,12 +111,12 @@ class RestGateway(HttpCluster):
 
     def delete(self, table: str, key: bytes, families: Sequence[bytes], until: int) -> None:
         """See Gateway."""
-        # a path cannot say every key; a body can, which comes with a condition: here that a column is not there
+        # a path cannot contain every key; a body can, which requires a condition: here that a column does not exist
         cells = [HBaseCell(family, until) for family in families]
         self._checked_change(table, HBaseRow(key, cells), HBaseCell(families[0] + b":\0"), "delete")
 
     def tables(self) -> list[str]:
-        """Their names; none where the server does not say."""
+        """Their names; none if the server does not return them."""
         with suppress(ScribenginError):
             return [str(each["name"]) for each in self.ask("GET", "/").json().get("table", ())]
         return []
@@ -124,7 +127,7 @@ class RestGateway(HttpCluster):
 
     def last_key(self, table: str, columns: Sequence[bytes] = ()) -> bytes | None:
         """See Gateway."""
-        # one key is little enough that an error which comes while it is looked for is the whole answer
+        # one key is so small that an error during its search replaces the whole answer
         asked = [("reversed", "true"), ("limit", "1"), ("filter", "KeyOnlyFilter()"), *(("column", each.decode()) for each in columns)]
         answer = self.ask("GET", f"{path_of(table)}/*?{urlencode(asked)}", also=[_FAILED])
         if answer.status_code == _FAILED:
@@ -145,7 +148,7 @@ class RestGateway(HttpCluster):
         answer = self.ask("PUT", f"{path_of(table)}/scanner", json=said, also=[_NOT_FOUND])
         if answer.status_code == _NOT_FOUND:
             raise self.missing(table)
-        # a gateway may have another path before what is the server's own
+        # a gateway may add another path before the server's own
         return f"{path_of(table)}/scanner/{urlsplit(answer.headers['location']).path.rpartition('/')[2]}"
 
     def next_of(self, scanner: str, most: int, kind: type[AnyRow]) -> tuple[list[AnyRow], int] | None:
@@ -172,5 +175,5 @@ class RestGateway(HttpCluster):
 
 
 def path_of(table: str) -> str:
-    """Of a table, in addresses."""
+    """The name of a table, as used in URLs."""
     return f"/{quote(table, safe='')}"

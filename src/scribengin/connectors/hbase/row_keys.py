@@ -28,39 +28,39 @@ class Template:
 
     @staticmethod
     def of(text: str) -> Template:
-        """Raises ValueError, which says what is wrong."""
+        """Raises ValueError with the error text."""
         parts: list[str | tuple[str, str]] = []
         at = 0
         for found in _PART.finditer(text):
             parts += [text[at : found.start()]] if found.start() > at else []
             how = found[2] or ""
             if how and how != _REVERSE and not how.isdecimal():
-                raise ValueError(f'"{found[0]}": behind the colon stands a number of digits, or {_REVERSE}')
+                raise ValueError(f'"{found[0]}": after the colon, expected a number of digits or {_REVERSE}')
             parts.append((found[1].strip(), how))
             at = found.end()
         parts += [text[at:]] if text[at:] else []
         if stray := next((part for part in parts if isinstance(part, str) and ("{" in part or "}" in part)), None):
-            raise ValueError(f'"{stray}" has a brace that names no column')
+            raise ValueError(f'"{stray}" has a brace without a column name')
         return Template(tuple(parts))
 
     def unlike(self, key: Sequence[str], types: Mapping[str, Type]) -> list[str]:
-        """Why rows of different keys could have the same row key, or those of one key several. `types`: of the columns that are known."""
+        """Why rows with different keys could have the same row key, or rows with one key several. `types`: of the known columns."""
         columns = {part[0]: part[1] for part in self.parts if isinstance(part, tuple)}
         beside = [(one[0], other[0]) for one, other in pairwise(self.parts) if isinstance(one, tuple) and isinstance(other, tuple)]
         filled = [name for name, how in columns.items() if how.isdecimal() and name in types]
         return [
-            *(f'`row` names "{name}", which is no part of `key`' for name in columns if name not in key),
+            *(f'`row` names "{name}", which is not in `key`' for name in columns if name not in key),
             *(
-                f'`row` leaves "{name}" out, a part of `key`: rows of different keys would have one row key'
+                f'`row` does not contain "{name}", a part of `key`: rows with different keys would have the same row key'
                 for name in key
                 if name not in columns
             ),
             *(
-                f'`row` has "{one}" and "{other}" side by side: x, yz and xy, z would have one row key; write a text between them'
+                f'`row` has "{one}" and "{other}" side by side: x, yz and xy, z would have the same row key; write a text between them'
                 for one, other in beside
             ),
             *(
-                f'`row` puts zeros before "{name}", which is no integer: 7 and 07 would have one row key'
+                f'`row` pads "{name}" with zeros, but it is not an integer: 7 and 07 would have the same row key'
                 for name in filled
                 if types[name].name not in INTEGER_BITS
             ),
@@ -76,11 +76,11 @@ class Template:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns, in their order."""
+        """The columns, in order."""
         return tuple(part[0] for part in self.parts if isinstance(part, tuple))
 
     def columns(self, keys: pa.Array) -> dict[str, pa.Array]:
-        """The other way round: what stands for each column in row keys, as bytes; null where a row key is made otherwise."""
+        """The inverse: the part of each column in row keys, as bytes; null if a row key does not match the template."""
         import pyarrow.compute as pc
 
         pattern = "".join(re.escape(part) if isinstance(part, str) else f"(?P<p{at}>.*?)" for at, part in enumerate(self.parts))
@@ -89,7 +89,7 @@ class Template:
         return {name: _reversed(values) if how == _REVERSE else values for (name, how), values in given.items()}
 
     def torn(self, columns: pa.RecordBatch) -> dict[int, str]:
-        """Index of a row → why nobody could tell which part of its row key is which column: it ends where the text behind it begins."""
+        """Index of a row → why its row key would be ambiguous: a part contains the text that follows it."""
         import pyarrow.compute as pc
 
         found: dict[int, str] = {}
@@ -99,8 +99,8 @@ class Template:
                 continue
             for index in pc.indices_nonzero(pc.match_substring(_text(columns, *part), behind[0])).to_pylist():
                 found[index] = (
-                    f'column "{part[0]}" has "{behind[0]}" in it, by which `row` tells it from the column behind it: rows of different '
-                    "keys could have one row key; write another text there"
+                    f'column "{part[0]}" contains "{behind[0]}", the separator in `row`: rows with different keys could have the same '
+                    "row key; use another separator"
                 )
         return found
 
@@ -111,7 +111,7 @@ def _reversed(values: pa.Array) -> pa.Array:
 
     try:
         return pc.utf8_reverse(values.cast(pa.string())).cast(pa.binary())
-    except pa.ArrowInvalid:  # bytes that are no text
+    except pa.ArrowInvalid:  # bytes that are not valid text
         return pc.binary_reverse(values)
 
 

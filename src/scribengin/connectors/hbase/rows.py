@@ -1,4 +1,4 @@
-"""Rows that a scan brings, as Arrow batches: column by column; values that do not fit cost their own rows only."""
+"""Rows of a scan as Arrow batches, column by column; a value that does not fit affects only its own row."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class HBaseRowParser:
-    """Of one stream. `template`: the columns that row keys are made of; all others are cells."""
+    """Rows of one stream. `template`: the columns in row keys; all others are cells."""
 
     def __init__(self, file: str, schema: Schema, names: CellNames, template: Template, values: Values) -> None:
         self._file = file
@@ -36,14 +36,14 @@ class HBaseRowParser:
         self._rows = 0
 
     def block(self, rows: Sequence[ValueRow]) -> TableBlock:
-        """These rows."""
+        """The rows as a block."""
         keys = pa.array([row.key for row in rows], pa.binary())
         in_key = self._template.columns(keys) if self._template.names else {}
         cells = in_key | self._cells(rows)
         arrays, bad = [], dict[int, Bad]()
         for name in list(in_key)[:1]:
             for index in pc.indices_nonzero(in_key[name].is_null()).to_pylist():
-                bad[index] = Bad(index, "type", f"the row key {key_shown(rows[index].key)} is not made as `row` says")
+                bad[index] = Bad(index, "type", f"the row key {key_shown(rows[index].key)} does not match `row`")
         for field in self._schema.fields:
             of_key = field.name in in_key
             array, unfit = column_of(cells[field.name], field, "text" if of_key else self._values, of_key=of_key)
@@ -58,7 +58,7 @@ class HBaseRowParser:
         return block
 
     def _cells(self, rows: Sequence[ValueRow]) -> dict[str, pa.Array]:
-        """Column → value of its cell in each row, null where there is none."""
+        """Column → value of its cell in each row, null if there is none."""
         if not self._columns:
             return {}
         counts = np.fromiter((len(row.cells) for row in rows), np.int64, len(rows))
@@ -71,7 +71,7 @@ class HBaseRowParser:
         return {name: values.take(pa.array(each, mask=each < 0)) for name, each in zip(self._columns, at, strict=True)}
 
     def _texts(self, keys: pa.Array, cells: Mapping[str, pa.Array]) -> pa.RecordBatch:
-        """What came, the row key in front."""
+        """The input row for a dead letter, with the row key first."""
         given = {"row key": keys} | dict(cells)
         texts = [pa.array([None if each is None else shown(each) for each in column.to_pylist()], pa.string()) for column in given.values()]
         return pa.RecordBatch.from_arrays(texts, names=list(given))

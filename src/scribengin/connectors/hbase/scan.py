@@ -1,9 +1,9 @@
-"""Rows of a table in the order of their keys, whatever happens to servers and regions meanwhile.
+"""Rows of a table in row key order, even if servers and regions fail meanwhile.
 
-A scanner lives in one gateway. That of a REST server ends as if there were no more rows where a region is away (`ScannerResultGenerator`
-of HBase logs such an error, and says no more), and each is gone with its server. So its end is believed only where the last key of the
-table says the same; that is asked from the table's other end, by a look that does say when it fails, and whose answer alone can name keys
-of any bytes.
+A scanner exists in one gateway. The scanner of a REST server ends as if there were no more rows if a region is unavailable
+(`ScannerResultGenerator` of HBase only logs such an error), and every scanner is lost with its server. So its end is only accepted if it
+agrees with the last key of the table. That key is read from the table's other end, with a request that reports its failures, and whose
+answer can contain keys of any bytes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
 _FIRST_ROWS = 100
 _LOOKED_AT = 10
 _ANSWER_BYTES = 4 << 20
-"""a gateway holds a whole answer, and so do we"""
+"""rows of an answer, which a gateway and this process hold in memory"""
 
 
 class HBaseScan(Generic[AnyRow]):
-    """Of one table, used by one thread. `columns`: FAMILY:QUALIFIER or FAMILY, of which a row must have one to be seen; none: all. `page`:
-    rows that a server answers with at most; they are fewer where they are large. `part`: see Asked."""
+    """For one table, used by one thread. `columns`: FAMILY:QUALIFIER or FAMILY, of which a row must have at least one; none: all. `page`:
+    maximum rows of an answer; fewer if they are large. `part`: see Asked."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class HBaseScan(Generic[AnyRow]):
         self._kind: type[AnyRow] = kind
         self._part = part
         self._narrow: bool | None = None if any(b":" in column for column in columns) else False
-        """whether no row that was seen has other cells in these families; None: nobody has looked"""
+        """whether no row seen so far has other cells in these families; None: not checked yet"""
 
     def pages(self, after: bytes, upto: bytes | None = None, rows: int | None = None) -> Iterator[list[AnyRow]]:
-        """The rows whose key is greater than `after`, `upto` at most, some at a time. `rows`: so many are expected, and no more asked for
-        before it shows that there are. What cannot be answered is asked again for a minute; behind that Unreachable is raised, and
-        SourceError or SinkError where the table is not there."""
+        """The rows whose key is greater than `after` and at most `upto`, in portions. `rows`: the expected number; more are only requested
+        if there are more. A failed request is retried for a minute; after that Unreachable is raised, and SourceError or SinkError if the
+        table does not exist."""
         seen, left = after, rows
         wait_s, ends_s = _FIRST_WAIT_S, time.monotonic() + _TRIES_FOR_S
         while True:
@@ -76,14 +76,14 @@ class HBaseScan(Generic[AnyRow]):
                     return
             except Unreachable as error:
                 failed = error
-                self._most = max(1, self._most // 2)  # it may be that so many are too much
+                self._most = max(1, self._most // 2)  # perhaps this many rows are too many
             if time.monotonic() + wait_s > ends_s:
                 raise failed or self._ends_early(seen)
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
     def _by_scanner(self, after: bytes, rows: int | None) -> Generator[list[AnyRow]]:
-        """Until it has no more, which it also says when it has lost its region, or is gone."""
+        """Read until the scanner is at its end, which it also reports if it lost its region, or does not exist any more."""
         if self._narrow is None:
             self._narrow = self._has_no_others(after)
         scanner = self._opened(after, self._part, self._page, by_family=self._narrow)
@@ -106,12 +106,13 @@ class HBaseScan(Generic[AnyRow]):
             self._cluster.close_scanner(scanner)
 
     def _opened(self, after: bytes, part: Part, ahead: int, *, by_family: bool) -> Any:
-        """A server that is asked for columns seeks each in each row: two to four times the work, where they are all that is there."""
+        """Whether to request whole families: a server that is asked for columns seeks each of them in each row, which costs two to four
+        times as much if they are all there is."""
         columns = sorted({column.partition(b":")[0] for column in self._columns}) if by_family else self._columns
         return self._cluster.open_scanner(self._table, ScanRequest(after, columns, part, ahead))
 
     def _has_no_others(self, after: bytes) -> bool:
-        """By a look at the names of some cells: what else is there may be large."""
+        """Checked with the names of some cells, because other cells may be large."""
         scanner = self._opened(after, "names", _LOOKED_AT, by_family=True)
         try:
             answer = self._cluster.next_of(scanner, _LOOKED_AT, self._kind)
@@ -124,16 +125,19 @@ class HBaseScan(Generic[AnyRow]):
 
     def _ends_early(self, seen: bytes) -> Unreachable:
         return Unreachable(
-            f"{self._cluster.called}: scanners of {self._table} at {self._cluster} end behind row {shown(seen)}, and there are more rows",
-            remedy="look whether all regions of the table are up; where several gateways share an address, each request must come to "
-            "the server that has the scanner: name each in `server`; a flow that runs tries again by itself",
+            (
+                f"{self._cluster.called}: scanners of {self._table} at {self._cluster} end after row {shown(seen)}, although there are "
+                "more rows"
+            ),
+            remedy="check that all regions of the table are online; if several gateways share an address, name each one in `server`, "
+            "because the requests of a scanner must go to the same server; a running flow retries automatically",
             code=CODES.away,
             node=self._cluster.node,
         )
 
 
 def shown(key: bytes) -> str:
-    r"""A row key for people, as HBase's shell has it.
+    r"""A row key for people, in the form of the HBase shell.
 
     >>> shown(b"c1/\x00\xff")
     'c1/\\x00\\xFF'

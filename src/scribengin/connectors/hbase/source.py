@@ -1,4 +1,4 @@
-"""The source: what a flow says becomes a reader (driver) and blocks of rows (executors), in the order of row keys."""
+"""The source: options become a reader (driver) and blocks of rows (executors), in row key order."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class TableSource:
         self._compares = self._options["on_change"] == "stop"
 
     def resolve_schema(self) -> Schema:
-        """The declared columns. Raises SourceError where there are none, or the table does not give them; Unreachable where the cluster
-        does not answer."""
+        """The declared columns. Raises SourceError if there are none, or the table does not match them; Unreachable if the cluster does not
+        answer."""
         wanted = self._wanted()
         wanted.check(self._cluster)
         return wanted.schema
@@ -42,13 +42,13 @@ class TableSource:
         return TableReader(self._cluster, wanted, self._options)
 
     def decoder(self) -> TableDecoder:
-        """The rows have types; only what did not fit is left to tell."""
+        """A decoder for typed rows: it only reports values that did not fit."""
         from scribengin.formats.table_blocks import TableDecoder
 
         return TableDecoder(self._wanted().schema)
 
     def read(self, stream: SourceStream) -> Iterator[TableBlock]:
-        """The rows of the range. Raises SourceError, at its end, where they are not those that it was made of."""
+        """The rows of the range. Raises SourceError after the last row if they differ from the logged ones."""
         from scribengin.connectors.hbase.rows import HBaseRowParser
 
         wanted, place = self._wanted(), stream.place
@@ -68,7 +68,11 @@ class TableSource:
             rows += len(page)
             yield parser.block(page)
         if self._compares and digest.text != place["digest"]:
-            how = f"{rows} rows are there, it was {stream.rows}" if rows != stream.rows else "as many rows, but not the same"
+            how = (
+                f"found {rows} rows, expected {stream.rows}"
+                if rows != stream.rows
+                else "the number of rows is the same, but the rows differ"
+            )
             raise changed(self._cluster, stream.label, how)
 
     def _wanted(self) -> ExpectedTable:

@@ -1,8 +1,8 @@
-"""A table as a keyed store: each cell is written under its row's version as timestamp, and of each cell the newest stands.
+"""A table as a keyed store: each cell is written with its row's version as timestamp, and for each cell the newest timestamp wins.
 
-Of two cells of one timestamp the one that came last stands (HBase's reference guide, "Versions"). A version depends on nothing but the
-decision, so equal versions carry equal rows. A column without a value is written as an empty cell: one that is not written would leave
-that of an earlier version standing.
+For two cells with the same timestamp the last written one wins (HBase's reference guide, "Versions"). A version depends only on the
+decision, so equal versions have equal rows. A column without a value is written as an empty cell: otherwise the value of an earlier version
+would remain visible.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LOSES = ("SKIP_WAL", "ASYNC_WAL")
 
 
 class HBaseStore:
-    """See KeyedStore. `key`: columns that tell rows apart; empty: the record's id is the row key."""
+    """See KeyedStore. `key`: columns that identify a row; if empty, the record's id is the row key."""
 
     form: Literal["json", "columns"] = "columns"
     most_id_bytes = _MOST_KEY_BYTES
@@ -61,7 +61,7 @@ class HBaseStore:
         return f"table {self._table} at {self._cluster}"
 
     def read_record(self) -> WriterRecord | None:
-        """By its row: never an older version."""
+        """Read from its row: never an older version."""
         row = self._cluster.row(self._records, self._table)
         if row is None:
             return None
@@ -69,7 +69,8 @@ class HBaseStore:
         return WriterRecord(msgspec.json.decode(cells[_BODY]), cells[_TAG])
 
     def write_record(self, body: Mapping[str, Any], held: WriterRecord | None) -> bool:
-        """By an exchange of one row under the tag of what was read. One whose answer is lost is looked for by its own tag."""
+        """By a check-and-put of one row, conditional on the tag that was read. If its answer is lost, the row is searched for by its own
+        tag."""
         if held is None and self._cluster.schema(self._records) is None:
             self._make(self._records, ["r"])
         tag = uuid4().hex.encode()
@@ -83,14 +84,14 @@ class HBaseStore:
             return bool(found.tag == tag)
 
     def make(self, schema: Schema) -> None:
-        """With the families of the columns; one that is there stays as it is. Raises SinkError where it does not fit."""
+        """Create the table with the families of the columns; an existing table is not changed. Raises SinkError if it does not match."""
         if self._cluster.schema(self._table) is None:
             self._make(self._table, self._names.families(schema.names))
         if wrong := self.unlike(schema):
             raise self._error("; ".join(wrong), "correct the table or the flow", "hbase-table")
 
     def unlike(self, schema: Schema) -> list[str]:
-        """What of the mapping, and of the table that is there, does not take these columns."""
+        """Why the mapping, and the existing table, do not accept these columns."""
         found = self._unlike_mapping(schema)
         held = None if found else self._cluster.schema(self._table)
         if held is None:
@@ -100,23 +101,23 @@ class HBaseStore:
                 found.append(f'the table has no column family "{name}"; it has {", ".join(held.families)}')
             elif held.families[name] != FOREVER:
                 found.append(
-                    f'column family "{name}" has TTL {held.families[name]}: the timestamp of our cells is a version, no time in '
-                    "milliseconds, and they would never expire; set TTL to FOREVER"
+                    f'''column family "{name}" has TTL {held.families[name]}: the timestamp of Scribengin's cells is a version, not a '''
+                    "time in milliseconds, and they would never expire; set TTL to FOREVER"
                 )
         if held.durability in _LOSES:
-            found.append(f"the table has DURABILITY {held.durability}: what it acknowledges is lost when a server dies; set SYNC_WAL")
+            found.append(f"the table has DURABILITY {held.durability}: acknowledged rows are lost if a server fails; set SYNC_WAL")
         return found
 
     def is_there(self) -> bool:
-        """By its schema."""
+        """Whether the table exists, by its schema."""
         return self._cluster.schema(self._table) is not None
 
     def is_empty(self) -> bool:
-        """By a look at one row."""
+        """Whether the table has a row; reads one row."""
         return self._cluster.is_empty(self._table)
 
     def send(self, rows: KeyedRows) -> WriteAnswer:
-        """In one request. Where something in it is refused its halves go alone, down to the row."""
+        """In one request. If part of it is refused, its halves are sent separately, down to single rows."""
         cells = self.cells(rows)
         sizes = np.asarray(pc.binary_length(cells.keys))
         fit = (sizes > 0) & (sizes <= _MOST_KEY_BYTES)
@@ -131,7 +132,7 @@ class HBaseStore:
         return replace(answer, refused=sorted([*bad, *answer.refused]))
 
     def cells(self, rows: KeyedRows) -> Cells:
-        """What is written of them."""
+        """The columns and families that are written."""
         names = [self._names.cell(name).encode() for name in rows.columns.schema.names]
         values = [values_of(column, self._values) for column in rows.columns.columns]
         return Cells(self._row_keys(rows), list(zip(names, values, strict=True)), np.arange(rows.version, rows.version + len(rows)))
@@ -142,7 +143,7 @@ class HBaseStore:
             yield [max(cell.timestamp for cell in row.cells) for row in rows]
 
     def clear(self) -> int:
-        """Row by row, up to the version that stands there; the table stays."""
+        """Delete row by row, up to the row's version; the table is kept."""
 
         def delete(row: HBaseRow) -> None:
             families = sorted({cell.column.partition(b":")[0] for cell in row.cells})
@@ -155,13 +156,13 @@ class HBaseStore:
         return deleted
 
     def close(self) -> None:
-        """Give up connections."""
+        """Close the connections."""
         self._cluster.close()
 
     # --- pieces ---
 
     def _unlike_mapping(self, schema: Schema) -> list[str]:
-        found = self._names.unlike(schema.names, "the flow does not give")
+        found = self._names.unlike(schema.names, "the flow does not have")
         if self._row:
             try:
                 found += Template.of(self._row).unlike(self._key, {field.name: field.type for field in schema.fields})
@@ -179,7 +180,7 @@ class HBaseStore:
         return pa.array(rows.ids, pa.string()).cast(pa.binary())
 
     def _sent(self, cells: Cells, indexes: Sequence[int]) -> WriteAnswer:
-        """`indexes`: what the caller calls them."""
+        """`indexes`: the caller's indexes of the rows."""
         if not indexes:
             return WriteAnswer()
         outcome = self._cluster.put(self._table, cells)
@@ -189,7 +190,7 @@ class HBaseStore:
             return WriteAnswer(too_large=True)
         if outcome.what == "gone":
             remedy = f"restore it, or {start_over()}"
-            raise self._error(f"does not take rows any more: {outcome.said}", remedy, "hbase-table")
+            raise self._error(f"does not accept rows any more: {outcome.said}", remedy, "hbase-table")
         if outcome.what == "busy":
             return WriteAnswer(again=indexes)
         if len(indexes) == 1:
@@ -201,7 +202,7 @@ class HBaseStore:
     def _checked(self, option: str, name: str) -> str:
         if not _NAME.fullmatch(name):
             raise SinkError(
-                f'sink "{self._node}": `{option}` is "{name}", which is no name of a table',
+                f'sink "{self._node}": `{option}` is "{name}", which is not a valid table name',
                 remedy="write TABLE or NAMESPACE:TABLE, of letters, digits and _; also - and ., not at the beginning",
                 code="hbase-table",
                 node=self._node,
@@ -214,10 +215,10 @@ class HBaseStore:
         except (SinkError, Unreachable) as error:
             if "Namespace" in str(error):
                 namespace = table.partition(":")[0]
-                remedy = f"make it in HBase's shell: create_namespace '{namespace}'; or correct `table`"
-                raise self._error(f"cannot be made: there is no namespace {namespace}", remedy, "hbase-table") from error
+                remedy = f"create it in the HBase shell: create_namespace '{namespace}'; or correct `table`"
+                raise self._error(f"cannot be created: there is no namespace {namespace}", remedy, "hbase-table") from error
             if isinstance(error, SinkError) and error.code == CODES.other:
-                raise self._error(f"cannot be made: {error}", "correct `table`", "hbase-table") from error
+                raise self._error(f"cannot be created: {error}", "correct `table`", "hbase-table") from error
             raise
 
     def _error(self, what: str, remedy: str, code: str) -> SinkError:
@@ -225,10 +226,10 @@ class HBaseStore:
 
 
 def _bad_key(size: int) -> tuple[str, str]:
-    return ("too-large", f"the row key has {size} bytes, it may have {_MOST_KEY_BYTES}") if size else ("refused", "the row key is empty")
+    return ("too-large", f"the row key has {size} bytes; the maximum is {_MOST_KEY_BYTES}") if size else ("refused", "the row key is empty")
 
 
 def _told(table: str, said: str) -> tuple[str, str]:
     large = "size too large" in said or "exceeds limit" in said
-    hint = " (a cell may have hbase.client.keyvalue.maxsize bytes, which the gateway is set to)" if large else ""
-    return "too-large" if large else "refused", f"{table} does not take it: {said}{hint}"
+    hint = " (the limit of a cell is hbase.client.keyvalue.maxsize bytes, set on the gateway)" if large else ""
+    return "too-large" if large else "refused", f"{table} rejected the row: {said}{hint}"

@@ -1,4 +1,4 @@
-"""A table that is read: what of it the flow wants, whether the table gives that, and what its rows were."""
+"""A table to read: the columns that the flow needs, whether the table has them, and a digest of its rows."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 _DIGEST_BYTES = 16
-_INSTEAD = f"restore it; or say on_change: ignore to go on with what is there now, at least once; or {start_over()}"
+_INSTEAD = f"restore it; or, to continue with the current data at least once, set on_change: ignore; or {start_over()}"
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class ExpectedTable:
-    """What a flow asks of its table. Raises SourceError where that is at odds with itself."""
+    """The flow's requirements for its table. Raises SourceError if they contradict each other."""
 
     def __init__(self, cluster: Gateway, options: Mapping[str, Any], schema: Schema | None) -> None:
         if schema is None:
             raise SourceError(
-                f"{cluster.called} has no schema: HBase does not know the types of its columns",
-                remedy='add the columns that you want: schema: "id BIGINT, name STRING"',
+                f"{cluster.called} has no schema, and HBase does not store the types of columns",
+                remedy='add the columns to read: schema: "id BIGINT, name STRING"',
                 code="schema-missing",
                 node=cluster.node,
             )
@@ -52,7 +52,7 @@ class ExpectedTable:
             raise unlike(cluster, f"{cluster.called}: {'; '.join(wrong)}")
 
     def check(self, cluster: Gateway) -> None:
-        """Raises SourceError where the table is not there, or does not have the families; Unreachable where the cluster does not answer."""
+        """Raises SourceError if the table does not exist, or lacks the families; Unreachable if the cluster does not answer."""
         held = cluster.schema(self.table)
         if held is None:
             raise cluster.missing(self.table)
@@ -64,41 +64,41 @@ class ExpectedTable:
             raise unlike(cluster, said)
 
     def digest(self) -> HBaseDigest:
-        """Of rows, nothing yet."""
+        """An empty digest of rows."""
         return HBaseDigest(keys_only=not self.cells)
 
     @property
     def columns(self) -> Sequence[bytes]:
-        """What a scan asks for: the cells, or all of their families where a look at the last row could not name one of them."""
+        """The columns of a scan: the cells, or all of their families if a request for the last row could not name one of them."""
         cells = [self.names.cell(name) for name in self.cells]
         plain = all(cell.count(":") == 1 and cell.strip() == cell for cell in cells)
         return [each.encode() for each in (cells if plain else self.names.families(self.cells))]
 
 
 def unlike(cluster: Gateway, said: str) -> SourceError:
-    """The table, or the options, do not give what the flow asks for."""
-    remedy = "correct the source: `schema`, `columns` and `family` for cells, `row` for what stands in the row key"
+    """The table, or the options, do not match the flow's columns."""
+    remedy = "correct the source: `schema`, `columns` and `family` for cells, `row` for the contents of the row key"
     return SourceError(said, remedy=remedy, code="table-columns", node=cluster.node)
 
 
 def changed(cluster: Gateway, what: str, how: str) -> SourceError:
-    """What was handed out once cannot be handed out again."""
-    said = f"{cluster.called}: {what} changed after it was taken, and is not yet committed: {how}"
+    """Rows that were assigned to a Batch cannot be read again unchanged."""
+    said = f"{cluster.called}: {what} changed after it was assigned to a Batch that is not yet committed: {how}"
     return SourceError(said, remedy=_INSTEAD, code="hbase-changed", node=cluster.node)
 
 
 class HBaseDigest:
-    """Of rows, in their order; the same whatever pages they came in."""
+    """A digest of rows in their order; it does not depend on the pages they came in."""
 
     def __init__(self, *, keys_only: bool = False) -> None:
         self._hash = blake2b(digest_size=_DIGEST_BYTES)
         self._keys_only = keys_only
 
     def add(self, rows: Sequence[ValueRow]) -> None:
-        """These come next."""
+        """Add the next rows."""
         self._hash.update(b"".join(map(_encode, [row.key for row in rows] if self._keys_only else rows)))
 
     @property
     def text(self) -> str:
-        """In hex."""
+        """The digest in hex."""
         return self._hash.hexdigest()

@@ -1,4 +1,4 @@
-"""Thrift servers of HBase as a gateway: its calls, and errors in our words."""
+"""Thrift servers of HBase as a gateway: its calls, and errors as Scribengin errors."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 _PLAIN, _TLS = "thrift", "thrift+tls"
 _MOST_MESSAGE_BYTES = 100 << 20
-"""what Thrift takes as one message (`TConfiguration.DEFAULT_MAX_MESSAGE_SIZE`)"""
+"""Thrift's limit of one message (`TConfiguration.DEFAULT_MAX_MESSAGE_SIZE`)"""
 _CELL_BYTES = 10 << 20
-"""`hbase.client.keyvalue.maxsize` where nobody set it"""
+"""the default of `hbase.client.keyvalue.maxsize`"""
 _ABOUT_BYTES = 64 << 10
-"""more than a key and its column"""
+"""upper bound of the size of a key and its column"""
 _DELETE_FAMILY = 2
 _DURABILITIES = ("USE_DEFAULT", "SKIP_WAL", "ASYNC_WAL", "SYNC_WAL", "FSYNC_WAL")
 _FILTERS = {"names": b"KeyOnlyFilter()", "first": b"FirstKeyOnlyFilter() AND KeyOnlyFilter()"}
@@ -42,7 +42,7 @@ _OF_A_TRY = re.compile(r"^\S+, RpcRetryingCaller\{[^}]*\}, ")
 
 
 class _Unnamed(Exception):
-    """What a server answers where it met what it did not expect."""
+    """The answer of a server after an unexpected error."""
 
 
 class ThriftGateway:
@@ -55,8 +55,8 @@ class ThriftGateway:
         self._config = config
         self._servers = [self._checked(server.rstrip("/")) for server in servers]
         if unknown := set(config) - {"ca"}:
-            said = f'{self.called}: `config` has "{min(unknown)}", which a Thrift server does not take'
-            raise self._error(said, "it may have ca; a REST server takes user and password", CODES.config)
+            said = f'{self.called}: `config` has "{min(unknown)}", which a Thrift server does not support'
+            raise self._error(said, "use ca; only a REST server supports user and password", CODES.config)
         self._pool: Pool | None = None
         self._trusted: ssl.SSLContext | None = None
 
@@ -99,19 +99,19 @@ class ThriftGateway:
         ]
         family, _, qualifier = expected.column.partition(b":")
         put = api().TPut(row=row.key, columnValues=cells)
-        # one whose answer is lost is not sent again: a second one would find what the first one wrote
+        # a request whose answer is lost is not sent again: it would find what the first one wrote
         taken = self._asked("checkAndPut", table.encode(), row.key, family, qualifier, expected.value or None, put, again=False)
         return bool(taken)
 
     def put(self, table: str, cells: Cells, *, again: bool = False) -> WriteOutcome:
-        """See Gateway. `again`: it is the second time for these."""
+        """See Gateway. `again`: these rows are sent a second time."""
         message = put_message(table, cells)
         if len(message) > _MOST_MESSAGE_BYTES:
             return WriteOutcome("large")
         try:
             self._call(METHOD, lambda connection: connection.put(message))
         except _Unnamed as error:
-            # it may be the server's own trouble: a row is not given up before a server that answers has refused it twice
+            # it may be the server's own problem: a row is only given up after an answering server has refused it twice
             if len(cells.keys) == 1 and not again:
                 self._exists(table)
                 return self.put(table, cells, again=True)
@@ -133,7 +133,7 @@ class ThriftGateway:
         self._asked("deleteSingle", table.encode(), api().TDelete(row=key, columns=columns, deleteType=_DELETE_FAMILY))
 
     def tables(self) -> list[str]:
-        """Their names; none where the server does not say."""
+        """Their names; none if the server does not return them."""
         try:
             found = self._asked("getTableNamesByPattern", ".*", False)
         except (SinkError, SourceError, Unreachable):
@@ -199,7 +199,7 @@ class ThriftGateway:
         return bool(self._asked("tableExists", _named(table)))
 
     def _of_table(self, table: str, method: str, *given: Any, server: str | None = None, whose: bool = False) -> Any:
-        """As `_asked`; raises `missing` where that is why."""
+        """Like `_asked`; raises `missing` if the table or row does not exist."""
         try:
             return self._asked(method, *given, server=server, whose=whose)
         except (SinkError, SourceError):
@@ -213,20 +213,20 @@ class ThriftGateway:
         except api().TIOError as error:
             raise self._told(error, method) from error
         except _Unnamed as error:
-            said = f"{self.called}: {self} answers {method} with: {error}"
-            remedy = "look into the log of the Thrift server; a flow that runs tries again by itself"
+            said = f"{self.called}: {self} answered {method} with: {error}"
+            remedy = "read the log of the Thrift server; a running flow retries automatically"
             raise Unreachable(said, remedy=remedy, code=CODES.away, node=self.node) from error
 
     def _call(
         self, method: str, do: Callable[[Connection], Any], *, server: str | None = None, again: bool = True, whose: bool = False
     ) -> Any:
-        """What it gives, by a connection to any server, or to this one; `whose`: with the server. `again`: a second time does no harm.
-        Raises TIOError and TIllegalArgument as they come, and _Unnamed."""
+        """The result of a call, by a connection to any server, or to this one; `whose`: with the server. `again`: a second call does no
+        harm. Raises TIOError and TIllegalArgument unchanged, and _Unnamed."""
         from thriftpy2.thrift import TApplicationException, TException
 
         pool = self._opened()
         failed: Exception | None = None
-        for _ in range(len(self._servers) + 1 if server is None else 2):  # a connection that was idle may be gone
+        for _ in range(len(self._servers) + 1 if server is None else 2):  # an idle connection may be closed
             asked = server or self._servers[0]
             connection = None
             try:
@@ -242,7 +242,7 @@ class ThriftGateway:
                 if error.type == TApplicationException.UNKNOWN_METHOD:
                     said = f"{self.called}: {asked} does not know {method}: it speaks version 1 of HBase's Thrift interface"
                     raise self._error(said, "start one of version 2 (hbase thrift2 start), or name a REST server", CODES.address) from error
-                raise _Unnamed(reason_of(error.message or "") or "an error that it does not name") from error
+                raise _Unnamed(reason_of(error.message or "") or "an error without a name") from error
             except (OSError, EOFError, TException) as error:
                 failed = error
                 if connection is not None:
@@ -267,7 +267,7 @@ class ThriftGateway:
         if self._pool is None:
             self._trusted = self._trusting() if any(server.startswith(_TLS) for server in self._servers) else None
             self._pool = Pool()
-            weakref.finalize(self, self._pool.close)  # a sink is not closed by anybody
+            weakref.finalize(self, self._pool.close)  # a sink is never closed
         return self._pool
 
     def _trusting(self) -> ssl.SSLContext:
@@ -276,29 +276,31 @@ class ThriftGateway:
         try:
             return ssl.create_default_context(cafile=str(Path(ca).expanduser()) if ca else None)
         except OSError as error:
-            said = f"{self.called}: `config` has ca {ca}, of which no certificate can be read: {error}"
-            raise self._error(said, "name a PEM file of who signs the server's certificate", CODES.config) from error
+            said = f"{self.called}: `config` has ca {ca}, from which no certificate can be read: {error}"
+            raise self._error(said, "name a PEM file of the CA that signed the server's certificate", CODES.config) from error
 
     def _told(self, error: Any, method: str) -> ScribenginError:
-        """What the server says, in our words. `canRetry` is not said by older ones."""
+        """The server's message as a Scribengin error. Older servers do not send `canRetry`."""
         reason = _reason(error)
-        said = f"{self.called}: {self} answers {method} with: {reason}"
+        said = f"{self.called}: {self} answered {method} with: {reason}"
         if any(word in reason for word in _DENIED):
             return self._error(
-                said, "let the user that the Thrift server is run by read the table, of a sink also make and write it", CODES.login
+                said,
+                "grant the user of the Thrift server the rights to read the table, and for a sink also to create and write it",
+                CODES.login,
             )
         if error.canRetry is False or any(word in reason for word in (*NEVER, *_GONE, "Namespace")):
             return self._error(said, "correct the table or the flow", CODES.other)
-        remedy = "look whether the cluster is well and has room; a flow that runs tries again by itself"
+        remedy = "check that the cluster is healthy and has free space; a running flow retries automatically"
         return Unreachable(said, remedy=remedy, code=CODES.away, node=self.node)
 
     def _away(self, error: Exception) -> ScribenginError:
         what = getattr(error, "message", None) or str(error) or type(error).__name__
         said = f"{self.called}: {self} does not answer: {' '.join(str(what).split())}"
         if isinstance(error, ssl.SSLCertVerificationError):
-            return self._error(said, "name who signs its certificate: config: {ca: /path/to/ca.pem}", CODES.trust)
+            return self._error(said, "name the CA file that signed its certificate: config: {ca: /path/to/ca.pem}", CODES.trust)
         remedy = (
-            "look whether the Thrift server is up (hbase thrift2 start, neither framed nor compact); a flow that runs tries again by itself"
+            "check that the Thrift server is up (hbase thrift2 start, neither framed nor compact); a running flow retries automatically"
         )
         return Unreachable(said, remedy=remedy, code=CODES.away, node=self.node)
 
@@ -306,9 +308,9 @@ class ThriftGateway:
         parts = split_url(server)
         if parts is not None and (parts.password is not None or parts.username is not None):
             said = f"{self.called}: `server` holds a user or a password"
-            raise self._error(said, "take it out: a Thrift server asks for none", "secret-in-plain")
+            raise self._error(said, "remove it: a Thrift server requires no login", "secret-in-plain")
         if parts is None or parts.scheme not in (_PLAIN, _TLS) or parts.path or not _ADDRESS.fullmatch(parts.netloc):
-            said = f'{self.called}: `server` has "{server}", which is no address of a Thrift server'
+            said = f'{self.called}: `server` has "{server}", which is not an address of a Thrift server'
             raise self._error(said, "write thrift://HOST:PORT, or thrift+tls://HOST:PORT; or name REST servers alone", CODES.address)
         return server
 
@@ -340,7 +342,7 @@ def _value(found: Any) -> Any:
 
 
 def _if_large(cells: Cells) -> str:
-    """What a server does not say of an error that it did not expect: mostly it is that a cell is too large for it."""
+    """An addition to unexpected errors, whose cause the server does not name: mostly a cell is too large for it."""
     largest = max(pc.max(pc.binary_length(values)).as_py() or 0 for _, values in cells.columns)
     return f"; KeyValue size too large? One has {largest} bytes" if largest > _CELL_BYTES - _ABOUT_BYTES else ""
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 _PORT = 9090
 _CONNECT_S, _READ_S = 10.0, 120.0
 _FRESH_S = 20.0
-"""a server ends a connection that was idle for a minute (`hbase.thrift.server.socket.read.timeout`)"""
+"""a server closes a connection that was idle for a minute (`hbase.thrift.server.socket.read.timeout`)"""
 
 
 @cache
 def api() -> Any:
-    """The calls and their structs. Raises EnvironmentFault where the client is not installed."""
+    """The calls and their structs. Raises EnvironmentFault if the client is not installed."""
     try:
         import thriftpy2
     except ImportError as error:
@@ -40,7 +40,7 @@ class Connection:
     """To one server, used by one thread at a time."""
 
     def __init__(self, server: str, trusted: ssl.SSLContext | None) -> None:
-        """`trusted`: whom a client over TLS trusts. Raises OSError where nobody answers, or somebody else."""
+        """`trusted`: the certificates that a TLS client trusts. Raises OSError if no server answers, or it is another one."""
         from thriftpy2.protocol import TBinaryProtocol
         from thriftpy2.thrift import TClient
         from thriftpy2.transport import TBufferedTransport, TSocket
@@ -62,13 +62,13 @@ class Connection:
         self.used = time.monotonic()
 
     def call(self, method: str, *given: Any) -> Any:
-        """Its answer. Raises what the server says, and OSError or TException where it says nothing."""
+        """The answer of the server. Raises the server's error, and OSError or TException if there is no answer."""
         answer = getattr(self._client, method)(*given)
         self.used = time.monotonic()
         return answer
 
     def put(self, message: bytes) -> None:
-        """The same, of a whole message that puts rows."""
+        """The same for a prepared message that writes rows."""
         from thriftpy2.thrift import TApplicationException, TMessageType
 
         self._transport.write(message)
@@ -84,19 +84,19 @@ class Connection:
             raise answer.io
 
     def close(self) -> None:
-        """End it."""
+        """Close it."""
         self._socket.close()
 
 
 class Pool:
-    """Connections that nobody uses now."""
+    """Idle connections."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
 
     def take(self, server: str) -> Connection | None:
-        """One to this server that may well stand; those that were idle for long are closed."""
+        """An idle connection to this server that is probably open; those that were idle for long are closed."""
         with self._lock:
             old = [each for each in self._idle if time.monotonic() - each.used > _FRESH_S]
             self._idle = [each for each in self._idle if each not in old]
@@ -108,12 +108,12 @@ class Pool:
         return found
 
     def give(self, connection: Connection) -> None:
-        """Nobody uses it any more."""
+        """Return an idle connection."""
         with self._lock:
             self._idle.append(connection)
 
     def close(self) -> None:
-        """Those that nobody uses."""
+        """Close all idle connections."""
         with self._lock:
             idle, self._idle = self._idle, []
         for each in idle:

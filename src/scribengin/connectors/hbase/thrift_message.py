@@ -1,4 +1,4 @@
-"""Rows as the call `putMultiple` of a Thrift server: the binary protocol's bytes, made column by column."""
+"""Rows as the call `putMultiple` of a Thrift server: the bytes of the binary protocol, built column by column."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def put_message(table: str, cells: Cells) -> bytes:
     """The call: struct TPut of each row, with a TColumnValue of each of its cells."""
     times = _be(cells.versions, 8)
     parts = [fixed(_STRING + b"\0\1", _be(lengths(cells.keys), 4)), cells.keys]
-    # what ends the cell before comes with what begins the next: a part more for each would be a copy more of all
+    # the end of one cell is joined with the beginning of the next: another part for each would cost another copy of everything
     before: tuple[bytes | np.ndarray[Any, Any], ...] = (_LIST + b"\0\2" + _STRUCT + _number(len(cells.columns)),)
     ends = (_I64 + b"\0\4", times, _STOP)
     for name, values in cells.columns:
@@ -39,7 +39,7 @@ def put_message(table: str, cells: Cells) -> bytes:
 
 
 def _be(numbers: np.ndarray[Any, Any], width: int) -> np.ndarray[Any, Any]:
-    """Each as so many bytes, the highest first.
+    """Each number in that many bytes, the highest first.
 
     >>> _be(np.array([258]), 4).tolist()
     [[0, 0, 1, 2]]

@@ -1,4 +1,4 @@
-"""What stands in cells, as columns: the other way round of `cells.values_of`."""
+"""Contents of cells as columns: the inverse of `cells.values_of`."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _HAS_ZONE = r"[T ].*(Z|[+-]\d\d(:?\d\d)?)$"
 
 
 def column_of(cells: pa.Array, field: Field, form: Values, *, of_key: bool = False) -> tuple[pa.Array, Unfit]:
-    """The values of a column from its cells, bytes, null where a row has none; null too where one does not fit. An empty cell is null, but
-    the empty text where the column is NOT NULL, or stands in the row key (`of_key`)."""
+    """The values of a column from its cells, as bytes; null if a row has none, or its value does not fit. An empty cell is null, but the
+    empty text if the column is NOT NULL, or is part of the row key (`of_key`)."""
     asked = field.type
     if not (asked.name in _TEXTS and (of_key or not field.nullable)):
         cells = pc.if_else(pc.equal(pc.binary_length(cells), 0), pa.scalar(None, pa.binary()), cells)
@@ -60,13 +60,13 @@ def column_of(cells: pa.Array, field: Field, form: Values, *, of_key: bool = Fal
 
 
 def _rounded(texts: pa.Array, found: pa.Array) -> list[int]:
-    """Where a whole number became another one."""
+    """Where an integer changed by the conversion."""
     long = pc.indices_nonzero(pc.match_substring_regex(texts, r"^-?\d{8,}$").fill_null(False)).to_pylist()
     return [index for index in long if found[index].is_valid and int(texts[index].as_py()) != found[index].as_py()]
 
 
 def _fixed(cells: pa.Array, asked: Type) -> tuple[pa.Array, Unfit]:
-    """As HBase's class `Bytes` makes them; a value of another length does not fit."""
+    """Decoded as by HBase's class `Bytes`; a value of another length does not fit."""
     kind = np.dtype(_FIXED[asked.name])
     holds = pc.equal(pc.binary_length(cells), kind.itemsize).fill_null(False)
     wrong = pc.indices_nonzero(pc.and_(pc.invert(holds), cells.is_valid())).to_pylist()
@@ -85,7 +85,7 @@ def _fixed(cells: pa.Array, asked: Type) -> tuple[pa.Array, Unfit]:
 
 
 def _nested(cells: pa.Array, asked: Type) -> tuple[pa.Array, Unfit]:
-    """JSON, by the decoder of JSON: each value as a line of its own."""
+    """Decoded as JSON, each value as a line of its own."""
     lines = [b'{"v":' + (b"null" if cell is None else cell.replace(b"\n", b" ")) + b"}" for cell in cells.to_pylist()]
     found = JsonDecoder(Schema((Field("v", asked),))).columns(LineBlock("", b"\n".join(lines) + b"\n"))
     at = np.full(len(cells), -1, np.int64)

@@ -1,4 +1,4 @@
-"""HDFS: a folder of it as a source, and as a sink; what holds of both is what holds of object stores."""
+"""HDFS: a folder in it as a source, and as a sink; both behave like those of object stores."""
 
 from scribengin.connectors.contract import ConnectorContext, SinkConnector, SourceConnector
 from scribengin.connectors.hdfs.options import SINK, SOURCE

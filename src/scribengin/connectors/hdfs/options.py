@@ -1,4 +1,4 @@
-"""What a flow can say of `type: hdfs`: what it can of `type: objects`, but for how to get there. Imports neither Arrow nor a client."""
+"""The options of `type: hdfs`: those of `type: objects`, except for the connection. Imports neither Arrow nor a client."""
 
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,7 @@ _PLACE = (
     Option(
         "settings",
         "map",
-        "settings of Hadoop's client, over those that the files in HADOOP_CONF_DIR have",
+        "settings of the Hadoop client; they override the files in HADOOP_CONF_DIR",
         {},
         example='{dfs.client.use.datanode.hostname: "true"}',
         pace=True,
@@ -28,7 +28,7 @@ _PLACE = (
 _VISIBLE = Option(
     "visible",
     "choice",
-    "`listing`: files get their names when their Batch is published; `manifest`: for readers that go by the manifests",
+    "`listing`: files get their final names when their Batch is published; `manifest`: for readers that use the manifests",
     "listing",
     ("listing", "manifest"),
 )
@@ -42,9 +42,12 @@ def _as_here(type_: NodeType, doc: str) -> NodeType:
 
 SOURCE = _as_here(
     objects.SOURCE,
-    "Reads the files below a folder of HDFS, those that arrive while it runs too. Each is read once, in the order of their names.",
+    "Reads the files below a folder of HDFS, including files that arrive while the flow runs. Each file is read once, in name order.",
 )
 SINK = _as_here(
     objects.SINK,
-    "Writes files to HDFS, each record once: a file has its name when all of its Batch is decided, and never half its content.",
+    (
+        "Writes files to HDFS, each record once: a file appears under its final name when its Batch is decided, and never with partial "
+        "content."
+    ),
 )

@@ -1,4 +1,4 @@
-"""Paths in an HDFS, for a flow's state: `hdfs://NAMENODE:PORT/FOLDER`. What is put appears whole, by a rename of a draft."""
+"""Paths in an HDFS, for a flow's state: `hdfs://NAMENODE:PORT/FOLDER`. A file appears as a whole, by the rename of a draft."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _BUFFER_BYTES = 2**20
 
 
 class HdfsPath(RemotePath):
-    """See RemotePath. Its NameNode is asked as whoever HADOOP_USER_NAME says, under the settings in HADOOP_CONF_DIR."""
+    """See RemotePath. Requests to its NameNode use the user in HADOOP_USER_NAME and the settings in HADOOP_CONF_DIR."""
 
     @staticmethod
     def of(url: str) -> HdfsPath:
-        """A path from its text. Raises ValueError, with what to write, for one that names no NameNode or no folder."""
+        """A path from its text. Raises ValueError, with what to write, if it has no NameNode or no folder."""
         if fault := url_fault(url, "hdfs"):
             raise ValueError(f'"{url}" {fault[0]}; {fault[1]}')
         return HdfsPath(url)
 
     @property
     def inside(self) -> str:
-        """What the NameNode calls it."""
+        """The NameNode's path of it."""
         return "/" + "/".join(self.parts[2:])
 
     def put(self, data: bytes) -> bool:
@@ -53,19 +53,19 @@ class HdfsPath(RemotePath):
 
     def look(self) -> RemoteStat | None:
         """See RemotePath."""
-        with self._store._explained(f"does not give {self.inside}"):
+        with self._store._explained(f"failed to read {self.inside}"):
             status = self._store._status(self.inside)
             return None if status is None else _seen(status)
 
     def entries(self) -> dict[str, RemoteStat]:
         """See RemotePath."""
-        with self._store._explained(f"does not list {self.inside}"):
+        with self._store._explained(f"failed to list {self.inside}"):
             found = self._store._folder(self.inside.lstrip("/"))
         return {str(status.path).rpartition("/")[2]: _seen(status) for status in found}
 
     def make(self) -> None:
         """See RemotePath."""
-        self._asked(lambda raw: raw.mkdirs(self.inside, 0o755, True), "does not make")
+        self._asked(lambda raw: raw.mkdirs(self.inside, 0o755, True), "failed to create")
 
     def touch_over(self) -> None:
         """See RemotePath."""
@@ -74,14 +74,14 @@ class HdfsPath(RemotePath):
     def remove(self, *, all_in_it: bool) -> bool:
         """See RemotePath."""
         try:
-            return bool(self._asked(lambda raw: raw.delete(self.inside, all_in_it), "does not delete"))
+            return bool(self._asked(lambda raw: raw.delete(self.inside, all_in_it), "failed to delete"))
         except FileNotFoundError:
             return False
 
     def move(self, target: Path, *, over: bool) -> None:
         """See RemotePath."""
         assert isinstance(target, HdfsPath)
-        self._asked(lambda raw: raw.rename(self.inside, target.inside, over), "does not move")
+        self._asked(lambda raw: raw.rename(self.inside, target.inside, over), "failed to move")
 
     def new(self) -> HdfsFile:
         """See RemotePath."""
@@ -95,7 +95,7 @@ class HdfsPath(RemotePath):
             assert isinstance(drafts, HdfsPath)
             _guards[self] = (drafts, why)
 
-    # --- how ---
+    # --- implementation ---
 
     @property
     def _store(self) -> client.HdfsStore:
@@ -108,17 +108,17 @@ class HdfsPath(RemotePath):
         return _stores.setdefault(host, client.HdfsStore(address, f"hdfs://{host}", "", {}))
 
     def _asked(self, call: Callable[[Any], Any], what: str, *, data: bool = False) -> Any:
-        """What `call` gives of the client. Raises FileNotFoundError, or a ScribenginError."""
+        """The result of `call` with the client. Raises FileNotFoundError, or a ScribenginError."""
         store = self._store
         with store._explained(f"{what} {self.inside}"):
             return limited(lambda: call(store._client), client.DATA_S if data else client.CALL_S)
 
     def _begun(self, path: str, *, over: bool = False, parents: bool = True, private: bool = False) -> Any:
         options = self._store._module.WriteOptions(overwrite=over, create_parent=parents, permission=0o600 if private else 0o644)
-        return self._asked(lambda raw: raw.create(path, options), "does not take")
+        return self._asked(lambda raw: raw.create(path, options), "failed to write")
 
     def _written(self, data: bytes, *, over: bool, private: bool) -> bool:
-        """Whether it is there by this."""
+        """Whether this call created it."""
         guard = next((_guards[above] for above in self.parents if above in _guards), None) if _guards else None
         folder = self.parent if guard is None else guard[0]
         draft = folder / f".{self.name}.{uuid4().hex}"
@@ -127,7 +127,7 @@ class HdfsPath(RemotePath):
         except FileNotFoundError:
             raise self._fenced(guard) from None
         try:
-            self._asked(lambda _: _finished(writer, data), "does not take", data=True)
+            self._asked(lambda _: _finished(writer, data), "failed to write", data=True)
             faults.reached("state.drafted")
             named = self._named(draft, data, over=over, fenced=lambda: self._fenced(guard))
             faults.reached("state.renamed")
@@ -138,7 +138,7 @@ class HdfsPath(RemotePath):
             raise
 
     def _named(self, draft: HdfsPath, data: bytes, *, over: bool, fenced: Callable[[], Exception]) -> bool:
-        """Whether the draft, with these bytes, has become this file; else it is gone."""
+        """Whether the draft, with these bytes, has become this file; else the draft does not exist any more."""
 
         def rename(raw: Any) -> bool:
             try:
@@ -154,9 +154,9 @@ class HdfsPath(RemotePath):
             return True
 
         try:
-            return bool(self._asked(rename, "does not take"))
+            return bool(self._asked(rename, "failed to write"))
         except FileNotFoundError:
-            # it was renamed: the client has asked again when it had no answer. Or somebody has taken the draft away
+            # it was renamed: the client repeated the request after it got no answer. Or another process deleted the draft
             stands = self.get()
             if stands != data and (over or stands is None):
                 raise fenced() from None
@@ -164,12 +164,12 @@ class HdfsPath(RemotePath):
 
     def _fenced(self, guard: _Guard | None) -> Exception:
         if guard is not None:
-            return FencedError(f"{self} is not written: {guard[1]}", remedy="this driver stops; nothing of it is visible")
-        return StateError(f"{self} is not written: its draft was taken away", remedy="another driver has taken over; stop this one")
+            return FencedError(f"{self} is not written: {guard[1]}", remedy="this driver stops; no part of it is visible")
+        return StateError(f"{self} is not written: its draft was deleted", remedy="another driver has taken over; stop this driver")
 
 
 class HdfsFile(io.RawIOBase):
-    """A new file that is written under its name. Gathers 1 MiB for a request."""
+    """A new file that is written under its final name. Sends requests of 1 MiB."""
 
     def __init__(self, path: HdfsPath) -> None:
         self._path = path
@@ -177,7 +177,7 @@ class HdfsFile(io.RawIOBase):
         self._gathered = bytearray()
 
     def writable(self) -> bool:
-        """Yes."""
+        """True."""
         return True
 
     def write(self, data: Any) -> int:
@@ -188,22 +188,22 @@ class HdfsFile(io.RawIOBase):
         return memoryview(data).nbytes
 
     def flush(self) -> None:
-        """Hand on what is gathered."""
+        """Send the buffered bytes."""
         data, self._gathered = bytes(self._gathered), bytearray()
         if data:
-            self._path._asked(lambda _: self._writer.write(data), "does not take", data=True)
+            self._path._asked(lambda _: self._writer.write(data), "failed to write", data=True)
 
     def sync(self) -> None:
-        """On the DataNodes' disks."""
+        """Make the bytes durable on the DataNodes' disks."""
         self.flush()
-        self._path._asked(lambda _: self._writer.hsync(), "does not take", data=True)
+        self._path._asked(lambda _: self._writer.hsync(), "failed to write", data=True)
 
     def close(self) -> None:
-        """End it: from now on it can be read."""
+        """Close it: from now on it can be read."""
         if not self.closed:
             try:
                 self.flush()
-                self._path._asked(lambda _: self._writer.close(), "does not take", data=True)
+                self._path._asked(lambda _: self._writer.close(), "failed to write", data=True)
             finally:
                 super().close()
 
@@ -220,14 +220,14 @@ def _seen(status: Any) -> RemoteStat:
 
 _Guard = tuple[HdfsPath, str]
 _guards: dict[HdfsPath, _Guard] = {}
-"""folder → where what is written below it is drafted, and what to say where that is no more"""
+"""folder → the folder for drafts of files below it, and the error text if that does not exist any more"""
 _stores: dict[str, client.HdfsStore] = {}
 """by NameNode"""
 _left: list[dict[str, client.HdfsStore]] = []
 
 
 def _forget_in_child() -> None:
-    """A client's threads do not live on in a fork. Its end would wait for them, so it is kept."""
+    """A client's threads do not survive a fork. Its destructor would wait for them, so the client is kept."""
     _left.append(dict(_stores))
     _stores.clear()
 

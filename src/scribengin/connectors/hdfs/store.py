@@ -1,6 +1,7 @@
-"""Files of an HDFS as a `Store`, by hdfs-native, which needs no JVM; each call has a time limit, and its errors are told in our words.
+"""Files of an HDFS as a `Store`, with hdfs-native, which needs no JVM; each call has a time limit, and errors become Scribengin errors.
 
-What is written has a name of its own (`.NAME.…`) until it is whole; then it is renamed, which HDFS does at once and never over another.
+A file has a temporary name (`.NAME.…`) until it is complete; then it is renamed, which HDFS does atomically and never over an existing
+file.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ if TYPE_CHECKING:
     from scribengin.connectors.objects.address import ObjectsAddress
 
 CALL_S = 30.0
-"""how long the NameNode is waited for"""
+"""seconds to wait for the NameNode"""
 DATA_S = 150.0
-"""how long bytes may take: the client itself gives a DataNode 60 s before it turns to another"""
+"""seconds that a data transfer may take: the client itself waits 60 s for a DataNode before it uses another one"""
 _TAIL = re.compile(r"\.(.+)\.[0-9a-f]{32}")
 _COPIED = "._COPYING_"
-"""what Hadoop's own tools write to until they rename"""
+"""suffix of the files that Hadoop's own tools write to before they rename"""
 _GATHERED = 2**20
 _SETTINGS = {
-    # its own way is to wait for minutes: who waits here is told, and tries again by himself
+    # by default the client waits for minutes: here the error is reported, and the caller retries
     "dfs.client.failover.max.attempts": "3",
     "dfs.client.failover.sleep.base.millis": "200",
     "dfs.client.failover.sleep.max.millis": "1000",
@@ -40,23 +41,23 @@ _RPC = re.compile(r'(?:Fatal)?RPCError\("(?:[\w.]*\.)?([\w$]+)", "(.*)', re.DOTA
 _REMEDIES = {
     ("AccessControlException", "AuthorizationException"): (
         "hdfs-rights",
-        "give the user (this process's, or HADOOP_USER_NAME) the right to read and write below the url",
+        "grant the user (of this process, or HADOOP_USER_NAME) read and write access below the url",
     ),
     ("NSQuotaExceededException", "DSQuotaExceededException", "QuotaExceededException"): (
         "hdfs-quota",
-        "delete what is not needed there, or raise the folder's quota",
+        "delete unused files there, or raise the folder's quota",
     ),
     ("ParentNotDirectoryException", "InvalidPathException", "FSLimitException$PathComponentTooLongException"): (
         "hdfs-path",
-        "name another folder: a file stands on the way to it, or its name is not valid in HDFS",
+        "choose another folder: a part of its path is a file, or its name is not valid in HDFS",
     ),
 }
-"""what the NameNode raises → our code, and what to do"""
+"""NameNode exceptions → our code, and the remedy"""
 _PASSING = ("SafeModeException", "StandbyException", "RetriableException", "NotReplicatedYetException", "could only be written to")
 
 
 def client() -> Any:
-    """The module `hdfs_native`. Raises EnvironmentFault where it is not installed."""
+    """The module `hdfs_native`. Raises EnvironmentFault if it is not installed."""
     try:
         import hdfs_native
     except ImportError as error:
@@ -69,7 +70,7 @@ def client() -> Any:
 
 
 class HdfsStore:
-    """See Store; keys begin below `folder`. Not pickled. Names of files that begin with a dot are not for keys."""
+    """See Store; keys are relative to `folder`. Not pickled. Names of files that begin with a dot are not keys."""
 
     copy_bytes = sys.maxsize
 
@@ -87,8 +88,8 @@ class HdfsStore:
 
     def put(self, key: str, data: bytes) -> bool:
         """See Store."""
-        with self._explained(f"does not take {key}"):
-            if not data:  # whole as soon as it is there
+        with self._explained(f"failed to write {key}"):
+            if not data:  # complete as soon as it exists
                 return self._created(self._top + key)
             if self._status(self._top + key) is not None:
                 return False
@@ -105,7 +106,7 @@ class HdfsStore:
 
     def get(self, key: str) -> bytes | None:
         """See Store."""
-        with self._explained(f"does not give {key}"):
+        with self._explained(f"failed to read {key}"):
             try:
                 return self._read(key, 0, None)
             except FileNotFoundError:
@@ -115,32 +116,32 @@ class HdfsStore:
         """See Store."""
         if end <= start:
             return b""
-        with self._explained(f"does not give {key}"):
+        with self._explained(f"failed to read {key}"):
             return self._read(key, start, end)
 
     def head(self, key: str) -> StoreEntry | None:
         """See Store."""
-        with self._explained(f"does not give {key}"):
+        with self._explained(f"failed to read {key}"):
             status = self._status(self._top + key)
             return None if status is None or status.isdir else _entry(key, status)
 
     def list(self, folder: str = "", after: str = "") -> Iterator[StoreEntry]:
-        """See Store. Folders that lie wholly before `after` are not asked for."""
-        with self._explained(f"does not list {folder or 'its files'}"):
+        """See Store. Folders that are completely before `after` are not listed."""
+        with self._explained(f"failed to list {folder or 'its files'}"):
             yield from self._listed(f"{folder}/" if folder else "", after)
 
     def delete(self, *keys: str) -> None:
-        """See Store. Folders that are empty then go too."""
+        """See Store. Also deletes folders that become empty."""
         for key in keys:
-            with self._explained(f"does not delete {key}"):
+            with self._explained(f"failed to delete {key}"):
                 self._deleted(self._top + key)
         folders = {key.rpartition("/")[0] for key in keys} - {""}
         for folder in sorted(folders, key=lambda name: -name.count("/")):
             self._prune(folder)
 
     def move(self, key: str, to: str) -> None:
-        """See Store. A rename: it costs the same whatever the size. Folders that are empty then go."""
-        with self._explained(f"does not move {key}"):
+        """See Store. A rename: its cost does not depend on the size. Also deletes folders that become empty."""
+        with self._explained(f"failed to move {key}"):
             folder = f"{self._top}{to}".rpartition("/")[0]
             limited(lambda: self._client.mkdirs(folder, 0o755, True), CALL_S)
             limited(lambda: self._client.rename(self._top + key, self._top + to, True), CALL_S)
@@ -153,15 +154,15 @@ class HdfsStore:
     def abandon(self, key: str) -> None:
         """See Store."""
         folder, _, name = key.rpartition("/")
-        with self._explained(f"does not delete {key}"):
+        with self._explained(f"failed to delete {key}"):
             for status in self._folder(folder):
                 if draft_of(_name(status)) == name:
                     self._deleted(status.path)
         self.delete(key)
 
     def unfinished(self, folder: str = "") -> Iterator[tuple[str, StoreEntry]]:
-        """(key, as it is now) of what writers are at, or have left when they were killed, in no order."""
-        with self._explained("does not list its files"):
+        """(key, current state) of unfinished files, of running or killed writers, in no order."""
+        with self._explained("failed to list its files"):
             for status in self._folder(folder):
                 name = _name(status)
                 below = f"{folder}/{name}" if folder else name
@@ -171,18 +172,18 @@ class HdfsStore:
                     yield (f"{folder}/{kept}" if folder else kept), _entry(below, status)
 
     def later(self) -> HdfsLater:
-        """For files that are whole, and get their names when somebody says so."""
+        """For files that are complete, and are renamed later on request."""
         return HdfsLater(self)
 
     def complete(self, key: str, upload: str) -> bool:
-        """Give the file its name that a writer has written as `upload`, in whatever process; False where there is none (any more)."""
-        with self._explained(f"does not take {key}"):
+        """Rename the file that a writer in any process wrote as `upload`; returns False if it does not exist (any more)."""
+        with self._explained(f"failed to write {key}"):
             return self._named(f"{self._top}{key.rpartition('/')[0]}/{upload}".replace("//", "/"), key)
 
     def begin(self, key: str) -> tuple[str, Any]:
-        """(name of a draft, what writes it)."""
+        """(name of a draft, its writer)."""
         draft = self._draft(key)
-        with self._explained(f"does not take {key}"):
+        with self._explained(f"failed to write {key}"):
             return draft, self._begun(draft)
 
     def _draft(self, key: str) -> str:
@@ -202,13 +203,13 @@ class HdfsStore:
         return True
 
     def _named(self, draft: str, key: str) -> bool:
-        """Whether the draft has become the file of that name; else it is gone."""
+        """Whether the draft has become the file of that name; else the draft does not exist any more."""
         try:
             limited(lambda: self._client.rename(draft, self._top + key, False), CALL_S)
         except FileExistsError:
             self._deleted(draft)
             return False
-        except FileNotFoundError:  # it was renamed: the client had asked again when it had no answer. Or somebody has deleted it
+        except FileNotFoundError:  # it was renamed: the client repeated the request after it got no answer. Or another process deleted it
             return False
         return True
 
@@ -228,7 +229,7 @@ class HdfsStore:
             return None
 
     def _folder(self, folder: str) -> Sequence[Any]:
-        """What lies right in it; nothing where it is not there."""
+        """Its direct contents; empty if it does not exist."""
         try:
             return limited(lambda: list(self._client.list_status((self._top + folder).rstrip("/") or "/", False)), DATA_S)
         except FileNotFoundError:
@@ -252,7 +253,7 @@ class HdfsStore:
             try:
                 if not limited(lambda path=self._top + folder: self._client.delete(path, False), CALL_S):  # type: ignore[misc]
                     return
-            except Exception:  # it is not empty; or the NameNode is away: an empty folder hurts nobody
+            except Exception:  # it is not empty; or the NameNode is unavailable: an empty folder does no harm
                 return
             folder = folder.rpartition("/")[0]
 
@@ -261,14 +262,14 @@ class HdfsStore:
         try:
             yield
         except FileNotFoundError:
-            raise FileNotFoundError(f"{what.rpartition(' ')[2]} is not there") from None
+            raise FileNotFoundError(f"{what.rpartition(' ')[2]} does not exist") from None
         except (GeneratorExit, KeyboardInterrupt, SystemExit, ScribenginError):
             raise
-        except BaseException as error:  # a panic of the library's is no Exception
+        except BaseException as error:  # a panic of the library is not an Exception
             raise self.fault(error, what) from None
 
     def fault(self, error: BaseException, what: str) -> ScribenginError:
-        """An error of the client in our words. `what` was tried: "cannot be written"."""
+        """A client error as a Scribengin error. `what`: the action that failed, such as "cannot be written"."""
         found = _RPC.match(str(error))
         kind = found[1] if found else ""
         message = re.split(r"\n|\\n", found[2].removesuffix('")') if found else str(error) or type(error).__name__)[0]
@@ -281,14 +282,16 @@ class HdfsStore:
             if kind in kinds:
                 return SinkError(said, remedy=remedy, code=code, node=node)
         if "must both be directories" in message or isinstance(error, FileExistsError):
-            return SinkError(said, remedy="name another folder: something of another kind has that name", code="hdfs-path", node=node)
+            return SinkError(
+                said, remedy="choose another name: a file or folder with that name already exists", code="hdfs-path", node=node
+            )
         if kind and not any(each in said for each in _PASSING):
             return SinkError(said, remedy="correct the flow, or the file system", code="hdfs", node=node)
         return Unreachable(
             said,
-            # a DataNode without room hangs up on who writes, until the NameNode knows
-            remedy="look whether its NameNode and DataNodes are up and have room, and the url names the NameNode's RPC port; a flow that "
-            "runs tries again by itself",
+            # a full DataNode disconnects from writers, until the NameNode knows
+            remedy="check that its NameNode and DataNodes are up and have free space, and that the url names the NameNode's RPC port; a "
+            "running flow retries automatically",
             code="hdfs-away",
             node=node,
         )
@@ -311,7 +314,7 @@ class HdfsWriter(CountedWriter):
         if not self._store.complete(self._key, self.upload):
             found = self._store.head(self._key)
             if found is None or found.size != self.size:
-                raise self._store.fault(FileExistsError("another has written it"), f"does not take {self._key}")
+                raise self._store.fault(FileExistsError("another writer wrote it"), f"failed to write {self._key}")
 
     def abort(self) -> None:
         """See StoreWriter."""
@@ -320,7 +323,7 @@ class HdfsWriter(CountedWriter):
 
     def _end(self) -> None:
         self._send()
-        with self._store._explained(f"does not take {self._key}"):
+        with self._store._explained(f"failed to write {self._key}"):
             _end(self._writer)
 
     def _write(self, data: Any) -> None:
@@ -331,7 +334,7 @@ class HdfsWriter(CountedWriter):
     def _send(self) -> None:
         data, self._gathered = bytes(self._gathered), bytearray()
         if data:
-            with self._store._explained(f"does not take {self._key}"):
+            with self._store._explained(f"failed to write {self._key}"):
                 limited(lambda: self._writer.write(data), DATA_S)
 
 
@@ -341,7 +344,7 @@ class HdfsLaterWriter(HdfsWriter):
     etags: list[str] = []  # noqa: RUF012 (there are none)
 
     def finish(self) -> None:
-        """All is durable, under another name."""
+        """All bytes are durable, under another name."""
         self._end()
 
 
@@ -361,7 +364,7 @@ class HdfsLater:
 
 
 def draft_of(name: str) -> str:
-    """Of which file a name says that it is the draft; empty where of none.
+    """The file of which this is the name of a draft; empty if it is not one.
 
     >>> draft_of(".part-1.json.0123456789abcdef0123456789abcdef"), draft_of("part-1.json")
     ('part-1.json', '')
@@ -371,7 +374,7 @@ def draft_of(name: str) -> str:
 
 
 def _end(writer: Any) -> None:
-    """What was written is on the DataNodes' disks, and readers see how long it is."""
+    """Make the written bytes durable on the DataNodes' disks, with the length that readers see."""
 
     def end() -> None:
         writer.hsync()

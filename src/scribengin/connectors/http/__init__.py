@@ -1,4 +1,4 @@
-"""Requests of HTTP, as a sink."""
+"""HTTP requests as a sink."""
 
 from scribengin.connectors.contract import ConnectorContext, SinkConnector
 from scribengin.connectors.http.options import SINK

@@ -1,4 +1,4 @@
-"""One address: a request to it, and what its answer means."""
+"""One address: a request to it, and the meaning of its answer."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 507, 509, 529})
 _BUSY = 409
 _TOO_LARGE = 413
 _FOR_ALL = {
-    401: "give what the server asks for, in `headers` or `query`",
-    403: "give who asks the right to send, in `headers` or `query`",
-    405: "the server does not take this `method` there",
-    407: "a proxy asks for a login; send past it",
-    411: "ask who runs the server to take requests without a length, or send past what stands between",
-    415: "the server does not take this `body` or its `compression`; `headers` may say another Content-Type",
-    501: "the server does not know this `method`",
-    505: "the server does not speak HTTP/1.1",
+    401: "set the credentials that the server requires, in `headers` or `query`",
+    403: "use credentials with the right to send, in `headers` or `query`",
+    405: "use another `method`: the server does not allow this one there",
+    407: "bypass the proxy: it requires a login",
+    411: "configure the server to accept requests without a length, or bypass the proxy",
+    415: "change `body` or `compression`, or set another Content-Type in `headers`: the server does not accept this one",
+    501: "use another `method`: the server does not know this one",
+    505: "use a server that supports HTTP/1.1",
 }
-"""answers that no row is at fault for, and what to do"""
+"""statuses that are not caused by a row, and the remedy"""
 _GONE = frozenset({404, 410})
 _WORDS = ("message", "detail", "error", "title", "reason", "description", "errors")
 _MOST = 300
@@ -50,17 +50,17 @@ _MOST = 300
 
 @dataclass(frozen=True, slots=True)
 class RequestOutcome:
-    """What became of a request. `busy`: perhaps of another one with this key that is under way."""
+    """The result of a request. `busy`: perhaps another request with this key is in progress."""
 
     kind: Literal["taken", "again", "busy", "refused"]
     reason: str = ""
     message: str = ""
     after_s: float = 0.0
-    """so long the server wants to be left alone"""
+    """seconds that the server asked to wait"""
 
 
 class Endpoint:
-    """Travels by pickle with its secrets and without connections; `str` shows none."""
+    """Pickled with its secrets and without connections; `str` shows no secret."""
 
     def __init__(self, node: str, folder: Path, options: Mapping[str, Any]) -> None:
         self.node = node
@@ -70,7 +70,7 @@ class Endpoint:
         self._ca = None if options["ca"] is None else Path(folder, Path(options["ca"]).expanduser())
         self._http: httpx2.Client | None = None
         self._trust: ssl.SSLContext | bool | None = None
-        """None before `check`; making one costs more than a request"""
+        """None before `check`; creating one costs more than a request"""
         parts = urlsplit(self._url)
         if parts.username is not None or parts.password is not None:
             raise self._error(
@@ -87,17 +87,17 @@ class Endpoint:
         return self.__dict__ | {"_http": None, "_trust": None}
 
     def check(self) -> None:
-        """Raises SinkError where headers or certificates cannot be."""
+        """Raises SinkError if headers or certificates are not valid."""
         for name, value in self._plain("headers").items():
             if not (value.isascii() and value.isprintable() and name.isascii() and name.replace("-", "").isalnum()):
-                raise self._error(f'the header "{name}" has characters that no header may have', "correct `headers`", "http-options")
+                raise self._error(f'the header "{name}" has characters that are not valid in a header', "correct `headers`", "http-options")
         try:
             self._trust = trusted(self._ca) if self._url.startswith("https:") else False
-        except OSError as error:  # of a file that is missing, or no certificate
-            raise self._error(f"{self._ca} vouches for nobody: {error}", "correct `ca`", "http-options") from None
+        except OSError as error:  # for a file that is missing, or contains no certificate
+            raise self._error(f"{self._ca} holds no valid CA certificate: {error}", "correct `ca`", "http-options") from None
 
     def reach(self) -> None:
-        """Connect and hang up. Raises Unreachable where nobody answers there, SinkError for a certificate that is not trusted."""
+        """Connect and disconnect. Raises Unreachable if no server answers there, SinkError for a certificate that is not trusted."""
         parts = urlsplit(self._url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         try:
@@ -108,13 +108,11 @@ class Endpoint:
             raise self._error(f"the certificate is not trusted: {error.verify_message}", "correct `ca`", "http-options") from error
         except OSError as error:
             said = f'sink "{self.node}": {self} does not answer: {error.strerror or error}'
-            raise Unreachable(
-                said, remedy="look whether the server is up; a flow that runs tries again by itself", node=self.node
-            ) from error
+            raise Unreachable(said, remedy="check that the server is up; a running flow retries automatically", node=self.node) from error
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """With connections, which stay open from request to request; without them nothing can be sent. Raises as `check`."""
+        """With connections, which stay open from request to request; requests need them. Raises as `check`."""
         import httpx2
 
         if self._trust is None:
@@ -122,7 +120,7 @@ class Endpoint:
         options = self._options
         headers = {"User-Agent": "scribengin", "Content-Type": "application/x-ndjson" if self._is("lines") else "application/json"}
         headers |= {} if options["compression"] == "none" else {"Content-Encoding": options["compression"]}
-        # what the flow says stands for what we would, in whatever letters
+        # the flow's headers override ours, in any case of letters
         headers |= {name.title(): value for name, value in self._plain("headers").items()}
         limits = httpx2.Limits(max_connections=options["connections"], max_keepalive_connections=options["connections"])
         timeout = httpx2.Timeout(options["timeout"], connect=min(_CONNECT_S, options["timeout"]))
@@ -131,7 +129,8 @@ class Endpoint:
         self._http = None
 
     def send(self, request: RowsRequest, key: str) -> RequestOutcome:
-        """Send it once; by several threads at once. Raises SinkError where the server would answer so to all, or cannot be trusted."""
+        """Send the request once; thread-safe. Raises SinkError if the server would give this answer to all requests, or cannot be
+        trusted."""
         import httpx2
 
         assert self._http is not None
@@ -148,23 +147,23 @@ class Endpoint:
         except httpx2.TransportError as error:
             said = self._without_secrets(" ".join(str(error).split()) or type(error).__name__)
             if "CERTIFICATE_VERIFY_FAILED" in said:
-                remedy = "name who signs its certificate: ca: /path/to/ca.pem"
+                remedy = "name the CA file that signed its certificate: ca: /path/to/ca.pem"
                 raise self._error(f"{self} cannot be trusted: {said}", remedy, "http-trust") from None
             if isinstance(error, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError):
-                raise self._error(f"{self} cannot be sent to: {said}", "correct `url` and `headers`", "http-options") from None
+                raise self._error(f"cannot send to {self}: {said}", "correct `url` and `headers`", "http-options") from None
             return RequestOutcome("again", message=f"{self} does not answer: {said}")
         except httpx2.InvalidURL as error:
-            return RequestOutcome("refused", "url-value", f"{self}: the address that the row makes is not valid: {error}")
+            return RequestOutcome("refused", "url-value", f"{self}: the address built from the row is not valid: {error}")
         return self._outcome(answer)
 
     def _outcome(self, answer: httpx2.Response) -> RequestOutcome:
         status = answer.status_code
         if answer.is_success:
             return RequestOutcome("taken")
-        said = self._without_secrets(f"{self} answers {status} {answer.reason_phrase}".rstrip() + _said(answer))
+        said = self._without_secrets(f"{self} answered {status} {answer.reason_phrase}".rstrip() + _said(answer))
         if answer.is_redirect or 300 <= status < 400:
             target = self._without_secrets(answer.headers.get("location", "elsewhere"))
-            remedy = "write the address itself as `url`: whom a redirect leads to, nobody has named"
+            remedy = "write the target address as `url`: redirects are not followed"
             raise self._error(f"{said}; it redirects to {target}", remedy, "http-redirect")
         if status in _AGAIN:
             return RequestOutcome("again", message=said, after_s=_asked_s(answer.headers.get("retry-after", "")))
@@ -207,7 +206,7 @@ class Endpoint:
 
 
 def key_of(*said: object) -> str:
-    """The same for the same, in the form of a UUID.
+    """A key in the form of a UUID; equal for equal arguments.
 
     >>> key_of("me", "orders", 3)
     'c78eabd0-ce3e-9970-26bd-4779a55dcae7'
@@ -217,7 +216,7 @@ def key_of(*said: object) -> str:
 
 
 def _said(answer: httpx2.Response) -> str:
-    """What the server says went wrong, where it says something short: of JSON the part that is for people."""
+    """The server's error message, if it is short: for JSON, the part for people."""
     text = answer.text
     try:
         found = msgspec.json.decode(answer.content)
@@ -230,7 +229,7 @@ def _said(answer: httpx2.Response) -> str:
 
 
 def _asked_s(after: str) -> float:
-    """Seconds of a Retry-After header: a number or a date; 0 where it says neither."""
+    """Seconds of a Retry-After header: a number or a date; 0 if it is neither."""
     if after.isdigit():
         return float(after)
     try:

@@ -1,4 +1,4 @@
-"""What a flow can say of `type: http`. Imports no client."""
+"""The options of `type: http`. Imports no client."""
 
 import re
 
@@ -7,27 +7,33 @@ from scribengin.core.options import REQUIRED, NodeType, Option
 TEMPLATE = re.compile(r"\{([^{}]*)\}")
 """a column in an address"""
 OURS = frozenset({"connection", "content-encoding", "content-length", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade"})
-"""headers that say how a request is sent: the client's"""
+"""headers that control how a request is sent, which only the client sets"""
 _BATCHES = ("array", "lines")
 
 SINK = NodeType(
     type="http",
     role="sink",
-    doc="Sends rows as JSON, at least once: a Batch is staged and decided, then sent. Each request has a key, the same at each try.",
+    doc=(
+        "Sends rows as JSON, at least once: a Batch is staged and decided, then sent. Each request has a key that stays the same on "
+        "retries."
+    ),
     options=(
         Option(
             "url",
             "text",
-            "where requests go; with `body: object` its path and query may name columns, `{column}`, whose values are quoted",
+            (
+                "target of the requests; with `body: object` its path and query may contain columns, `{column}`, whose values are "
+                "percent-encoded"
+            ),
             REQUIRED,
             example="https://api.example.com/orders",
             by_member=True,
         ),
-        Option("method", "choice", "the method", "POST", ("POST", "PUT", "PATCH")),
+        Option("method", "choice", "the HTTP method", "POST", ("POST", "PUT", "PATCH")),
         Option(
             "headers",
             "map",
-            "further headers; secrets as `${secret:env/NAME}`",
+            "additional headers; secrets as `${secret:env/NAME}`",
             {},
             example="{X-Source: shop}",
             secret=True,
@@ -35,7 +41,7 @@ SINK = NodeType(
         Option(
             "query",
             "map",
-            "further parts of the query; secrets as `${secret:env/NAME}`",
+            "additional query parameters; secrets as `${secret:env/NAME}`",
             {},
             example="{tenant: shop}",
             secret=True,
@@ -43,27 +49,38 @@ SINK = NodeType(
         Option(
             "body",
             "choice",
-            "what a request holds: `object`, one row; `array`, an array of rows; `lines`, a row in each line",
+            "contents of a request: `object`, one row; `array`, an array of rows; `lines`, one row per line",
             "object",
             ("object", *_BATCHES),
         ),
-        Option("rows", "int", "array, lines: how many rows a request has at most", 500, low=1, high=100_000, pace=True),
-        Option("bytes", "bytes", "array, lines: how large its rows are at most, together", 1 << 20, example="256KiB", low=1, pace=True),
-        Option("compression", "choice", "of a request's body; the server must take it", "none", ("none", "gzip", "zstd"), pace=True),
-        Option("connections", "int", "how many requests are under way at once; with 1 they come in order", 4, low=1, high=64, pace=True),
-        Option("timeout", "duration", "how long the server may be silent", 30.0, example="10s", low=0.1, pace=True),
+        Option("rows", "int", "array, lines: maximum rows of a request", 500, low=1, high=100_000, pace=True),
+        Option("bytes", "bytes", "array, lines: maximum total size of its rows", 1 << 20, example="256KiB", low=1, pace=True),
+        Option(
+            "compression",
+            "choice",
+            "compression of the request body; the server must support it",
+            "none",
+            ("none", "gzip", "zstd"),
+            pace=True,
+        ),
+        Option("connections", "int", "maximum concurrent requests; with 1 they arrive in order", 4, low=1, high=64, pace=True),
+        Option("timeout", "duration", "how long to wait for the server", 30.0, example="10s", low=0.1, pace=True),
         Option(
             "patience",
             "duration",
-            "how long no request at all may come through, before the flow waits longer and begins again",
+            "how long all requests may fail before the flow waits longer and retries",
             60.0,
             example="5m",
             low=0.0,
             pace=True,
         ),
-        Option("key_header", "text", "the header that has a request's key", "Idempotency-Key", example="Idempotency-Key"),
+        Option("key_header", "text", "the header with the request's key", "Idempotency-Key", example="Idempotency-Key"),
         Option(
-            "ca", "path", "a PEM file of who signs the server's certificate, where the machine does not know him", None, example="ca.pem"
+            "ca",
+            "path",
+            "a PEM file of the CA that signed the server's certificate, if the machine does not trust it",
+            None,
+            example="ca.pem",
         ),
     ),
     abilities=frozenset({"append"}),

@@ -1,6 +1,6 @@
-"""Which requests of a decided Batch were answered, noted beside its staged rows as the answers come: who goes on asks for the others only.
+"""The answered requests of a decided Batch, recorded beside its staged rows as the answers arrive: a later attempt sends only the others.
 
-A line for each, appended in one write and not synced: after a power cut some requests are sent again, with their keys.
+One line for each request, appended in one write and not synced: after a power failure some requests are sent again, with the same keys.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAME = "answered"
 
 
 class AnsweredRows(msgspec.Struct, frozen=True, array_like=True):
-    """Of rows `first` to `first + rows` of a unit. With a `reason` the server never takes them."""
+    """Rows `first` to `first + rows` of a task output. With a `reason` the server never accepts them."""
 
     unit: int
     first: int
@@ -32,7 +32,7 @@ class AnsweredRows(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RequestProgress:
-    """Of one Batch. A context manager: closes its file."""
+    """For one Batch. A context manager: closes its file."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
@@ -40,12 +40,12 @@ class RequestProgress:
         found = (read_or_none(self._path) or b"").splitlines()
         self._answers: dict[tuple[int, int, int], AnsweredRows] = {}
         self._split: set[tuple[int, int]] = set()
-        """(unit, row) behind which a request was cut in half"""
+        """(task output, row) after which a request was split into halves"""
         for line in found:
             try:
                 self._remember(msgspec.json.decode(line, type=AnsweredRows))
             except msgspec.DecodeError:
-                continue  # the end of it was cut off: the request is sent again
+                continue  # its end was truncated: the request is sent again
         self.resumed = len(self._answers)
         """requests that were answered before"""
 
@@ -57,15 +57,15 @@ class RequestProgress:
             os.close(self._file)
 
     def of(self, request: RowsRequest) -> AnsweredRows | None:
-        """What was answered to this very request."""
+        """The recorded answer of exactly this request."""
         return self._answers.get((request.unit, request.first, len(request)))
 
     def was_halved(self, request: RowsRequest) -> bool:
-        """True where a part of it was answered, and so it was cut."""
+        """True if a part of it was answered, and so it was split."""
         return any((request.unit, row) in self._split for row in range(request.first, request.first + len(request)))
 
     def note(self, request: RowsRequest, reason: str = "", message: str = "") -> None:
-        """Keep an answer."""
+        """Record an answer."""
         answer = AnsweredRows(request.unit, request.first, len(request), reason, message)
         self._remember(answer)
         with explained(f"{self._path} cannot be written"):

@@ -1,4 +1,4 @@
-"""Requests of a Batch: some at once, again what the server asks to see again, in halves what it does not take as a whole."""
+"""Sends the requests of a Batch: some concurrently, some again if the server asks for it, and in halves if they are refused as a whole."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 _WAIT_S, _MOST_WAIT_S = 0.2, 15.0
 _BUSY_TRIES = 5
-"""so often a request is tried again that another with its key seems to be in the way of; then it is refused"""
+"""number of retries if another request with the same key seems to be in progress; then the request is refused"""
 
 
 @dataclass(slots=True)
 class Rest:
-    """Until when the server wants to be left alone (monotonic); kept from Batch to Batch and from try to try."""
+    """The time until which the server asked to wait (monotonic); kept across Batches and attempts."""
 
     until: float = 0.0
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A request that is to be sent, not before `at`."""
+    """A request to be sent, not before `at`."""
 
     request: RowsRequest
     at: float = 0.0
@@ -42,7 +42,7 @@ class _Waiting:
 
 @dataclass(slots=True)
 class HttpSender:
-    """One Batch. `refuse(request, reason, message)` is called for each row that the server never takes, in the caller's thread."""
+    """For one Batch. `refuse(request, reason, message)` is called for each row that the server never accepts, in the caller's thread."""
 
     endpoint: Endpoint
     progress: RequestProgress
@@ -52,14 +52,14 @@ class HttpSender:
     key: Callable[[RowsRequest], str]
     refuse: Callable[[RowsRequest, str, str], None]
     between: Callable[[], None]
-    """called now and then; raises where this is not ours to do any more"""
+    """called now and then; raises if this process may not send any more"""
     _ready: deque[_Waiting] = field(default_factory=deque)
     _flying: dict[Future[RequestOutcome], _Waiting] = field(default_factory=dict)
     _moved: float = 0.0
 
     def send(self, requests: Iterable[RowsRequest]) -> None:
-        """Send all that were not answered yet; returns when each is taken or refused. Raises Unreachable where for `patience_s` none came
-        through."""
+        """Send all requests that are not answered yet; returns when each is accepted or refused. Raises Unreachable if none succeeded for
+        `patience_s`."""
         self._moved = time.monotonic()
         self._spare_the_server()
         with ThreadPoolExecutor(self.connections, "scribengin-http") as pool:
@@ -75,7 +75,7 @@ class HttpSender:
                 raise
 
     def _add(self, request: RowsRequest) -> None:
-        """What of a request was not answered before."""
+        """The parts of a request that were not answered before."""
         answer = self.progress.of(request)
         if answer is not None:
             if answer.reason:
@@ -101,7 +101,7 @@ class HttpSender:
             self._take(self._flying.pop(future), future.result())
 
     def _start(self, pool: ThreadPoolExecutor, now: float) -> None:
-        """As many as may be under way; where that is one, no other goes before one that waits."""
+        """Start as many requests as may be in progress; if that is one, no other overtakes a waiting one."""
         waits = list[_Waiting]()
         while self._ready and len(self._flying) < self.connections and not (waits and self.connections == 1):
             waiting = self._ready.popleft()
@@ -134,8 +134,8 @@ class HttpSender:
             self._spare_the_server(outcome.message)
         if now - self._moved >= self.patience_s:
             raise Unreachable(
-                f'sink "{self.endpoint.node}": {outcome.message} (no request came through for {now - self._moved:.0f} s)',
-                remedy="look whether the server is up and well; a flow that runs tries again by itself",
+                f'sink "{self.endpoint.node}": {outcome.message} (no request succeeded for {now - self._moved:.0f} s)',
+                remedy="check that the server is up and healthy; a running flow retries automatically",
                 code="http-away",
                 node=self.endpoint.node,
             )
@@ -144,18 +144,18 @@ class HttpSender:
         self._ready.appendleft(again) if self.connections == 1 else self._ready.append(again)
 
     def _spare_the_server(self, message: str = "") -> None:
-        """Wait elsewhere where the server asks for more than our patience."""
+        """Stop waiting here if the server asks for a longer wait than `patience_s`."""
         left = self.rest.until - time.monotonic()
         if left > self.patience_s:
             raise Unreachable(
-                f'sink "{self.endpoint.node}": {message or self.endpoint}; the server wants to be left alone for another {left:.0f} s',
-                remedy="a flow that runs tries again by itself, and sends nothing before that",
+                f'sink "{self.endpoint.node}": {message or self.endpoint}; the server asked to wait for another {left:.0f} s',
+                remedy="a running flow retries automatically after that time",
                 code="http-away",
                 node=self.endpoint.node,
             )
 
     def _end(self) -> None:
-        """Hear the answers to what is under way: what came through is not sent again."""
+        """Wait for the answers to requests in progress, so that successful ones are not sent again."""
         done, _ = wait(self._flying)
         for future in done:
             if future.exception() is None and future.result().kind == "taken":

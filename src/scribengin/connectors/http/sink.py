@@ -1,4 +1,4 @@
-"""The sink: tasks stage requests; once they are decided, the driver sends them, with keys that depend on nothing but the decision."""
+"""The sink: tasks stage requests; after the decision the driver sends them, with keys that depend only on the decision."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class HttpSink(PlainSink):
         return str(self._endpoint)
 
     def check(self) -> None:
-        """Whether a client can be made of the options. The server is not asked: nobody knows what it would make of that."""
+        """Whether a client can be created from the options. No request is sent, because its effect on the server is unknown."""
         self._endpoint.check()
 
     def look_at_place(self) -> None:
-        """See LookedAtSink: a connection is made, and no request is sent."""
+        """See LookedAtSink: a connection is opened, and no request is sent."""
         self._endpoint.check()
         self._endpoint.reach()
 
@@ -55,11 +55,11 @@ class HttpSink(PlainSink):
         self.look_at_place()
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> StagedRequests:  # noqa: ARG002 (the contract's)
-        """A stream for one unit."""
+        """A stream for one task output."""
         return StagedRequests(self.node, self._marks(batch.lineage).folder(batch.number), unit, attempt, self._cut)
 
     def offer(self, decided: Decided, refuse: Callable[[RefusedRow], None]) -> None:
-        """Send the decided requests that were not answered yet. Looks now and then whether it still may."""
+        """Send the decided requests that were not answered yet. Checks now and then whether it may continue."""
         batch, marks = decided.batch, self._marks(decided.batch.lineage)
         if self._is_done(decided, marks):
             return
@@ -80,14 +80,14 @@ class HttpSink(PlainSink):
         with self._endpoint.opened(), RequestProgress(marks.folder(batch.number)) as progress:
             if progress.resumed:
                 self._notes.append(
-                    f'sink "{self.node}": batch {batch.number} goes on after {progress.resumed:,} requests that were answered; those that '
-                    f"were under way, up to {self._connections}, are sent again with their keys"
+                    f'sink "{self.node}": batch {batch.number} resumes after {progress.resumed:,} answered requests; up to '
+                    f"{self._connections} requests that were in progress are sent again with the same keys"
                 )
             sending = HttpSender(self._endpoint, progress, self._rest, self._connections, self._patience_s, key, refused, look)
             sending.send(self._requests(decided, marks))
 
     def give(self, decided: Decided, marks: Marks) -> int:  # noqa: ARG002 (see PlainSink)
-        """All of it was offered."""
+        """Nothing to do: all rows were offered."""
         return 1
 
     def _requests(self, decided: Decided, marks: Marks) -> Iterator[RowsRequest]:

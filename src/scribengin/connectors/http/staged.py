@@ -1,4 +1,5 @@
-"""Requests of one unit in a file of the state folder, cut as they will be sent: an Arrow stream, summed, of a batch for each request."""
+"""Requests of one task output in a file of the state folder, split as they will be sent: an Arrow stream with a checksum, one batch per
+request."""
 
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import Receipt
 
 _FORM = pa.schema([("of", pa.string()), ("url", pa.string()), ("doc", pa.binary())])
-"""of each row: what it was made of; where it goes, null where that is the same for all; the row as a JSON object"""
+"""for each row: its origin; its address, null if all have the same; the row as a JSON object"""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestCut:
-    """How rows are cut into requests."""
+    """How rows are split into requests."""
 
     url: str
     rows: int
@@ -37,13 +38,13 @@ class RequestCut:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those that the address names."""
+        """The columns in the address."""
         return tuple(dict.fromkeys(TEMPLATE.findall(self.url)))
 
 
 @dataclass(frozen=True, slots=True)
 class RowsRequest:
-    """Consecutive rows of a unit that go together. `first` is the place of the first in the unit."""
+    """Consecutive rows of a task output in one request. `first` is the position of the first one in the task output."""
 
     unit: int
     first: int
@@ -55,14 +56,14 @@ class RowsRequest:
         return len(self.docs)
 
     def halves(self) -> tuple[RowsRequest, RowsRequest]:
-        """The same two of each request: their keys are those of the first time."""
+        """The two halves of a request, always the same: their keys are those of the first time."""
         half = len(self) // 2
         first = RowsRequest(self.unit, self.first, self.made_of[:half], self.url, self.docs[:half])
         return first, RowsRequest(self.unit, self.first + half, self.made_of[half:], self.url, self.docs[half:])
 
 
 class StagedRequests:
-    """See the contract. No file is made before the first row."""
+    """See the contract. No file is created before the first row."""
 
     wants_ids = True
 
@@ -76,7 +77,7 @@ class StagedRequests:
         self._file = StagedFile(folder, unit, attempt, _FORM)
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
-        """Stage the rows; those are refused whose values make no address."""
+        """Stage the rows; rows whose values do not give a valid address are refused."""
         if not batch.num_rows:
             return ()
         return self._stage(json_lines(batch), {name: batch.column(name) for name in self._cut.columns}, ids)
@@ -93,15 +94,15 @@ class StagedRequests:
             return self._file.close(self._sink)
 
     def abort(self) -> None:
-        """Remove the file."""
+        """Delete the file."""
         self._file.abort()
 
     @property
     def _doing(self) -> str:
-        return f'sink "{self._sink}" cannot stage in {self._folder}; nothing of the batch is sent, it is run again'
+        return f'sink "{self._sink}" cannot stage in {self._folder}; no row of the batch is sent, and the batch is run again'
 
     def _stage(self, lines: bytes, columns: Mapping[str, pa.Array], made_of: Sequence[str] | None) -> Sequence[Bad]:
-        assert made_of is not None, "the sink wants ids"
+        assert made_of is not None, "the sink requires ids"
         refused: list[Bad] = []
         docs = pa.array(lines.splitlines(), pa.binary())
         urls = pa.array(addresses(self._cut, columns, refused), pa.string()) if self._cut.columns else pa.nulls(len(docs), pa.string())
@@ -118,13 +119,13 @@ class StagedRequests:
         return refused
 
     def _flush(self, *, everything: bool) -> None:
-        """Write whole requests; what makes no whole one yet stays, unless `everything` is to go."""
+        """Write complete requests; an incomplete one is kept, unless `everything` is set."""
         rows = pa.Table.from_batches(self._held).combine_chunks().to_batches()[0] if self._held_rows else self._held[0]
         ends = np.cumsum(pc.binary_length(rows.column(2)).to_numpy(zero_copy_only=False), dtype=np.int64)
         first, before = 0, 0
         while first < rows.num_rows:
             fits = int(np.searchsorted(ends, before + self._cut.bytes, side="right"))
-            end = max(first + 1, min(fits, first + self._cut.rows))  # one that is too large goes alone
+            end = max(first + 1, min(fits, first + self._cut.rows))  # one that is too large is sent alone
             if end == rows.num_rows and end - first < self._cut.rows and not everything:
                 break
             self._file.write(rows.slice(first, end - first))
@@ -135,13 +136,13 @@ class StagedRequests:
 
 
 def addresses(cut: RequestCut, columns: Mapping[str, pa.Array], refused: list[Bad]) -> Iterator[str | None]:
-    """Of each row; None, and a Bad, where a value makes no part of a path that stays where it is put."""
+    """The escaped value of each row; None, and a Bad, if a value cannot be a part of a path that stays in its place."""
     texts = [pc.cast(columns[name], pa.string()).to_pylist() for name in cut.columns]
     for ordinal, values in enumerate(zip(*texts, strict=True)):
         wrong = next(((name, value) for name, value in zip(cut.columns, values, strict=True) if value in (None, "", ".", "..")), None)
         if wrong is not None:
             shown = "null" if wrong[1] is None else f'"{wrong[1]}"'
-            refused.append(Bad(ordinal, "url-value", f'the column "{wrong[0]}" is {shown}, which makes no address of `url`'))
+            refused.append(Bad(ordinal, "url-value", f'the column "{wrong[0]}" is {shown}, which does not give a valid address in `url`'))
             yield None
             continue
         given = dict(zip(cut.columns, (quote(value, safe="") for value in values), strict=True))
@@ -149,7 +150,7 @@ def addresses(cut: RequestCut, columns: Mapping[str, pa.Array], refused: list[Ba
 
 
 def read_requests(folder: Path, segment: Mapping[str, Any], unit: int, sink: str) -> Iterator[RowsRequest]:
-    """Those of a segment, in their order. Raises StateError where the file is gone, torn or changed."""
+    """The requests of a segment, in order. Raises StateError if the file is missing, truncated or changed."""
     first = 0
     with open_staged(folder, segment, sink) as reader:
         for batch in reader:

@@ -14,7 +14,7 @@ def make_source(place: ConnectorContext) -> SourceConnector:
 
 
 def make_sink(place: ConnectorContext) -> SinkConnector:
-    """The configured sink: ours, or Spark's own where no more than `at_least_once` is asked."""
+    """The configured sink: Scribengin's own, or Spark's if only `at_least_once` is requested."""
     if place.delivery == "at_least_once":
         from scribengin.connectors.kafka.spark_sink import SparkKafkaSink
 

@@ -1,4 +1,4 @@
-"""How old waiting records are, without reading them: from where the logs ended at each look, and what the brokers know of earlier times."""
+"""The age of waiting records, without reading them: from the ends of the logs at each poll, and the brokers' data about earlier times."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     """partition → milliseconds since 1970, to partition → (offset, milliseconds) of the first record that is not older, if there is one"""
 
 POINTS = 64
-"""kept of a partition at most"""
+"""maximum number of points per partition"""
 _NEAREST_MS = 1000
 _FARTHEST_MS = 4**10 * _NEAREST_MS
 _HALVINGS = 4
 
 
 class Ages:
-    """Of each partition some points (seconds, offset): then the log ended there. Between two of them records came evenly.
+    """For each partition some points (seconds, offset): the end of the log at that time. Between two points, records are assumed to be
+    evenly distributed.
 
     All seconds are of one clock.
     """
@@ -30,7 +31,7 @@ class Ages:
         self._points: dict[Partition, list[tuple[float, int]]] = {}
 
     def note(self, now_s: float, ends: Mapping[Partition, int], taken: Mapping[Partition, int]) -> None:
-        """A look: where the logs end, and what is behind. Quick; what is behind is forgotten, old points become fewer."""
+        """Record the ends of the logs and the read positions. Quick; points of read records are dropped, old points are thinned out."""
         for partition, end in ends.items():
             points = self._points.setdefault(partition, [])
             if points and points[-1][1] > end:
@@ -44,25 +45,25 @@ class Ages:
                 del points[1:-1:2]
 
     def learn(self, now_s: float, now_ms: int, waiting: Mapping[Partition, int], ends: Mapping[Partition, int], ask: Ask) -> None:
-        """Ask the brokers of the partitions that were never noted when what waits came (`waiting`: the first offset of each): ten
-        questions and some, each for all of them."""
+        """Ask the brokers about partitions without any point, for the times of their waiting records (`waiting`: the first offset of each):
+        some ten requests, each for all of them."""
         unknown = {partition: offset for partition, offset in waiting.items() if partition not in self._points}
         for partition, came in _came(unknown, ends, now_ms, ask).items():
             points = self._points[partition] = []
             for moment_ms, end in sorted(came):
-                # times of records are their writers': they need not rise, and may lie ahead
+                # times of records are set by their writers: they need not increase, and may be in the future
                 points.append((now_s - max(0, now_ms - moment_ms) / 1000, max(end, points[-1][1] if points else 0)))
 
     def knows(self, partition: Partition) -> bool:
-        """True for one that was noted or learned."""
+        """True for a partition with recorded points."""
         return partition in self._points
 
     def forget(self, partition: Partition) -> None:
-        """The log is another."""
+        """The log is a new one."""
         self._points.pop(partition, None)
 
     def age_s(self, partition: Partition, offset: int, now_s: float) -> float | None:
-        """How long the record has been there; of one that was there before the first point, at least. None for one never seen."""
+        """The age of the record; for one older than the first point, at least that. None for a partition without points."""
         points = self._points.get(partition, [])
         if points and points[0][1] > offset:
             return now_s - points[0][0]
@@ -73,7 +74,7 @@ class Ages:
 
 
 def _came(waiting: Mapping[Partition, int], ends: Mapping[Partition, int], now_ms: int, ask: Ask) -> dict[Partition, list[tuple[int, int]]]:
-    """Points (milliseconds since 1970, end of the log) around the first waiting record: back in steps that grow, then between two."""
+    """Points (milliseconds since 1970, end of the log) around the first waiting record: backwards in growing steps, then by bisection."""
     came: dict[Partition, list[tuple[int, int]]] = {partition: [] for partition in waiting}
     later = dict.fromkeys(waiting, now_ms)
     earlier: dict[Partition, int] = {}
@@ -82,7 +83,7 @@ def _came(waiting: Mapping[Partition, int], ends: Mapping[Partition, int], now_m
         found = ask(times)
         for partition, time_ms in times.items():
             offset, moment_ms = found.get(partition, (ends[partition] - 1, time_ms))
-            # what has come since the look that told the ends is that of the next one
+            # records since the poll that read the ends belong to the next poll
             came[partition].append((moment_ms, min(offset + 1, ends[partition])))
             if offset > waiting[partition] or partition not in found:
                 later[partition] = time_ms

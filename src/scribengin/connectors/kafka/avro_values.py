@@ -1,4 +1,4 @@
-"""By which Avro schema a sink writes its values: a file's, or one made of the rows' columns, with its id in a schema registry."""
+"""The Avro schema of a sink's values: that of a file, or one built from the rows' columns, with its id in a schema registry."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class AvroValues:
-    """Of one sink. `options` are its filled ones. Picklable: the file is read in the driver, and its text travels; each process asks the
-    registry for itself, once for each schema.
+    """For one sink. `options` are its complete ones. Picklable: the file is read in the driver, and its text is passed on; each process
+    asks the registry itself, once for each schema.
 
-    Raises SinkError for options that mean nothing together.
+    Raises SinkError for contradictory options.
     """
 
     def __init__(self, node: str, folder: Path, options: Mapping[str, Any]) -> None:
@@ -35,15 +35,15 @@ class AvroValues:
             raise self._wrong(*fault[1:])
 
     def look(self) -> None:
-        """Read and register what is known before any row is. Raises SinkError for a file that is no schema, or a schema that the registry
-        does not take; Unreachable where no registry answers."""
+        """Read and register the schemas that are known before any row is written. Raises SinkError for a file that is not a schema, or a
+        schema that the registry rejects; Unreachable if no registry answers."""
         if self._path is not None:
             self._id(self._file())
 
     def __call__(self, schema: Schema) -> AvroMessages:
-        """What encodes rows of `schema`. Raises ValueError where the two cannot agree, and as `look`."""
+        """The encoder for rows of `schema`. Raises ValueError if the two are incompatible, and as `look`."""
         text = derive_schema(schema) if self._path is None else self._file()
-        # first what may be wrong here: a schema that was registered stays there
+        # possible errors first: a registered schema stays registered
         AvroMessages(schema, _parsed(text))
         return AvroMessages(schema, _parsed(text), self._id(text))
 
@@ -57,7 +57,7 @@ class AvroValues:
         return self._text
 
     def _id(self, text: str) -> int | None:
-        """The schema's id, None where values are plain Avro."""
+        """The schema's id, None if values are plain Avro."""
         if not self._options["registry"]:
             return None
         from scribengin.connectors.kafka.registry import SchemaRegistry

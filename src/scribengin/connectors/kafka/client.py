@@ -1,4 +1,4 @@
-"""The client library behind one door: its settings, its errors in our words, and the questions that a reader asks of a cluster."""
+"""The only module that uses the client library: its settings, its errors as Scribengin errors, and a reader's requests to a cluster."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 Role = Literal["source", "sink"]
 _RIGHTS: Mapping[Role, str] = {
     "source": "Read on the topics; for lag tools, Read on the consumer group too",
-    "sink": "Write and DescribeConfigs on the topics; Create, Read, Write and DescribeConfigs on the topic of its markers; "
-    "Write on the transactional ids that begin with that topic's name; for an audit, Read on the topics",
+    "sink": "Write and DescribeConfigs on the topics; Create, Read, Write and DescribeConfigs on the topic of its commit markers; Write "
+    "on the transactional ids that begin with that topic's name; for an audit, Read on the topics",
 }
 _REFUSED = (
     "INVALID_TRANSACTION_TIMEOUT",
@@ -32,9 +32,9 @@ _REFUSED = (
     "TOPIC_EXCEPTION",
     "POLICY_VIOLATION",
 )
-"""what brokers say of a wish that they will not grant later either"""
+"""broker errors for settings that a retry will not change"""
 LOGIN = ("SASL_AUTHENTICATION_FAILED", "_AUTHENTICATION", "_SSL")
-"""errors of a login: no later try mends them"""
+"""login errors that a retry will not change"""
 
 Partition = tuple[str, int]
 """(topic, partition)"""
@@ -42,7 +42,7 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as it is now. `id` is new for a topic that was deleted and made again."""
+    """The current state of a topic. `id` is new for a topic that was deleted and created again."""
 
     name: str
     id: str
@@ -50,7 +50,7 @@ class Topic:
 
 
 def client() -> Any:
-    """The module `confluent_kafka`. Raises EnvironmentFault where it is not installed."""
+    """The module `confluent_kafka`. Raises EnvironmentFault if it is not installed."""
     try:
         import confluent_kafka
     except ImportError as error:
@@ -68,37 +68,37 @@ def _admin_module() -> Any:
 
 
 def settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What every client of the node gets; secrets in plain, so that this never leaves the process."""
+    """The settings of every client of the node; contains secrets in plain text, so it never leaves the process."""
     given = {name: value.reveal() if isinstance(value, Secret) else value for name, value in options["config"].items()}
     return {
         "bootstrap.servers": options["bootstrap"],
         "client.id": "scribengin",
-        "log_level": 0,  # what brokers do to us is told by the error that follows, with a remedy
+        "log_level": 0,  # disconnections by brokers are reported by the error that follows, with a remedy
         "reconnect.backoff.max.ms": 1000,
     } | given
 
 
 READER = {
-    "group.id": "scribengin",  # asked for by the library; nothing is committed under it
+    "group.id": "scribengin",  # required by the library; nothing is committed under it
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
     "enable.partition.eof": True,
 }
-"""what every consumer has that reads from offsets which it is told, up to the end that it finds"""
+"""the settings of every consumer that reads from given offsets up to the current end"""
 
 
 _ELECTING = frozenset({"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH"})
-"""a partition gets its leader now, as those of a new topic do, or the client does not know the new one yet: asked again it is there"""
+"""a partition is getting its leader now, as those of a new topic do, or the client does not know the new leader yet: a retry succeeds"""
 _INVALID = -1001
-"""the client's library gives it as the offset of a partition whose leader has not answered, and no error"""
+"""the offset that the client library returns, without an error, for a partition whose leader did not answer"""
 _ELECTED_AFTER_S = 0.1
 
 
 class KafkaBrokers:
-    """Questions to the brokers. `role` and `node` are for messages; each call takes at most the node's `timeout`.
+    """Requests to the brokers. `role` and `node` are for messages; each call takes at most the node's `timeout`.
 
-    Raises Unreachable, or SourceError or SinkError for what no later try mends.
+    Raises Unreachable, or SourceError or SinkError if a retry cannot succeed.
     """
 
     def __init__(self, node: str, options: Mapping[str, Any], role: Role = "source") -> None:
@@ -112,17 +112,17 @@ class KafkaBrokers:
 
     @cached_property
     def _admin(self) -> Any:
-        # made when it is first asked: the copies that travel to tasks never are
+        # created at the first use: the copies that are sent to tasks never are
         module = _admin_module()
-        # the client tells of brokers that are away, or that refuse a login, beside the call that then times out
+        # the client reports unavailable brokers and rejected logins separately from the call that then times out
         return module.AdminClient(settings(self._options) | {"error_cb": self._hear}, logger=SILENT)
 
     def __reduce__(self) -> tuple[type[KafkaBrokers], tuple[str, Mapping[str, Any], Role]]:
-        # Spark pickles readers; a connection stays where it is, the copy makes its own
+        # Spark pickles readers; a connection is not copied, the copy opens its own
         return KafkaBrokers, (self._node, self._options, self._role)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those of the topics that are there."""
+        """Those of the topics that exist."""
         asked = list(names)
         if not asked:
             return {}
@@ -139,7 +139,7 @@ class KafkaBrokers:
         return found
 
     def matching(self, pattern: str) -> list[str]:
-        """The names of all topics that the whole pattern matches; the cluster's own (`__…`) never."""
+        """The names of all topics whose full name matches the pattern; never the cluster's own (`__…`)."""
         listed = self._asked(lambda: self._admin.list_topics(timeout=self._timeout_s))
         return sorted(name for name in listed.topics if re.fullmatch(pattern, name) and not name.startswith("__"))
 
@@ -148,20 +148,20 @@ class KafkaBrokers:
         return self._offsets({partition: _admin_module().OffsetSpec.earliest() for partition in partitions})
 
     def last(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """The offsets behind the last record that may be read: under read_committed those before the first open transaction."""
+        """The offsets after the last readable record: with read_committed, before the first open transaction."""
         return self._offsets({partition: _admin_module().OffsetSpec.latest() for partition in partitions})
 
     def since(self, times_ms: Mapping[Partition, int]) -> dict[Partition, tuple[int, int]]:
-        """Partition → (offset, milliseconds since 1970) of the first record at or after its time; none where there is none yet."""
+        """Partition → (offset, milliseconds since 1970) of the first record at or after its time; missing if there is none yet."""
         found = self._listed({partition: _admin_module().OffsetSpec.for_timestamp(time_ms) for partition, time_ms in times_ms.items()})
         return {partition: (int(each.offset), int(each.timestamp)) for partition, each in found.items() if each.offset >= 0}
 
     def at_time(self, partitions: Iterable[Partition], time_ms: int) -> dict[Partition, int]:
-        """The offsets of the first records at or after a time; -1 where there is none yet."""
+        """The offsets of the first records at or after a time; -1 if there is none yet."""
         return self._offsets({partition: _admin_module().OffsetSpec.for_timestamp(time_ms) for partition in partitions})
 
     def topic_config(self, name: str) -> dict[str, str]:
-        """The settings of a topic that is there, defaults included."""
+        """The settings of an existing topic, including defaults."""
         module = _admin_module()
         resource = module.ConfigResource(module.ConfigResource.Type.TOPIC, name)
         futures = self._asked(lambda: self._admin.describe_configs([resource], request_timeout=self._timeout_s))
@@ -169,7 +169,7 @@ class KafkaBrokers:
         return {key: entry.value or "" for key, entry in entries.items()}
 
     def make_topic(self, name: str, partitions: int, *, replication: int | None = None, config: Mapping[str, str] | None = None) -> None:
-        """Make it, unless somebody else just has. `replication` None: three, or as many brokers as there are."""
+        """Create it, unless another client just did. `replication` None: three, or the number of brokers if that is smaller."""
         copies = replication or min(3, len(self._asked(lambda: self._admin.list_topics(timeout=self._timeout_s)).brokers))
         topic = _admin_module().NewTopic(name, partitions, copies, config=dict(config or {}))
         future = self._asked(lambda: self._admin.create_topics([topic], operation_timeout=self._timeout_s))[name]
@@ -179,12 +179,12 @@ class KafkaBrokers:
             if code_of(error) != "TOPIC_ALREADY_EXISTS":
                 raise self._fault(error, f"Create topic {name}") from error
         give_up_s = time.monotonic() + self._timeout_s
-        # a broker may not know for a moment what another has just made
+        # for a moment a broker may not know a topic that another has just created
         while name not in self.topics([name]) and time.monotonic() < give_up_s:
             time.sleep(0.05)
 
     def delete_topic(self, name: str) -> None:
-        """Delete it, unless it is gone already."""
+        """Delete it, unless it is already deleted."""
         future = self._asked(lambda: self._admin.delete_topics([name], operation_timeout=self._timeout_s))[name]
         try:
             future.result(timeout=self._timeout_s + 1)
@@ -222,8 +222,8 @@ class KafkaBrokers:
                 if found.offset == _INVALID:
                     leader = f"the leader of {topic}-{number} at {self._bootstrap}"
                     raise Unreachable(
-                        f'{self._role} "{self._node}": {leader} has not said within {self._timeout_s:g} s which offsets it has',
-                        remedy="check that the broker runs, and the network to it",
+                        f'{self._role} "{self._node}": {leader} did not return its offsets within {self._timeout_s:g} s',
+                        remedy="check that the broker runs and is reachable",
                         node=self._node,
                     )
             if len(listed) == len(futures):
@@ -232,11 +232,11 @@ class KafkaBrokers:
 
     def _asked(self, question: Any) -> Any:
         try:
-            self._admin.poll(0)  # what it has to tell of earlier questions
+            self._admin.poll(0)  # pending reports about earlier requests
             self._told = None
             return question()
         except EnvironmentFault:
-            raise  # there is no client that could be asked
+            raise  # there is no client to poll
         except Exception as error:
             raise self._fault(error) from error
 
@@ -246,7 +246,7 @@ class KafkaBrokers:
 
     def _fault(self, error: Exception, about: str = "") -> ScribenginError:
         if "_admin" in vars(self):
-            self._admin.poll(0)  # only here the client hands over what it has to tell
+            self._admin.poll(0)  # only here the client delivers its pending reports
         told, self._told = self._told, None
         if told is not None and code_of(error) in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"):
             error = Exception(told)
@@ -254,48 +254,48 @@ class KafkaBrokers:
 
 
 def fault(node: str, bootstrap: str, error: Exception, timeout_s: float, role: Role = "source", about: str = "") -> ScribenginError:
-    """A client's error in our words: Unreachable where a later try may go through. `about` is what was asked, and of which topic."""
+    """A client's error as a Scribengin error: Unreachable if a retry may succeed. `about` is the request and its topic."""
     code = code_of(error)
     kind = SourceError if role == "source" else SinkError
     if code in LOGIN:
         return kind(
-            f'{role} "{node}": the brokers at {bootstrap} do not let this user in: {_text_of(error)}',
+            f'{role} "{node}": the brokers at {bootstrap} rejected the login of this user: {_text_of(error)}',
             remedy="check `config`: security.protocol, sasl.mechanism, sasl.username, sasl.password, ssl.ca.location",
             code="kafka-login",
             node=node,
         )
     if code.endswith("AUTHORIZATION_FAILED"):
         return kind(
-            f'{role} "{node}": this user may not do that at {bootstrap}: {_text_of(error)}{about and f" ({about})"}',
+            f'''{role} "{node}": this user is not authorized at {bootstrap}: {_text_of(error)}{about and f" ({about})"}''',
             remedy=f"grant it: {_RIGHTS[role]}",
             code="kafka-forbidden",
             node=node,
         )
     if code == "_INVALID_ARG":
         return kind(
-            f'{role} "{node}": the client does not take its settings: {_text_of(error)}',
+            f'{role} "{node}": the client rejected its settings: {_text_of(error)}',
             remedy="change `config`; its names and values are librdkafka's",
             code="kafka-config",
             node=node,
         )
     if code == "UNKNOWN_TOPIC_OR_PART":
         return kind(
-            f'{role} "{node}": {about or "a topic"} is gone from {bootstrap}: {_text_of(error)}',
-            remedy="look at the cluster's topics",
+            f'''{role} "{node}": {about or "a topic"} does not exist at {bootstrap} any more: {_text_of(error)}''',
+            remedy="check the topics of the cluster",
             code="kafka-topic",
             node=node,
         )
     if code in ("_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
-        # brokers may not know for a moment what has just been made: told so, and tried again
+        # for a moment brokers may not know a new topic: reported as such, and retried
         return Unreachable(
-            f'{role} "{node}": a topic is gone from {bootstrap}, or has fewer partitions than it had: {_text_of(error)}',
-            remedy="make it again, with as many partitions",
+            f'{role} "{node}": a topic does not exist at {bootstrap} any more, or has fewer partitions than before: {_text_of(error)}',
+            remedy="create it again, with the same number of partitions",
             node=node,
         )
     if code in _REFUSED:
         return kind(
-            f'{role} "{node}": the brokers at {bootstrap} refuse that: {_text_of(error)}{about and f" ({about})"}',
-            remedy="change the option that asks for it: transaction_timeout, replication, partitions, topic, markers",
+            f'''{role} "{node}": the brokers at {bootstrap} rejected the request: {_text_of(error)}{about and f" ({about})"}''',
+            remedy="change the option that caused it: transaction_timeout, replication, partitions, topic, markers",
             code="kafka-refused",
             node=node,
         )
@@ -307,7 +307,7 @@ def fault(node: str, bootstrap: str, error: Exception, timeout_s: float, role: R
 
 
 def code_of(error: Exception) -> str:
-    """The client's name for what went wrong, such as `TOPIC_AUTHORIZATION_FAILED`; empty where it has none."""
+    """The client's name of the error, such as `TOPIC_AUTHORIZATION_FAILED`; empty if it has none."""
     if isinstance(error, FutureTimeout):
         return "_TIMED_OUT"
     first: Any = error.args[0] if error.args else None
@@ -335,24 +335,23 @@ _PASSING = (
     "_ALL_BROKERS_DOWN",
     "_RESOLVE",
     "_TIMED_OUT",
-    # a broker has left the cluster: the client drops it, with what it was asked; the partition's next leader will know
+    # a broker has left the cluster: the client drops it with its pending requests; the partition's next leader will answer
     "_DESTROY_BROKER",
-    # the library asks for the coordinator of a group that readers here name, because they must, and do not use
+    # the library looks for the coordinator of a group, which readers here must name, but do not use
     "GROUP_AUTHORIZATION_FAILED",
 )
 
 
 def passes(error: Any) -> bool:
-    """True for an error (a KafkaError) that is over by itself in a moment: a partition that has just been made or has lost its leader,
-    a broker that starts."""
+    """True for a transient error (a KafkaError): a partition that was just created or lost its leader, a broker that starts."""
     return bool(error.retriable()) or error.name() in _PASSING
 
 
 class _Silent:
-    """Takes the client's log and drops it."""
+    """Receives the client's log and drops it."""
 
     def log(self, *_: object, **__: object) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 SILENT = _Silent()

@@ -1,4 +1,4 @@
-"""A sink's settings for the Java client, which Spark's own sink uses: other names than librdkafka's for the same things."""
+"""A sink's settings for the Java client, which Spark's own sink uses: names that differ from those of librdkafka."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SAME = frozenset(
         "ssl.endpoint.identification.algorithm",
     }
 )
-"""of the same name and meaning in both"""
+"""settings with the same name and meaning in both clients"""
 _RENAMED = {
     "message.timeout.ms": "delivery.timeout.ms",
     "sasl.mechanism": "sasl.mechanism",
@@ -55,12 +55,12 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 _MEMORY_BYTES = 64 * 2**20
-"""for messages that wait, hence the largest message"""
+"""for waiting messages, and so for the largest message"""
 
 
 def java_settings(node: str, options: Mapping[str, Any], *, largest_bytes: int = 0) -> dict[str, str]:
-    """What the Java client's producer is told, secrets in plain. `options` are the sink's; `largest_bytes` is the largest message that may
-    come. Raises SinkError, which names no value, for what that client has no setting for."""
+    """The settings of the Java client's producer, with secrets in plain text. `options` are the sink's; `largest_bytes` is the size of the
+    largest possible message. Raises SinkError, which contains no value, for a setting that the client does not have."""
     config = {name: value.reveal() if isinstance(value, Secret) else str(value) for name, value in options["config"].items()}
     memory_bytes = max(_MEMORY_BYTES, 2 * largest_bytes)
     found = {
@@ -85,7 +85,7 @@ def java_settings(node: str, options: Mapping[str, Any], *, largest_bytes: int =
             found[_PEM[name]] = _pem(node, name, value, shown)
         elif name not in _LOGIN:
             known = sorted({*_SAME, *_RENAMED, *_PEM, *_LOGIN})
-            raise _wrong(node, f'config has "{name}", which is not known of the Java client', f"take it out; known are {', '.join(known)}")
+            raise _wrong(node, f'config has "{name}", which the Java client does not know', f"remove it, or use one of {', '.join(known)}")
     for store in ("truststore", "keystore"):
         if any(name.startswith(f"ssl.{store}.") for name in found):
             found[f"ssl.{store}.type"] = "PEM"
@@ -100,16 +100,16 @@ def java_settings(node: str, options: Mapping[str, Any], *, largest_bytes: int =
 def _login(node: str, mechanism: str, config: Mapping[str, str]) -> str:
     module = _LOGIN_MODULES.get(mechanism)
     if module is None:
-        raise _wrong(node, f"config has sasl.mechanism {mechanism}", f"known are {', '.join(_LOGIN_MODULES)}")
+        raise _wrong(node, f"config has sasl.mechanism {mechanism}", f"use one of {', '.join(_LOGIN_MODULES)}")
     missing = [name for name in _LOGIN if name not in config]
     if missing:
         raise _wrong(node, f"config has sasl.mechanism {mechanism} and no {missing[0]}", f"add {missing[0]}: ${{secret:env/NAME}}")
-    # in this order: in its log Spark's Kafka code blots out what stands between the first quote of the password and the last of all
+    # in this order: in its log, Spark's Kafka code masks everything between the first quote of the password and the last quote of all
     return f"{module} required password={_quoted(config['sasl.password'])} username={_quoted(config['sasl.username'])};"
 
 
 def _quoted(text: str) -> str:
-    """As Java's StreamTokenizer reads it back."""
+    """Quoted so that Java's StreamTokenizer reads it back."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'
 
@@ -123,7 +123,7 @@ def _pem(node: str, name: str, value: str, shown: object) -> str:
             reason = getattr(error, "strerror", None) or "no text"
             raise _wrong(node, f"config has {name}, whose file {shown} cannot be read as PEM: {reason}", "name a PEM file") from error
     if "-----BEGIN " not in text:
-        raise _wrong(node, f"config has {name}, which holds no PEM", "give it as PEM (-----BEGIN …)")
+        raise _wrong(node, f"config has {name}, which is not in PEM format", "write it as PEM (-----BEGIN …)")
     if "PRIVATE KEY-----" in text and "BEGIN PRIVATE KEY" not in text and "BEGIN ENCRYPTED PRIVATE KEY" not in text:
         raise _wrong(node, f"config has {name}, a key that is not in PKCS#8", "convert it: openssl pkcs8 -topk8 -in OLD -out NEW")
     return text
@@ -131,7 +131,7 @@ def _pem(node: str, name: str, value: str, shown: object) -> str:
 
 def _wrong(node: str, what: str, remedy: str) -> SinkError:
     return SinkError(
-        f'sink "{node}": {what}; with delivery: at_least_once Spark\'s own sink writes, by the Java client',
+        f'''sink "{node}": {what}; with delivery: at_least_once Spark's own sink writes, with the Java client''',
         remedy=f"{remedy}; or write delivery: exactly_once, which uses librdkafka",
         code="kafka-java-client",
         node=node,

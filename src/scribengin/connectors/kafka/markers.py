@@ -1,7 +1,8 @@
-"""The markers of a sink: for each slot the record of its last commit, in a compacted topic of the sink's own, a slot a partition.
+"""The commit markers of a sink: for each slot the record of its last commit, in a compacted topic of the sink's own, one partition per
+slot.
 
-A marker is written in the transaction of the rows that it speaks of. It is read up to the last stable offset, so that one of an open or
-aborted transaction is never seen. What may be concluded from a marker, and when from the lack of one, says `testing.kafka_model`.
+A commit marker is written in the transaction of its rows. It is read up to the last stable offset, so that one of an open or aborted
+transaction is never seen. `testing.kafka_model` defines what follows from a commit marker, and when its absence is conclusive.
 """
 
 from __future__ import annotations
@@ -20,26 +21,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SLOTS = 33
-"""partitions of the topic: slot 0 is the claim, and the chain of Batches that commit as a whole; the others are those of units"""
+"""partitions of the topic: slot 0 is for the claim, and the chain of Batches that commit as a whole; the others are for task outputs"""
 OPENING = -1
-"""the number of the marker with which a lineage begins"""
+"""the number of the commit marker with which a lineage begins"""
 _FORMAT = 1
 _CONFIG = {
     "cleanup.policy": "compact",
-    # a slot needs its newest marker only: small segments let brokers drop the others soon
+    # only the newest marker of a slot is needed: with small segments brokers delete the others soon
     "segment.bytes": str(16 * 2**20),
     "segment.ms": str(3600 * 1000),
     "min.cleanable.dirty.ratio": "0.1",
 }
 _LOOK_BACK = 8
 _readers: dict[tuple[tuple[str, Any], ...], Any] = {}
-"""settings → this process's consumer: connecting anew for each look costs more than the look"""
+"""settings → this process's consumer: a new connection for each request costs more than the request"""
 _one_at_a_time = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What a slot's last commit was. `said` is the Receipt of a Batch, or what a unit's task has to report."""
+    """The last commit of a slot. `said` is the write receipt of a Batch, or the report of a task output."""
 
     owner: str
     flow: str
@@ -55,12 +56,12 @@ class Marker:
         return msgspec.json.encode({"format": _FORMAT, **asdict(self)})
 
     def same_place(self, owner: str, lineage: str) -> bool:
-        """True where that lineage of that installation has written it."""
+        """True if that lineage of that installation wrote it."""
         return (self.owner, self.lineage) == (owner, lineage)
 
 
 class MarkerTopic:
-    """One sink's markers. Picklable."""
+    """The commit markers of one sink. Picklable."""
 
     def __init__(self, node: str, options: Mapping[str, Any], name: str) -> None:
         self.name = name
@@ -69,32 +70,34 @@ class MarkerTopic:
         self._cluster = KafkaBrokers(node, options, "sink")
 
     def ensure(self) -> None:
-        """Make the topic, or look whether it is as it must be. Raises Refused where it is not."""
+        """Create the topic, or check the existing one. Raises Refused if its settings are wrong."""
         found = self._cluster.topics([self.name]).get(self.name)
         if found is None:
             self._cluster.make_topic(self.name, SLOTS, replication=self._options["replication"], config=_CONFIG)
             found = self._cluster.topics([self.name]).get(self.name)
         if found is None:
-            raise SinkError(f'sink "{self._node}": the topic {self.name} of its markers was made, and is not there', node=self._node)
+            raise SinkError(
+                f'sink "{self._node}": the topic {self.name} of its commit markers was created, but does not exist', node=self._node
+            )
         if found.partitions < SLOTS:
             raise self._refused(f"has {found.partitions} partitions; expected {SLOTS}", "give the sink another: markers: NAME")
         policy = self._cluster.topic_config(self.name)["cleanup.policy"]
         if policy != "compact":
             raise self._refused(
-                f"has cleanup.policy={policy}: brokers would forget how far the flow is",
+                f"has cleanup.policy={policy}: the brokers would delete the flow's position",
                 f"set it: kafka-configs --alter --topic {self.name} --add-config cleanup.policy=compact",
             )
 
     def delete(self) -> None:
-        """Forget all markers."""
+        """Delete all commit markers."""
         self._cluster.delete_topic(self.name)
 
     def exists(self) -> bool:
-        """True where the topic is there."""
+        """True if the topic exists."""
         return self.name in self._cluster.topics([self.name])
 
     def known_to_be(self, slot: int, number: int) -> Marker | None:
-        """The newest marker, when a commit of `number` or a later one is sure: a commit is decided at once, and can be read in a moment."""
+        """The newest commit marker, if a commit of `number` or a later one is certain: it may become readable only after a moment."""
         give_up_s = time.monotonic() + 2 * self._timeout_s
         while True:
             newest = self.newest(slot)
@@ -103,9 +106,9 @@ class MarkerTopic:
             time.sleep(0.05)
 
     def newest(self, slot: int) -> Marker | None:
-        """The slot's newest marker that is committed, or None. That there is none may be believed after a fence only.
+        """The slot's newest committed marker, or None. None is conclusive only after a fence.
 
-        Raises Refused for a record that is no marker, Unreachable where no broker answers.
+        Raises Refused for a record that is not a commit marker, Unreachable if no broker answers.
         """
         kafka = client()
         give_up_s = time.monotonic() + max(10.0, 2 * self._timeout_s)
@@ -114,7 +117,7 @@ class MarkerTopic:
                 try:
                     return self._newest(kafka, slot)
                 except kafka.KafkaException as error:
-                    # a partition that has just been made, or has just lost its leader, gets one in a moment
+                    # a partition that was just created, or has just lost its leader, gets one in a moment
                     if not passes(error.args[0]) or time.monotonic() > give_up_s:
                         raise self._fault(error) from error
                     time.sleep(0.05)
@@ -124,7 +127,7 @@ class MarkerTopic:
         low, end = reader.get_watermark_offsets(kafka.TopicPartition(self.name, slot), timeout=self._timeout_s, cached=False)
         back = _LOOK_BACK
         while True:
-            # behind the marker stand control records, and rows of zombies that were fenced
+            # control records, and rows of fenced writers, follow the marker
             begin = max(low, end - back)
             if begin >= end:
                 return None
@@ -140,7 +143,7 @@ class MarkerTopic:
         last, give_up_s = None, time.monotonic() + max(10.0, 2 * self._timeout_s)
         try:
             while True:
-                # one by one: `consume` waits for as many as it is asked for, and this is waited for in every Batch
+                # one by one: `consume` waits for the requested number, and every Batch waits for this
                 message = reader.poll(0.2)
                 error = None if message is None else message.error()
                 if message is not None and error is None:
@@ -152,7 +155,7 @@ class MarkerTopic:
                     raise kafka.KafkaException(error)
                 if time.monotonic() > give_up_s:
                     raise Unreachable(
-                        f'sink "{self._node}": no broker gives what stands in {self.name}-{slot}',
+                        f'sink "{self._node}": no broker returned the contents of {self.name}-{slot}',
                         remedy="check that the partition has a leader",
                         node=self._node,
                     )
@@ -164,16 +167,21 @@ class MarkerTopic:
             body = msgspec.json.decode(message.value() or b"")
             form = body.pop("format")
             if form != _FORMAT:
-                raise self._refused(f"holds a marker of format {form} in partition {slot}; known is {_FORMAT}", "update Scribengin")
+                raise self._refused(
+                    f"holds a commit marker of format {form} in partition {slot}; expected format {_FORMAT}", "update Scribengin"
+                )
             return Marker(**body)
         except (msgspec.DecodeError, AttributeError, KeyError, TypeError) as error:
             raise self._refused(
-                f"holds a record that is no marker, in partition {slot} at offset {message.offset()}: somebody else writes there",
-                "find out who, and give the sink a topic of its own: markers: NAME",
+                (
+                    f"holds a record that is not a commit marker, in partition {slot} at offset {message.offset()}: another program writes "
+                    "there"
+                ),
+                "find that program, or give the sink a topic of its own: markers: NAME",
             ) from error
 
     def _refused(self, what: str, remedy: str) -> Refused:
-        return Refused(f'sink "{self._node}": the topic {self.name} of its markers {what}', remedy=remedy, code="kafka-markers")
+        return Refused(f'sink "{self._node}": the topic {self.name} of its commit markers {what}', remedy=remedy, code="kafka-markers")
 
     @property
     def _timeout_s(self) -> float:

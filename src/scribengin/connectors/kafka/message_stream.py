@@ -1,4 +1,4 @@
-"""What the streams of all Kafka sinks have in common: rows become messages; each kind of stream does something else with these."""
+"""Common parts of the streams of all Kafka sinks: rows become messages, which each kind of stream handles differently."""
 
 from __future__ import annotations
 
@@ -20,30 +20,31 @@ if TYPE_CHECKING:
 
 
 class RowMaker(Protocol):
-    """Makes messages of rows; returns with them what is wrong with the rows that make none, by their index."""
+    """Makes messages from rows; also returns the errors of rows that give no message, by their index."""
 
     wants_ids: bool
     json_needs: Sequence[str] | None
     """see the contract's JsonStream"""
 
     def make(self, rows: pa.RecordBatch, ids: Sequence[str] | None) -> tuple[Outgoing, Sequence[Bad]]:
-        """The messages of the rows, in their order."""
+        """The messages of the rows, in order."""
 
     def make_json(
         self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None
     ) -> tuple[Outgoing, Sequence[Bad]]:
-        """The same of rows that are JSON; never called where `json_needs` is None."""
+        """The same for rows in JSON form; never called if `json_needs` is None."""
 
 
 class OriginMaker(Protocol):
-    """Makes messages of rows and their first coordinates; returns as a RowMaker does."""
+    """Makes messages from rows and their first coordinates; returns as a RowMaker does."""
 
     def make_from(self, rows: pa.RecordBatch, origins: Origins) -> tuple[Outgoing, Sequence[Bad]]:
         """The messages of the rows."""
 
 
 class MessageStream(ABC):
-    """See the contract's SinkStream and JsonStream; over an OriginMaker an OriginStream instead, which has what `write` would need not."""
+    """See the contract's SinkStream and JsonStream; with an OriginMaker it is an OriginStream instead, which does not need the arguments of
+    `write`."""
 
     wants_ids = False
     json_needs: Sequence[str] | None = None
@@ -57,23 +58,23 @@ class MessageStream(ABC):
             self.wants_ids, self.json_needs = maker.wants_ids, maker.json_needs
             self._make, self._make_json = maker.make, maker.make_json
         self.digest: int | None = None
-        """of the ids of all rows so far, where messages have one"""
+        """the digest of all row ids so far, if messages have ids"""
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
-        """Take the rows' messages."""
+        """Accept the rows' messages."""
         return self._taken(*self._make(batch, ids))
 
     def write_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None = None) -> Sequence[Bad]:
-        """The same, of rows that are JSON."""
+        """The same for rows in JSON form."""
         return self._taken(*self._make_json(lines, rows, columns, ids))
 
     def write_from(self, batch: pa.RecordBatch, origins: Origins) -> Sequence[Bad]:
-        """The same, of rows with their first coordinates."""
+        """The same for rows with their first coordinates."""
         return self._taken(*self._make_from(batch, origins))
 
     @abstractmethod
     def keep(self, messages: Outgoing) -> None:
-        """Send, stage or hand on some messages, perhaps none."""
+        """Send, stage or pass on some messages, perhaps none."""
 
     def _taken(self, messages: Outgoing, bad: Sequence[Bad]) -> Sequence[Bad]:
         if messages.digest is not None:

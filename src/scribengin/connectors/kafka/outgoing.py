@@ -1,4 +1,4 @@
-"""Rows become messages: topic, partition, key, value, headers, time, a batch of rows at once."""
+"""Rows become messages: topic, partition, key, value, headers, time, one batch of rows at a time."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from scribengin.formats.avro_out import AvroMessages
 
 ID_HEADER = "scribengin"
-"""`flow@version source coordinates`: what a message is made of, the same whenever it is made again"""
+"""the header `flow@version source coordinates`: the origin of a message, the same each time it is produced"""
 _COLUMN = re.compile(r"\{([^{}]*)\}")
 _MESSAGE_HEAD_BYTES = 128
-"""of a message and of the batch around it, beside key, value and headers; more than there is"""
+"""upper bound of the overhead of a message and its batch, beside key, value and headers"""
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
 @dataclass(slots=True)
 class Outgoing:
-    """Messages in the order of their rows; all lists are of one length."""
+    """Messages in the order of their rows; all lists have the same length."""
 
     topics: list[str]
     partitions: NDArray[np.int32]
@@ -45,23 +45,23 @@ class Outgoing:
     times_ms: list[int]
     """0 for the time of writing"""
     ids: list[str] | None
-    """of the id header; None where there is none"""
+    """value of the id header; None if there is none"""
     headers: Mapping[str, list[bytes | None]]
     """other headers"""
     sizes: list[int] | None = None
-    """how many rows each message holds; None where each is one"""
+    """the number of rows in each message; None if each has one row"""
     digest: int | None = None
-    """of the rows' ids, where messages are a channel's"""
+    """the digest of the row ids, for messages of a channel"""
 
     def __len__(self) -> int:
         return len(self.values)
 
     def rows_inside(self) -> int:
-        """How many rows they are."""
+        """The number of rows."""
         return len(self) if self.sizes is None else sum(self.sizes)
 
     def rows(self, tells: Mapping[int, Any]) -> Iterator[tuple[str, bytes | None, bytes | None, int, Any, None, int, Any]]:
-        """What `Producer.produce` is given for each. `tells`: index → who hears of that message."""
+        """The arguments of `Producer.produce` for each message. `tells`: index → the callback that reports that message."""
         heard: list[Any] = [None] * len(self)
         for index, tell in tells.items():
             heard[index] = tell
@@ -71,8 +71,8 @@ class Outgoing:
         return zip(*columns, strict=False)
 
     def header_lists(self) -> Iterator[list[tuple[str, Any]]]:
-        """The headers of each, in one list for all, to be read before the next one is asked for: a list for each message would cost more
-        than all else that is done for it."""
+        """The headers of each message, in one shared list that must be read before the next one is requested: a list for each message would
+        cost more than all other work on it."""
         headers: list[Any] = [None] * (len(self.headers) + (self.ids is not None))
         if not headers:
             yield from repeat(headers, len(self))
@@ -97,11 +97,11 @@ class Outgoing:
         return Outgoing(topics, self.partitions[stay], keys, values, times, ids, headers, sizes)
 
     def size_bytes(self) -> int:
-        """Of keys and values."""
+        """The size of keys and values."""
         return sum(map(len, filter(None, self.values))) + sum(map(len, filter(None, self.keys)))
 
     def spread(self) -> dict[tuple[str, int], tuple[int, int, int]]:
-        """(topic, partition) → index of its first message, of its last one, how many rows they hold."""
+        """(topic, partition) → index of its first message, of its last one, and the number of rows in them."""
         codes, names = self._codes()
         if not len(codes):
             return {}
@@ -121,8 +121,8 @@ class Outgoing:
 
 
 class MessageMaker:
-    """Makes the messages of one sink out of rows of `schema`. `version` is the flow's, for the id header; `avro` see `value_encoder`.
-    Raises SinkError for options that do not fit the schema."""
+    """Makes the messages of one sink from rows of `schema`. `version` is the flow's, for the id header; `avro`: see `value_encoder`. Raises
+    SinkError for options that do not match the schema."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class MessageMaker:
         plain = options["format"] == "json" and self._partition is None and list(given) == list(schema.names)
         beside = [*self._named, *self._headers.values(), *filter(None, (self._key, self._timestamp))]
         self.json_needs: Sequence[str] | None = list(dict.fromkeys(beside)) if plain else None
-        """see the contract's JsonStream; an expression wants all columns"""
+        """see the contract's JsonStream; an expression requires all columns"""
         self._fixed = None if self._named else topics.get(self._template)
 
     def _check_columns(self, schema: Schema) -> None:
@@ -176,13 +176,13 @@ class MessageMaker:
                 raise self._wrong(f'{option} names the column "{name}", a {schema[name].type}', f"expected {' or '.join(types)}")
 
     def make(self, rows: pa.RecordBatch, ids: Sequence[str] | None) -> tuple[Outgoing, list[Bad]]:
-        """The messages of the rows that can be sent, and what is wrong with the others, by their index."""
+        """The messages of the rows that can be sent, and the errors of the others, by their index."""
         values, unfit = self._values(rows.select(self._value_columns))
         numbers = None if self._partition is None else self._partition(rows)
         return self._made(dict(zip(rows.schema.names, rows.columns, strict=True)), values, unfit, numbers, ids)
 
     def make_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None) -> tuple[Outgoing, list[Bad]]:
-        """The same of rows that are JSON already, one a line; `columns` are those of `json_needs`."""
+        """The same for rows that are already JSON, one per line; `columns` are those of `json_needs`."""
         values: list[bytes | None] = list(lines.split(b"\n"))
         return self._made(columns, values[:rows], (), None, ids)
 
@@ -248,7 +248,7 @@ class MessageMaker:
         keys: pa.Array,
         bad: dict[int, Bad],
     ) -> NDArray[np.int32]:
-        """`numbers` are those that the expression gives, where there is one."""
+        """`numbers` are the results of the expression, if there is one."""
         counts = {name: topic.partitions for name, topic in known.items() if not isinstance(topic, str)}
         width: Any = counts[self._template] if self._fixed is not None else np.array([counts.get(name, 1) for name in names], np.int64)
         if numbers is not None:
@@ -256,10 +256,10 @@ class MessageMaker:
                 most = int(width if self._fixed is not None else width[index])
                 if number is None or not 0 <= number < most:
                     found = "null" if number is None else str(number)
-                    bad.setdefault(index, Bad(index, "no-partition", f"`partition` gives {found}; the topic has {most}, from 0"))
+                    bad.setdefault(index, Bad(index, "no-partition", f"`partition` gives {found}; expected 0 up to below {most}"))
                     numbers[index] = 0
             return np.array(numbers, np.int32)
-        # rows without a key stay together, in their order: a partition for each unit
+        # rows without a key stay together, in order: one partition for each task output
         alone = np.full(len(names), self._unit % width, np.int32) if self._fixed is not None else (self._unit % width).astype(np.int32)
         if self._key is None:
             return alone
@@ -289,9 +289,9 @@ class MessageMaker:
                 bad.setdefault(index, Bad(index, "no-topic", str(known[names[index]])))
         for index, key in enumerate(keys) if compacted else ():
             if key is None and names[index] in compacted:
-                message = f"the topic {names[index]} is compacted, and the message has no key"
+                message = f"the topic {names[index]} is compacted, but the message has no key"
                 bad.setdefault(index, Bad(index, "no-key", message))
-        # what is longest of each cannot be too large together, in nearly all batches
+        # the sum of the longest parts is not too large, in nearly all batches
         parts: list[Sequence[bytes | str | None]] = [values, keys, made.ids or (), *made.headers.values()]
         room = _MESSAGE_HEAD_BYTES + sum(len(header) + 16 for header in (ID_HEADER, *made.headers))
         if room + sum(max(map(len, filter(None, part)), default=0) for part in parts) <= min(limits.values(), default=0):
@@ -299,7 +299,7 @@ class MessageMaker:
         for index, name in enumerate(names):
             size = room + sum(len(part[index] or b"") for part in parts if part)
             if index not in bad and size > limits[name]:
-                message = f"the message has {size:,} bytes; the topic {name} takes {limits[name]:,}"
+                message = f"the message has {size:,} bytes; the topic {name} allows {limits[name]:,}"
                 bad[index] = Bad(index, "too-large", message)
 
     def _wrong(self, what: str, remedy: str) -> SinkError:
@@ -307,8 +307,8 @@ class MessageMaker:
 
 
 class PartitionExpression:
-    """`partition:` over rows, by DuckDB. Raises SinkError for what is no expression of whole numbers over the columns, and
-    EnvironmentFault where DuckDB is not installed."""
+    """`partition:` evaluated over rows, by DuckDB. Raises SinkError if it is not an integer expression over the columns, and
+    EnvironmentFault if DuckDB is not installed."""
 
     def __init__(self, node: str, text: str, schema: Schema) -> None:
         import sqlglot
@@ -336,10 +336,10 @@ class PartitionExpression:
         except duckdb.Error as error:
             raise self._wrong(str(error).splitlines()[0]) from error
         if not pa.types.is_integer(found.type):
-            raise self._wrong(f"gives {found.type}, no whole number")
+            raise self._wrong(f"gives {found.type}; expected an integer")
 
     def __call__(self, rows: pa.RecordBatch) -> list[int | None]:
-        """The number for each row; None for null, and where it cannot be computed all fail. Raises SinkError."""
+        """The number for each row; None for null. If one cannot be computed, all fail. Raises SinkError."""
         import duckdb
 
         try:
@@ -355,13 +355,13 @@ class PartitionExpression:
     def _wrong(self, what: str) -> SinkError:
         return SinkError(
             f'sink "{self._node}": `partition: {self._text}`: {what}',
-            remedy="write an expression over the columns that gives a whole number, such as: id % 4",
+            remedy="write an expression over the columns that gives an integer, such as: id % 4",
             code="kafka-partition",
             node=self._node,
         )
 
 
 def _milliseconds(column: pa.Array) -> list[int]:
-    """Since 1970; 0 (the time of writing) for null."""
+    """Milliseconds since 1970; 0 (the time of writing) for null."""
     micros = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
     return [0 if value is None else max(0, value // 1000) for value in micros.to_pylist()]

@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: as the clients of the JVM choose, so that other programs' keys meet ours in one partition."""
+"""The partition of a key: chosen as by the JVM clients, so that equal keys of other programs are in the same partition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SEED = np.uint32(0x9747B28C)
 
 
 def partitions_of(keys: pa.BinaryArray, count: int) -> NDArray[np.int32]:
-    """The partition of each key among `count`, all keys at once; what a null gets means nothing.
+    """The partition of each key among `count`, for all keys at once; the result for null is meaningless.
 
     `murmur2`, made positive, modulo the count: org.apache.kafka.common.utils.Utils and BuiltInPartitioner.partitionForKey of kafka-clients.
     """
@@ -23,7 +23,7 @@ def partitions_of(keys: pa.BinaryArray, count: int) -> NDArray[np.int32]:
 
 
 def murmur2(keys: pa.BinaryArray) -> NDArray[np.uint32]:
-    """The 32 bit hash of each key; of a null, that of an empty one.
+    """The 32-bit hash of each key; for null, that of an empty one.
 
     >>> import pyarrow as pa
     >>> [int(h) for h in murmur2(pa.array([b"21", b"foobar"])).view(np.int32)]
@@ -50,7 +50,7 @@ def murmur2(keys: pa.BinaryArray) -> NDArray[np.uint32]:
 
 
 def _word(data: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """The four bytes from each place on, the lowest first."""
+    """The four bytes at each position, as a little-endian number."""
     b = [data[at + nth].astype(np.uint32) for nth in range(4)]
     word: NDArray[np.uint32] = b[0] | b[1] << np.uint32(8) | b[2] << np.uint32(16) | b[3] << np.uint32(24)
     return word

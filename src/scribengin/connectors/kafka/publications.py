@@ -1,4 +1,4 @@
-"""Where a Kafka sink notes, in its own folder in the state, what it has published."""
+"""The published Batches of a Kafka sink, recorded in its own folder in the state."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ if TYPE_CHECKING:
 
 
 def published_log(work: Path, lineage: str) -> NumberedLog:
-    """Batch → `messages`, the ranges that its rows lie in: `topic`, `partition`, `first`, `last` and `rows` of each."""
+    """Batch → `messages`, the ranges of its rows: `topic`, `partition`, `first`, `last` and `rows` of each."""
     return NumberedLog(work / lineage / "published", "publication")

@@ -1,8 +1,8 @@
-"""The driver's side of the source: which offsets come next, and whether the cluster still has what it had.
+"""The driver's side of the source: which offsets are read next, and whether the cluster still has its records.
 
-A position is an offset a partition, kept in the places of the streams that were handed out. Each look compares the cluster with it: a
-topic that was deleted and made again, records that retention took before they were read, or partitions that are gone are told, never
-passed over in silence.
+A position is one offset per partition, kept in the places of the streams that were handed out. Each poll compares the cluster with it: a
+topic that was deleted and created again, records that retention deleted before they were read, and missing partitions are reported, never
+skipped silently.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import BatchLimits
 
 _TOPICS_EVERY_S = 5.0
-"""how often the topics themselves are looked at: new partitions, new topics of a pattern, a topic made anew"""
+"""interval of checks of the topics themselves: new partitions, new topics of a pattern, a recreated topic"""
 
 
 @dataclass
@@ -47,10 +47,10 @@ class KafkaReader:
     _waits_since_s: float | None = None
     _begun: bool = False
     _lonely: bool = False
-    """no topic matched `pattern`, which was told"""
+    """no topic matched `pattern`, which was reported"""
     _notices: list[str] = field(default_factory=list)
     _losses: list[SourceStream] = field(default_factory=list)
-    """what is lost and not yet in an entry"""
+    """losses that are not in an entry yet"""
     _committer: Any = None
     _ages: Ages = field(default_factory=Ages)
 
@@ -59,7 +59,7 @@ class KafkaReader:
         if len(given) != 1:
             found = " and ".join(given) if given else "none of them"
             raise SourceError(
-                f'source "{self.node}" says {found}; expected one of topics, pattern, assign',
+                f'source "{self.node}" has {found}; expected one of topics, pattern, assign',
                 remedy="write topics: [TOPIC]",
                 node=self.node,
             )
@@ -67,8 +67,8 @@ class KafkaReader:
         self._start = _start_of(self.node, self.options["start"])
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
-        """Go on behind what was handed out. The newest entry says where, also where an older one says more: a log that was cut, or a
-        topic that was made anew, begins at less."""
+        """Continue after the handed out streams. The newest entry has the position, even if an older one has a greater offset: a truncated
+        log, or a recreated topic, begins at a smaller one."""
         for streams in entries:
             self._begun = True
             for stream in streams:
@@ -83,9 +83,9 @@ class KafkaReader:
                 self._counts[topic] = max(number + 1, self._counts.get(topic, 0))
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
-        """The next offsets of each partition; partitions share `max_rows` by what waits in them.
+        """The next offsets of each partition; partitions share `max_rows` in proportion to their backlog.
 
-        `final`: what is there at the first such call is all there will be; a topic that is written to all the time has no other end.
+        With `final`, only data that exists at the first such call is read; a topic that is written to continuously has no other end.
         """
         now_s = time.monotonic()
         if self._final is None and (final or now_s - self._looked_s >= _TOPICS_EVERY_S):
@@ -97,7 +97,7 @@ class KafkaReader:
         except SourceError as error:
             if error.code != "kafka-topic":
                 raise
-            # gone since the last look at the topics: told as any other loss
+            # deleted since the last check of the topics: reported like any other loss
             self.look()
             self._partitions = [each for each in self._partitions if self._final is None or each in self._final]
             pinned |= self._place_new({stream.place["topic"] for stream in self._losses})
@@ -122,7 +122,7 @@ class KafkaReader:
         return streams
 
     def recheck(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
-        """What of streams that were logged the cluster still has, and what of them is lost."""
+        """Which logged streams the cluster still has, and which are lost."""
         asked = [stream for stream in streams if not stream.skipped]
         topics = self._cluster.topics({stream.place["topic"] for stream in asked})
         same = {
@@ -143,10 +143,13 @@ class KafkaReader:
             high = max(low, min(end, last.get((name, number), low)))
             for begin, until in ((start, low), (high, end)):
                 if begin < until:
-                    what = f"offsets {begin} to {until - 1} of {name}-{number} are gone, which were logged and not yet read"
+                    what = (
+                        f"offsets {begin} to {until - 1} of {name}-{number} are not in the log any more, but were assigned to a Batch "
+                        "and not yet read"
+                    )
                     checked.append(_lost_range(name, number, begin, until, stream.place["id"], what))
                     self._refuse(what)
-            # also where nothing is left: a Batch that has begun to commit unit by unit knows its streams by their numbers
+            # also if nothing is left: a Batch that has begun to commit task outputs identifies its streams by their numbers
             checked.append(stream if (low, high) == (start, end) else _range(name, number, low, high, stream.place["id"]))
         return checked
 
@@ -155,7 +158,7 @@ class KafkaReader:
         self._check_against(self._last)
 
     def backlog(self) -> Backlog:
-        """Records behind what was handed out, at the last look, and how long the oldest of them has been there."""
+        """Records after the handed out ones, at the last poll, and the age of the oldest of them."""
         waits = sum(max(0, last - self._next.get(partition, last)) for partition, last in self._last.items())
         now_s = time.monotonic()
         ages = [
@@ -166,7 +169,7 @@ class KafkaReader:
         return Backlog(rows=waits, oldest_s=max(ages, default=None), more=self._final is None)
 
     def measure(self) -> Backlog:
-        """See `MeasuringReader`; from where the flow will begin, where it has not."""
+        """See `MeasuringReader`; from the flow's start position, if it has not started yet."""
         self.look()
         self._place_new(())
         self._find_ends()
@@ -174,12 +177,12 @@ class KafkaReader:
         return self.backlog()
 
     def notices(self) -> list[str]:
-        """What was lost and passed over under `on_data_loss: continue`, topics that joined."""
+        """Losses that were skipped under `on_data_loss: continue`, and topics that were added."""
         told, self._notices = self._notices, []
         return told
 
     def committed(self, streams: Sequence[SourceStream], *, query: str) -> None:
-        """Tell the consumer group how far the flow is. Lag tools read it; the flow never does, so that a failure costs nothing."""
+        """Commit the flow's position to the consumer group. Lag tools read it; the flow never does, so a failure is harmless."""
         group = self.options["group"] or f"scribengin.{query}"
         from confluent_kafka import Consumer, TopicPartition
 
@@ -189,7 +192,7 @@ class KafkaReader:
             ends[partition] = max(stream.place["end"], ends.get(partition, 0))
         try:
             if self._committer is None:
-                # a commit that brokers refuse is waited for at the end, so long
+                # the end waits this long for a commit that brokers refuse
                 own = {"group.id": group, "enable.auto.commit": False, "session.timeout.ms": 3000}
                 self._committer = Consumer(settings(self.options) | own, logger=SILENT)
             self._committer.commit(offsets=[TopicPartition(topic, number, end) for (topic, number), end in ends.items()], asynchronous=True)
@@ -199,7 +202,7 @@ class KafkaReader:
     # --- the cluster ---
 
     def look(self) -> None:
-        """Find out which partitions there are. Raises SourceError where a topic is missing, was made anew or has fewer partitions."""
+        """Find out which partitions exist. Raises SourceError if a topic is missing, was recreated or has fewer partitions."""
         self._looked_s = time.monotonic()
         assigned = {topic: _numbers(self.node, topic, text) for topic, text in self.options["assign"].items()}
         names = list(assigned or self.options["topics"])
@@ -221,25 +224,25 @@ class KafkaReader:
         if beyond:
             name, number = beyond[0]
             raise SourceError(
-                f'source "{self.node}": topic {name} has {topics[name].partitions} partitions, `assign` names {number}',
+                f'source "{self.node}": topic {name} has {topics[name].partitions} partitions, but `assign` names {number}',
                 remedy="partitions count from 0",
                 node=self.node,
             )
 
     def _find_none(self) -> None:
-        """No topic matches the pattern yet. What comes later is all new to the flow, also where it starts with what is new."""
+        """No topic matches the pattern yet. Any later topic is completely new to the flow, even if it starts with `latest`."""
         if not self._lonely:
-            self._notices.append(f"{self.node}: no topic matches {self.options['pattern']} yet; it is looked for again")
+            self._notices.append(f"{self.node}: no topic matches {self.options['pattern']} yet; the source keeps looking")
         self._lonely = True
         self._begun = self._begun or self._start == "latest"
 
     def _missing(self, name: str) -> None:
         if name in self._ids:
-            self._lost(name, f"topic {name} is gone")
+            self._lost(name, f"topic {name} does not exist any more")
         elif not self.options["pattern"]:
             raise SourceMissing(
                 f'source "{self.node}": there is no topic {name} at {self.options["bootstrap"]}',
-                remedy=did_you_mean(name, self._cluster.matching(".*")) or "make it, or mind the spelling",
+                remedy=did_you_mean(name, self._cluster.matching(".*")) or "create it, or correct the name",
                 code="kafka-topic",
                 node=self.node,
             )
@@ -247,18 +250,19 @@ class KafkaReader:
     def _compare(self, topic: Topic) -> None:
         known, count = self._ids.get(topic.name), self._counts.get(topic.name, 0)
         if known is not None and known != topic.id:
-            self._lost(topic.name, f"topic {topic.name} was deleted and made again")
+            self._lost(topic.name, f"topic {topic.name} was deleted and created again")
         elif topic.partitions < count and not self.options["assign"]:
-            self._lost(topic.name, f"topic {topic.name} has {topic.partitions} partitions, it had {count}")
+            self._lost(topic.name, f"topic {topic.name} has {topic.partitions} partitions; expected {count}")
         elif known is None and self._begun:
             self._notices.append(f"{self.node}: topic {topic.name} is new")
         self._ids[topic.name] = topic.id
         self._counts[topic.name] = topic.partitions
 
     def _lost(self, topic: str, what: str) -> None:
-        """A topic is no longer the one that was read: it begins anew. How much of the old one was unread, nobody can tell any more."""
+        """A topic was recreated: its offsets start from the beginning. The number of unread records of the old one cannot be determined any
+        more."""
         ends = ", ".join(f"{name}-{number} up to {at}" for (name, number), at in sorted(self._next.items()) if name == topic)
-        what = f"{what}; what the flow had not read of it is lost (it had read {ends or 'nothing'})"
+        what = f"{what}; its unread records are lost (the flow had read {ends or 'nothing'})"
         place = {"topic": topic, "partition": None, "id": self._ids.get(topic)}
         self._told_loss(SourceStream(f"{topic} lost", place, skipped=True, lost=what))
         self._forget([topic])
@@ -272,7 +276,8 @@ class KafkaReader:
             self._counts.pop(topic, None)
 
     def _told_loss(self, lost: SourceStream) -> None:
-        """Raises SourceError, or under `on_data_loss: continue` keeps it as a notice, and for the next entry of the log, where it lasts."""
+        """Raises SourceError, or under `on_data_loss: continue` keeps it as a notice, and for the next entry of the log, which makes it
+        durable."""
         self._refuse(lost.lost)
         self._notices.append(f"{self.node}: {lost.lost}")
         self._losses.append(lost)
@@ -288,8 +293,8 @@ class KafkaReader:
             )
 
     def _see_ages(self, now_s: float, waiting: set[Partition]) -> None:
-        """Keep where the logs end now. What waited before the first look is asked for once; where the brokers do not say it, its age
-        counts from that look."""
+        """Record the current ends of the logs. The backlog at the first poll is asked for once; if the brokers do not know its age, it
+        counts from that poll."""
         unknown = {partition: self._next[partition] for partition in waiting if not self._ages.knows(partition)}
         if unknown:
             with suppress(ScribenginError):
@@ -297,9 +302,9 @@ class KafkaReader:
         self._ages.note(now_s, self._last, self._next)
 
     def _place_new(self, anew: Collection[str]) -> set[Partition]:
-        """Where partitions begin that were never read: the flow's `start` the first time, else the beginning of the log. Returns those
-        whose place must be kept although nothing waits: asked again later, `latest` would pass over what has come since, and a topic
-        that began `anew` would not be known when it is made again."""
+        """The start offsets of partitions that were never read: the flow's `start` the first time, else the beginning of the log. Returns
+        those whose position must be stored although there is no backlog: otherwise a later `latest` would skip records that arrived since,
+        and a topic that started again (`anew`) would not be recognised if it is recreated once more."""
         new = [partition for partition in self._partitions if partition not in self._next]
         if not new:
             return set()
@@ -325,25 +330,31 @@ class KafkaReader:
             topic, _, number = name.rpartition("-")
             if not topic or not number.isdigit() or not str(text).isdigit():
                 raise SourceError(
-                    f'source "{self.node}": offsets: {name}: {text} is no offset', remedy='write TOPIC-PARTITION: "100"', node=self.node
+                    f'source "{self.node}": offsets: {name}: {text} is not a valid offset',
+                    remedy='write TOPIC-PARTITION: "100"',
+                    node=self.node,
                 )
             given[topic, int(number)] = int(text)
         return given
 
     def _check_against(self, last: Mapping[Partition, int]) -> None:
-        """No record between the flow's place and the log's beginning, and the place is in the log at all."""
+        """There is no record between the flow's position and the log's beginning, and the position is inside the log."""
         first = self._cluster.first(self._partitions)
         for partition in self._partitions:
             at, (topic, number) = self._next[partition], partition
             if at < first[partition]:
-                what = f"offsets {at} to {first[partition] - 1} of {topic}-{number} are gone from the log"
+                what = f"offsets {at} to {first[partition] - 1} of {topic}-{number} are not in the log any more"
                 self._gone(partition, at, first[partition], what)
             elif at > last[partition]:
-                what = f"{topic}-{number} ends at offset {last[partition]}, the flow has read it up to {at}: the log was cut, or made anew"
+                what = (
+                    f"{topic}-{number} ends at offset {last[partition]}, but the flow has read it up to {at}: the log was truncated or "
+                    "recreated"
+                )
                 self._gone(partition, last[partition], last[partition], what)
 
     def _gone(self, partition: Partition, start: int, end: int, what: str) -> None:
-        """Go on at `end`. Not every offset is a record: as many were lost at most; where the range is empty, nobody knows how many."""
+        """Continue at `end`. Not every offset is a record, so this is the maximum number of lost records; for an empty range the number is
+        unknown."""
         self._told_loss(_lost_range(*partition, start, end, self._ids[partition[0]], what))
         self._next[partition] = end
 
@@ -383,11 +394,13 @@ def _start_of(node: str, text: str) -> str | int:
         return int(parse_time(text).timestamp() * 1000)
     except ValueError:
         remedy = 'write earliest, latest, or a time such as "2026-01-01T00:00:00Z"'
-        raise SourceError(f'source "{node}": `start: {text}` is no place to begin at', remedy=remedy, node=node) from None
+        raise SourceError(f'source "{node}": `start: {text}` is not a valid start position', remedy=remedy, node=node) from None
 
 
 def _numbers(node: str, topic: str, text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdigit() for part in parts):
-        raise SourceError(f'source "{node}": assign: {topic}: {text} names no partitions', remedy=f'write {topic}: "0,1"', node=node)
+        raise SourceError(
+            f'source "{node}": assign: {topic}: {text} is not a list of partitions', remedy=f'write {topic}: "0,1"', node=node
+        )
     return [int(part) for part in parts]

@@ -1,4 +1,4 @@
-"""Messages of one partition, read again: for the audit of a sink, and to find by its header what a message was made of."""
+"""Reads messages of one partition again: for the audit of a sink, and to find the origin of a message by its header."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PartitionScan:
 
     Attributes:
         low: the offset at which the log begins.
-        end: the offset behind its last committed message.
+        end: the offset after its last committed message.
     """
 
     low: int
@@ -37,7 +37,7 @@ class PartitionScan:
         self._timeout_s = float(options["timeout"])
 
     def __enter__(self) -> Self:
-        """Raises Unreachable, or SourceError or SinkError for what no later try mends."""
+        """Raises Unreachable, or SourceError or SinkError if a retry cannot succeed."""
         self._kafka = client()
         isolation = {"isolation.level": self._options.get("isolation", "read_committed")}
         self._consumer = self._kafka.Consumer(settings(self._options) | READER | _READING | isolation, logger=SILENT)
@@ -52,14 +52,14 @@ class PartitionScan:
         self._consumer.close()
 
     def await_end(self, last: int) -> None:
-        """Until the message at `last` can be read, for a while: a commit is decided at once, and can be read in a moment."""
+        """Wait for a while until the message at `last` can be read: a commit may become readable only after a moment."""
         give_up_s = time.monotonic() + 2 * self._timeout_s
         while self.end <= last and time.monotonic() <= give_up_s:
             time.sleep(0.05)
             self._look()
 
     def messages(self, first: int, end: int) -> Iterator[Any]:
-        """Those from offset `first` on that are still there, until `end`: the offset behind the last one, or where the log ends. Raises as
+        """The existing messages from offset `first` on, until `end`: the offset after the last one, or the end of the log. Raises as
         `__enter__`."""
         begin, end = max(self.low, first), min(self.end, end)
         if begin >= end:
@@ -73,7 +73,7 @@ class PartitionScan:
                     heard_s = time.monotonic()
                 elif time.monotonic() - heard_s > max(30.0, 2 * self._timeout_s):
                     raise Unreachable(
-                        f'{self._role} "{self._node}": no broker has given anything of {self._topic}-{self._partition} for a while',
+                        f'{self._role} "{self._node}": no broker has returned data of {self._topic}-{self._partition} for a while',
                         remedy="check that its leader runs",
                         node=self._node,
                     )
@@ -103,6 +103,6 @@ class PartitionScan:
 
 
 def id_of(message: Any) -> str:
-    """What its header says that it was made of, `flow@version id`; empty where it says nothing."""
+    """The origin in its header, `flow@version id`; empty if there is none."""
     value = next((value for name, value in message.headers() or () if name == ID_HEADER and value), b"")
     return str(value.decode(errors="replace"))

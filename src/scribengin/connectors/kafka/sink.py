@@ -1,9 +1,9 @@
-"""The Kafka sink: messages and the marker that says so, in one transaction. `testing.kafka_model` is the protocol, with what it rests on.
+"""The Kafka sink: messages and their commit marker, in one transaction. `testing.kafka_model` describes the protocol and its assumptions.
 
-Its unit is either a task's part of a Batch, which commits on the executor, or the whole Batch: then tasks stage messages, the decision
-says which count, and the driver sends those. The second holds for every flow, whatever shuffles and random steps stand before the sink;
-the first spares the way over the disk. The engine knows which flow allows it. Each unit has a slot: a partition of the topic of markers,
-and a transactional.id.
+Its unit is either a task output, which commits on the executor, or the whole Batch: then tasks stage messages, the decision says which of
+them count, and the driver sends those. The second works for every flow, whatever shuffles and random steps precede the sink; the first
+avoids the way over the disk. The engine knows which flow allows it. Each unit has a slot: a partition of the topic of commit markers, and a
+transactional.id.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 _OPENING_TRIES = 5
-"""against a driver of an older lineage that wakes at the same time; each of its tasks fences once"""
+"""against a driver of an older lineage that resumes at the same time; each of its tasks fences once"""
 _LOOK_S = 3.0
-"""how long brokers have to answer a look"""
+"""time limit of the brokers for a check"""
 _WHOLE = 0
 """the slot of Batches that commit as a whole, and of the claim"""
 
@@ -64,7 +64,7 @@ class KafkaSink:
         self._owner = ""
         self._lineage = ""
         self._after: dict[int, int | None] = {}
-        """slot → the number of its newest marker, as far as this process knows; None where there is none"""
+        """slot → the number of its newest commit marker, as far as this process knows; None if there is none"""
         self._gaps = bool(place.member)
         self._near = KafkaBrokers(self.node, self._options | {"timeout": min(_LOOK_S, self._options["timeout"])}, "sink")
 
@@ -75,7 +75,7 @@ class KafkaSink:
         self._topics.look_at(str(self._options["topic"]))
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Claim the sink's markers; see the contract. Looks at the topic too, so that a missing one is told at the start."""
+        """Claim the sink's commit markers; see the contract. Also checks the topic, so that a missing one is reported at the start."""
         if self._avro is not None:
             self._avro.look()
         if "{" not in self._options["topic"]:
@@ -90,30 +90,30 @@ class KafkaSink:
         self._after = {_WHOLE: newest.number}
 
     def _newest_claim(self, lineage: str) -> Marker | None:
-        """The newest marker of slot 0. Raises StateError where it is older than what is known here to be published."""
+        """The newest commit marker of slot 0. Raises StateError if it is older than what is known here to be published."""
         log, topic = self._published(lineage), self._markers.name
         known = log.newest()
         if known is None:
             return self._markers.newest(_WHOLE)
-        # where units commit one by one this slot stays behind; `recover` looks at theirs
+        # if task outputs commit one by one, this slot lags behind; `recover` reads their slots
         least = OPENING if log.read(known)["units"] else known  # type: ignore[index]
         newest = self._markers.known_to_be(_WHOLE, least)
         if newest is None or (newest.lineage == lineage and newest.number < least):
-            found = "no marker" if newest is None else f"batch {newest.number}"
+            found = "no commit marker" if newest is None else f"batch {newest.number}"
             raise StateError(
-                f'sink "{self.node}": batch {known} is published, and the newest in {topic} is {found}: the topic was made anew',
+                f'sink "{self.node}": batch {known} is published, but the newest in {topic} is {found}: the topic was recreated',
                 remedy=f"restore it; or {start_over(outputs=False)}, with other topics (topic, markers)",
             )
         return newest
 
     def _open(self, owner: str, lineage: str, *, adopt: bool) -> Marker:
-        """Begin the lineage, unless another one is found after the fence; returns the marker that stands there then.
+        """Begin the lineage, unless another one is found after the fence; returns the commit marker that exists then.
 
-        The claim comes last: an opening that was killed is begun again, since the old lineage's claim still stands.
+        The claim comes last: an interrupted start is repeated, because the old lineage's claim still exists.
         """
         mine = Marker(owner, self._flow, self.node, lineage, OPENING, "", 0)
         for slot in (*range(1, SLOTS), _WHOLE) if adopt else (_WHOLE,):
-            # also in slots that were never used: an older lineage's tasks that sleep must find that somebody has gone on
+            # also in slots that were never used: suspended tasks of an older lineage must find that another one has continued
             found = self._open_slot(slot, mine, adopt=adopt)
         return found
 
@@ -136,19 +136,19 @@ class KafkaSink:
         )
 
     def behind(self, units: int) -> Mapping[str, Any]:
-        """`after`: for each slot that the Batch will need the number of its newest marker."""
+        """`after`: for each slot that the Batch will use, the number of its newest commit marker."""
         slots = range(1, units + 1) if units else (_WHOLE,)
         return {"units": units, "after": {str(slot): self._newest_known(slot) for slot in slots}}
 
     def _newest_known(self, slot: int) -> int | None:
-        """A slot's newest number. Read without a fence where it is not known: should it be older than what stands there by then, the
-        task's fence will tell, and nothing is written."""
+        """A slot's newest number. If unknown, it is read without a fence: if it is outdated by then, the task's fence will detect it, and
+        nothing is written."""
         if slot not in self._after:
             newest = self._markers.newest(slot)
             if newest is not None and not newest.same_place(self._owner, self._lineage):
                 raise FencedError(
-                    f'sink "{self.node}": {_whose(newest)} has written the newest marker of {self._markers.name}-{slot}',
-                    remedy="stop this driver; another writes there now",
+                    f'sink "{self.node}": {_whose(newest)} wrote the newest commit marker of {self._markers.name}-{slot}',
+                    remedy="stop this driver; another driver writes there now",
                 )
             self._after[slot] = None if newest is None else newest.number
         return self._after[slot]
@@ -160,7 +160,7 @@ class KafkaSink:
     # --- a Batch ---
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> StagedMessages:
-        """A stream for one unit; it makes no file before its first row."""
+        """A stream for one task output; it creates no file before its first row."""
         return StagedMessages(
             self.node, unit, attempt, self._staged(batch.lineage) / f"{batch.number:010d}", self._maker(schema, batch, unit)
         )
@@ -177,11 +177,13 @@ class KafkaSink:
         return UnitMessages(place, self._markers, self._transaction(slot), spool)
 
     def publish(self, decided: Decided) -> None:
-        """Fence, look at the marker, send, commit; nothing is left to do where the units have. Raises FencedError or StateError where
-        another commit stands there."""
+        """Fence, check the commit marker, send, commit; nothing is left to do if the task outputs have committed. Raises FencedError or
+        StateError if another commit exists."""
         batch = decided.batch
         if batch.lineage != self._lineage:
-            raise FencedError(f'sink "{self.node}" refuses batch {batch.number} of lineage {batch.lineage}: this one is {self._lineage}')
+            raise FencedError(
+                f'''sink "{self.node}" refuses batch {batch.number} of lineage {batch.lineage}: the sink's lineage is {self._lineage}'''
+            )
         if decided.behind["units"]:
             segments = [segment for receipt in decided.receipts for segment in receipt.segments]
             self._after |= {segment["slot"]: batch.number for segment in segments}
@@ -200,14 +202,15 @@ class KafkaSink:
             except Superseded as error:
                 if error.overdue:
                     raise Unreachable(
-                        f'sink "{self.node}": brokers have ended the transaction of batch {batch.number}, which took longer than '
-                        f"{self._options['transaction_timeout']:g} s; the next try looks whether it is there, or sends it ({error})",
-                        remedy="look at the brokers' load; or give it longer: transaction_timeout: 5m",
+                        f'sink "{self.node}": the brokers aborted the transaction of batch {batch.number}, which took longer than '
+                        f"{self._options['transaction_timeout']:g} s; the next attempt checks whether it was committed, and sends it if "
+                        f"not ({error})",
+                        remedy="check the load of the brokers; or raise the limit: transaction_timeout: 5m",
                         node=self.node,
                     ) from error
                 raise FencedError(
-                    f'sink "{self.node}" cannot publish batch {batch.number}: another driver has begun to write ({error})',
-                    remedy="stop this driver; the other one goes on",
+                    f'sink "{self.node}" cannot publish batch {batch.number}: another driver has started to write ({error})',
+                    remedy="stop this driver; the other one continues",
                 ) from error
         self._log(batch, {"hash": newest.hash, "units": 0, **newest.said})
         self._after[_WHOLE] = batch.number
@@ -232,40 +235,40 @@ class KafkaSink:
         return marker
 
     def _continues(self, decided: Decided, newest: Marker | None) -> Marker:
-        """The marker, where it is the Batch's own, or that of the one before it. Raises FencedError or StateError."""
+        """The commit marker, if it is the Batch's own, or that of the Batch before it. Raises FencedError or StateError."""
         batch, after = decided.batch, decided.behind["after"][str(_WHOLE)]
         if newest is None:
             raise StateError(
-                f'sink "{self.node}" refuses batch {batch.number}: {self._markers.name} holds no marker any more',
+                f'sink "{self.node}" refuses batch {batch.number}: {self._markers.name} holds no commit marker any more',
                 remedy=f"restore it; or {start_over(outputs=False)}, with other topics (topic, markers)",
             )
         if not newest.same_place(self._owner, batch.lineage):
             raise FencedError(
-                f'sink "{self.node}" refuses batch {batch.number}: {_whose(newest)} has written the newest marker ({self._markers.name})',
-                remedy="stop this driver; another writes there now",
+                f'sink "{self.node}" refuses batch {batch.number}: {_whose(newest)} wrote the newest commit marker ({self._markers.name})',
+                remedy="stop this driver; another driver writes there now",
             )
         own = newest.number == batch.number and newest.hash == decided.input_hash
         if own or (newest.number == after and newest.term <= batch.term):
             return newest
-        found = f"batch {newest.number} under term {newest.term}"
+        found = f"batch {newest.number} under Term {newest.term}"
         if newest.number == batch.number:
-            found = f"batch {newest.number}, decided over other input,"
+            found = f"batch {newest.number}, decided with other input,"
         kind = StateError if newest.number < after else FencedError
         raise kind(
-            f'sink "{self.node}" refuses batch {batch.number} under term {batch.term}: {found} is the newest there; '
-            f"expected is batch {after} ({self._markers.name})",
-            remedy="another driver writes here, or the state folder or the topic of markers was restored; stop this one",
+            f'sink "{self.node}" refuses batch {batch.number} under Term {batch.term}: {found} is the newest there; expected batch '
+            f"{after} ({self._markers.name})",
+            remedy="another driver writes here, or the state folder or the topic of commit markers was restored; stop this driver",
         )
 
     # --- afterwards ---
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
-        """Publish the newest decision, then delete what tasks of decided Batches left behind."""
+        """Publish the newest decision, then delete leftovers of tasks of decided Batches."""
         if decided is not None:
             if not decided.behind:
                 raise Refused(
-                    f'sink "{self.node}": batch {decided.batch.number} was written with delivery: at_least_once; nothing tells what of it '
-                    f"is duplicated, and exactly-once cannot go on from there",
+                    f'sink "{self.node}": batch {decided.batch.number} was written with delivery: at_least_once; its duplicates are not '
+                    "known, and exactly-once cannot continue from there",
                     remedy=f"write delivery: at_least_once again; or {start_over(outputs=False)}, with other topics (topic, markers)",
                     code="delivery-changed",
                 )
@@ -278,17 +281,17 @@ class KafkaSink:
                 remove_tree(staged / name)
 
     def _check_slot(self, slot: int, decided: Decided) -> None:
-        """Raise StateError where a slot's marker is older than what was decided: then the topic is not what it was."""
+        """Raise StateError if a slot's commit marker is older than the decision: then the topic was replaced or restored."""
         newest = self._markers.known_to_be(slot, decided.batch.number)
         if newest is None or (newest.same_place(self._owner, decided.batch.lineage) and newest.number < decided.batch.number):
-            found = "no marker" if newest is None else f"batch {newest.number}"
+            found = "no commit marker" if newest is None else f"batch {newest.number}"
             raise StateError(
-                f'sink "{self.node}": batch {decided.batch.number} is decided, the newest in {self._markers.name}-{slot} is {found}',
-                remedy=f"the topic was made anew: restore it; or {start_over(outputs=False)}, with other topics (topic, markers)",
+                f'sink "{self.node}": batch {decided.batch.number} is decided, but the newest in {self._markers.name}-{slot} is {found}',
+                remedy=f"the topic was recreated: restore it; or {start_over(outputs=False)}, with other topics (topic, markers)",
             )
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:  # noqa: ARG002
-        """Count the messages again; see `sink_audit`. What was published is asked of what was decided alone: `since` says nothing new."""
+        """Count the messages again; see `sink_audit`. Only decided Batches are checked for publication: `since` changes nothing."""
         flow = f"{self._flow}@" if self._options["record_id"] == "header" else None
         return TopicsAudit(self.node, self._options, flow, self._logs(), self._rows_in).run(lineage, decided)
 
@@ -296,7 +299,7 @@ class KafkaSink:
         """See the contract's TracingSink."""
         log = self._logs().get(lineage)
         published = None if log is None or self._options["record_id"] != "header" else log.read(number)
-        ranges: dict[tuple[str, int], list[int]] = {}  # units of one Batch write among each other
+        ranges: dict[tuple[str, int], list[int]] = {}  # task outputs of one Batch are interleaved
         for each in () if published is None else published["messages"]:
             ranges.setdefault((each["topic"], each["partition"]), []).extend((each["first"], each["last"]))
         for (topic, partition), offsets in ranges.items():
@@ -307,13 +310,13 @@ class KafkaSink:
                         yield f"{topic}-{partition}@{message.offset()}"
 
     def _logs(self) -> dict[str, NumberedLog]:
-        """Lineage → what it has published."""
+        """Lineage → its published Batches."""
         works = dict.fromkeys((*self._earlier, self._folder))
         return {name: published_log(work, name) for work in works for name in names_in(work) if (work / name).is_dir()}
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
-        """Forget the claim, so that the flow may begin anew. Messages cannot be taken back: raises Refused where some stand in the topics,
-        and where the claim is another's."""
+        """Delete the claim, so that the flow can start from the beginning. Messages cannot be removed: raises Refused if there are any in
+        the topics, and if the claim is another flow's."""
         if not self._markers.exists():
             return 0
         newest = self._markers.newest(_WHOLE)
@@ -327,13 +330,13 @@ class KafkaSink:
         return 0
 
     def _take_back(self, *, dry_run: bool) -> None:  # noqa: ARG002 (a subclass's may)
-        """For `clear`: what stands in the topics. Raises Refused where that cannot be taken back."""
+        """For `clear`: the contents of the topics. Raises Refused if they cannot be removed."""
         self._topics.refuse_filled(besides=self._markers.name)
 
     # --- pieces ---
 
     def _rows_in(self, message: Any) -> int:  # noqa: ARG002 (a subclass's may hold several)
-        """For `audit`: how many rows a message holds, 0 where it is not this sink's."""
+        """For `audit`: the number of rows in a message, 0 if it is not this sink's."""
         return 1
 
     def _maker(self, schema: Schema, batch: BatchId, unit: int) -> RowMaker | OriginMaker:  # noqa: ARG002 (a subclass's messages name it)
@@ -346,26 +349,26 @@ class KafkaSink:
 
     @property
     def _folder(self) -> Path:
-        assert self._work is not None, "opened without the state folder, a sink can neither write nor tell what it has written"
+        assert self._work is not None, "a sink opened without the state folder can neither write nor report what it wrote"
         return self._work
 
     def _staged(self, lineage: str) -> Path:
         return self._folder / lineage / "staged"
 
     def _published(self, lineage: str) -> NumberedLog:
-        """Where each Batch's messages stand: the topic of markers keeps the newest only."""
+        """The positions of each Batch's messages: the topic of commit markers keeps only the newest."""
         return published_log(self._folder, lineage)
 
     def _foreign(self, newest: Marker) -> Refused:
         return Refused(
-            f'sink "{self.node}": {self._markers.name} holds markers of {_whose(newest)}',
+            f'sink "{self.node}": {self._markers.name} holds commit markers of {_whose(newest)}',
             remedy=f"start over with other topics (topic, markers); or {add_to_outputs()}",
             code="output-foreign",
         )
 
 
 class _Ended:
-    """A transaction that is aborted where it was not committed."""
+    """A transaction that is aborted if it was not committed."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction

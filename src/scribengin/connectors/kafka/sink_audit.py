@@ -1,4 +1,4 @@
-"""Reading a Kafka sink's topics again: every message that was committed still there, and no other that says it is the flow's."""
+"""Verification of a Kafka sink's topics: every committed message still exists, and there is no other that names the flow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN = 5
 
 @dataclass(slots=True)
 class _Range:
-    """Where messages of one Batch stand in one partition, and how many are found there; others' may stand between them."""
+    """The range of messages of one Batch in one partition, and the number found there; messages of others may lie between them."""
 
     lineage: str
     number: int
@@ -30,25 +30,25 @@ class _Range:
     rows: int
     found: int = 0
     gone: int = 0
-    """offsets that retention has deleted, at the begin of the range"""
+    """offsets that retention has deleted, at the beginning of the range"""
 
 
 @dataclass(slots=True)
 class TopicsAudit:
-    """`flow` is what the id header begins with; None where the sink writes none: then every message in a range counts."""
+    """`flow` is the beginning of the id header; None if the sink writes none: then every message in a range counts."""
 
     node: str
     options: Mapping[str, Any]
     flow: str | None
     logs: Mapping[str, NumberedLog]
-    """lineage → what it has published, Batch by Batch"""
+    """lineage → its published Batches"""
     rows_in: Callable[[Any], int]
-    """how many rows a message holds; 0 where it is not the sink's"""
+    """the number of rows in a message; 0 if it is not the sink's"""
     _ranges: dict[tuple[str, int], list[_Range]] = field(default_factory=lambda: defaultdict(list))
     _strays: list[str] = field(default_factory=list)
 
     def run(self, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
-        """A Published per decided Batch, in order; then one with number -1 where messages of the flow stand that no Batch has written."""
+        """A Published per decided Batch, in order; then one with number -1 if there are messages of the flow that no Batch wrote."""
         published: dict[int, str] = {}
         for name, log in self.logs.items():
             for number, body in log.since():
@@ -67,10 +67,10 @@ class TopicsAudit:
             yield _compare(one, published.get(one.batch.number), of_batch[one.batch.number])
         if self._strays:
             more = f" and {len(self._strays) - _SHOWN} more" if len(self._strays) > _SHOWN else ""
-            yield Published(-1, 0, (f"no batch has written {', '.join(self._strays[:_SHOWN])}{more}",))
+            yield Published(-1, 0, (f"no batch wrote {', '.join(self._strays[:_SHOWN])}{more}",))
 
     def _add(self, place: tuple[str, int], range_: _Range) -> None:
-        """Units of one Batch write at the same time: their messages lie among each other, and are counted together."""
+        """Task outputs of one Batch are written concurrently: their messages are interleaved, and are counted together."""
         ranges = self._ranges[place]
         if ranges and (ranges[-1].lineage, ranges[-1].number) == (range_.lineage, range_.number):
             last = ranges[-1]
@@ -105,11 +105,11 @@ def _compare(decided: Decided, hash_: str | None, ranges: list[tuple[str, int, _
     if hash_ is None:
         return Published(number, 0, (f"batch {number} is decided, but not published; {NEXT_RUN} it",))
     if hash_ != decided.input_hash or rows != sum(each.rows for _, _, each in ranges):
-        return Published(number, 0, (f"batch {number} was published otherwise than it was decided",))
+        return Published(number, 0, (f"batch {number} was published differently from its decision",))
     wrong = []
     found = 0
     for topic, partition, each in ranges:
-        # what retention took was there: nobody can count it any more
+        # records deleted by retention did exist: they cannot be counted any more
         there = each.rows if each.gone else min(each.found, each.rows)
         found += there
         if there < each.rows:

@@ -1,4 +1,4 @@
-"""One unit's messages, staged: a file of Arrow batches in the sink's own folder, from which the driver sends what was decided."""
+"""Staged messages of one task output: a file of Arrow batches in the sink's own folder, from which the driver sends the decided ones."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _COLUMNS = [
     pa.field("time_ms", pa.int64()),
     pa.field("id", pa.string()),
 ]
-"""of a staged file; a column for each other header stands behind"""
+"""columns of a staged file; a column for each other header follows"""
 _SIZES = ""
-"""the last column, where messages hold several rows: how many each; no header has an empty name"""
+"""the last column, if messages hold several rows: the number of rows in each; no header has an empty name"""
 
 
 class StagedMessages(MessageStream):
-    """Staged. The file is made at the first row."""
+    """Staged messages. The file is created at the first row."""
 
     def __init__(self, sink: str, unit: int, attempt: str, folder: Path, maker: RowMaker | OriginMaker) -> None:
         super().__init__(maker)
@@ -48,7 +48,7 @@ class StagedMessages(MessageStream):
 
     def keep(self, messages: Outgoing) -> None:
         """Stage messages."""
-        with explained(f'sink "{self._sink}" cannot stage in {self.folder}; nothing of the batch is visible, it is run again'):
+        with explained(f'sink "{self._sink}" cannot stage in {self.folder}; no row of the batch is visible, and the batch is run again'):
             if len(messages):
                 rows = _as_arrow(messages)
                 self._begun(rows.schema).write_batch(rows)
@@ -58,7 +58,7 @@ class StagedMessages(MessageStream):
         """Make the messages durable."""
         if self._file is None:
             return Receipt(self._sink, self._unit, 0, 0)
-        with explained(f'sink "{self._sink}" cannot stage in {self.folder}; nothing of the batch is visible, it is run again'):
+        with explained(f'sink "{self._sink}" cannot stage in {self.folder}; no row of the batch is visible, and the batch is run again'):
             self._writer.close()
             self._file.sync()
             self._file.close()
@@ -67,7 +67,7 @@ class StagedMessages(MessageStream):
         return Receipt(self._sink, self._unit, self.rows, self._file.size, (segment,), self.digest)
 
     def abort(self) -> None:
-        """Remove what was staged."""
+        """Delete the staged file."""
         if self._file is not None:
             with suppress(OSError):
                 self._file.close()
@@ -84,7 +84,7 @@ class StagedMessages(MessageStream):
 
 
 def staged_messages(folder: Path, segment: Mapping[str, Any]) -> Iterator[Outgoing]:
-    """The messages of a staged segment, a batch at a time. Raises StateError where the file is not what the receipt says."""
+    """The messages of a staged segment, a batch at a time. Raises StateError if the file does not match its write receipt."""
     path = folder / segment["staged"]
     try:
         size = path.stat().st_size
@@ -93,8 +93,8 @@ def staged_messages(folder: Path, segment: Mapping[str, Any]) -> Iterator[Outgoi
     if size != segment["bytes"]:
         found = "is missing" if size < 0 else f"has {size:,} bytes"
         raise StateError(
-            f"{path} {found}; the decision names it with {segment['bytes']:,} bytes",
-            remedy="restore the state folder as a whole; its parts belong together",
+            f"{path} {found}; expected {segment['bytes']:,} bytes, by its decision",
+            remedy="restore the whole state folder; its parts belong together",
         )
     with mapped(path) as file, pa.ipc.open_stream(file) as reader:
         for batch in reader:

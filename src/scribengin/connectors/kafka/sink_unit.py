@@ -1,4 +1,5 @@
-"""A unit that commits by itself: fence, marker, messages and commit on the executor; see `testing.kafka_model`, steps 1 to 5."""
+"""A task output that commits by itself: fence, commit marker, messages and commit on the executor; see `testing.kafka_model`, steps 1 to
+5."""
 
 from __future__ import annotations
 
@@ -26,18 +27,18 @@ if TYPE_CHECKING:
     from scribengin.connectors.kafka.transaction import Transaction
 
 _WAITING_ROWS = 16_384
-"""messages that wait for the unit's end before its transaction begins: a slow unit should not keep readers waiting, nor time out"""
+"""messages that wait for the end of the task output before its transaction begins: a slow one should not block readers, nor time out"""
 _LOOK_S = 0.05
 _OVERDUE_S = 1.0
-"""for a look at whether somebody else has committed a unit whose time was over: most likely nobody has"""
+"""seconds to check whether another attempt has committed a timed-out task output: most likely none has"""
 _PATIENT_S = 3600.0
-"""how long the flow's units are all taken for slow after one was"""
+"""how long all task outputs of the flow are treated as slow after one was"""
 
 
 @dataclass(frozen=True, slots=True)
 class UnitPlace:
-    """Which unit of which Batch: `mine` is its marker, without what it will say; `after` the number that the fence must find. A file at
-    `slow` says that a unit has taken longer than `limit_s`, the time-out of its transaction."""
+    """A task output and its Batch: `mine` is its commit marker, without the report; `after` the number that the fence must find. A file at
+    `slow` records that a task output took longer than `limit_s`, the time-out of its transaction."""
 
     node: str
     slot: int
@@ -48,9 +49,9 @@ class UnitPlace:
 
 
 class UnitMessages(MessageStream):
-    """See the contract's UnitStream. The fence runs while the first rows are being made.
+    """See the contract's UnitStream. The fence runs while the first rows are being produced.
 
-    `spool` takes the messages of a unit that is so slow that its transaction would time out: they are sent in one go at its end.
+    `spool` receives the messages of a task output so slow that its transaction would time out: they are sent together at its end.
     """
 
     def __init__(self, place: UnitPlace, markers: MarkerTopic, transaction: Transaction, spool: StagedMessages) -> None:
@@ -65,14 +66,14 @@ class UnitMessages(MessageStream):
         self._bytes = 0
         self._begun_s = time.monotonic()
         self.sending = False
-        """True from when its transaction is open"""
+        """True once its transaction is open"""
         self._patient = place.slow.exists() and time.time() - place.slow.stat().st_mtime < _PATIENT_S
         self._failed: BaseException | None = None
         self._fence = threading.Thread(target=self._begin, name="fence", daemon=True)
         self._fence.start()
 
     def keep(self, messages: Outgoing) -> None:
-        """Send them; the first ones wait."""
+        """Send the messages; the first ones wait."""
         self._rows += messages.rows_inside()
         if self._spool.rows or self._is_slow():
             self._spool_all(messages)
@@ -88,12 +89,12 @@ class UnitMessages(MessageStream):
         return Receipt(self._place.node, self._place.slot - 1, self._rows, self._bytes, (segment,), self.digest)
 
     def commit(self, report: Mapping[str, Any]) -> None:
-        """Write the marker with the report, and commit."""
+        """Write the commit marker with the report, and commit."""
         marker = replace(self._place.mine, said=report)
         self._guarded(lambda: self._transaction.commit(self._markers.name, self._place.slot, marker))
 
     def abort(self) -> None:
-        """Take back what was sent."""
+        """Abort the transaction."""
         self._fence.join()
         self._transaction.abort()
         self._spool.abort()
@@ -110,7 +111,8 @@ class UnitMessages(MessageStream):
             self._failed = error
 
     def _look(self, newest: Marker | None) -> None:
-        """Returns where this unit is still to be written. Raises AlreadyCommitted where it is, FencedError where others have gone on."""
+        """Returns if this task output still has to be written. Raises AlreadyCommitted if it is committed, FencedError if other writers
+        have continued."""
         place, mine = self._place, self._place.mine
         if newest is None and place.after is None:
             return
@@ -119,16 +121,16 @@ class UnitMessages(MessageStream):
                 raise AlreadyCommitted(newest.said)
             if newest.number == place.after != mine.number:
                 return
-        found = "no marker" if newest is None else f"batch {newest.number} of lineage {newest.lineage}"
+        found = "no commit marker" if newest is None else f"batch {newest.number} of lineage {newest.lineage}"
         expected = "none" if place.after is None else f"batch {place.after} of lineage {mine.lineage}"
         raise FencedError(
-            f'sink "{place.node}" writes nothing of batch {mine.number}: expected in {self._markers.name}-{place.slot} is {expected}, '
-            f"found {found}",
-            remedy="another driver writes here, or the state folder or the topic of markers was restored; stop this one",
+            f'sink "{place.node}" writes nothing of batch {mine.number}: expected {expected} in {self._markers.name}-{place.slot}, found '
+            f"{found}",
+            remedy="another driver writes here, or the state folder or the topic of commit markers was restored; stop this driver",
         )
 
     def _guarded(self, act: Callable[[], Any]) -> Any:
-        """`act` after the fence; what another attempt has committed meanwhile stands."""
+        """Run `act` after the fence; a commit by another attempt meanwhile is accepted."""
         self._fence.join()
         try:
             if self._failed is not None:
@@ -138,9 +140,9 @@ class UnitMessages(MessageStream):
             self._wait_for_the_other(error)
 
     def _wait_for_the_other(self, error: Superseded) -> None:
-        """Step 5: never fence again. Raises AlreadyCommitted, FencedError, or, when it takes too long, Unreachable."""
+        """Step 5: never fence again. Raises AlreadyCommitted, FencedError, or, if it takes too long, Unreachable."""
         if error.overdue:
-            # brokers have ended it, and nobody else need be at work: the next attempt sends all at its end
+            # brokers have aborted it, without another writer: the next attempt sends everything at its end
             make_folder(self._place.slow.parent)
             self._place.slow.touch()
         patience_s = _OVERDUE_S if error.overdue else self._place.limit_s
@@ -151,17 +153,17 @@ class UnitMessages(MessageStream):
                 self._look(newest)
             time.sleep(_LOOK_S)
         raise Unreachable(
-            f'sink "{self._place.node}": brokers have refused unit {self._place.slot - 1} of batch {self._place.mine.number}, and no other '
-            f"attempt has committed it within {patience_s:g} s ({error})",
-            remedy="it is tried again; a unit that took longer than transaction_timeout then sends all of its messages at its end",
+            f'sink "{self._place.node}": the brokers rejected task output {self._place.slot - 1} of batch {self._place.mine.number}, and '
+            f"no other attempt committed it within {patience_s:g} s ({error})",
+            remedy="it is retried; a task output that took longer than transaction_timeout then sends all of its messages at its end",
             node=self._place.node,
         )
 
     # --- messages ---
 
     def _is_slow(self) -> bool:
-        """True where the first rows took so long that the rest, at that pace, might not come before the transaction's time-out; or where
-        that has happened to a unit before."""
+        """True if the first rows took so long that the rest, at this pace, might exceed the transaction's time-out; or if that happened to
+        a task output before."""
         late = time.monotonic() - self._begun_s > self._place.limit_s / 10
         return not self.sending and (self._patient or late)
 

@@ -1,4 +1,4 @@
-"""The Kafka source: what a flow says becomes a reader (driver) and blocks of messages (executors)."""
+"""The Kafka source: options become a reader (driver) and blocks of messages (executors)."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from scribengin.formats.avro_schema import WriterSchema
 
 _WAIT_S = 0.05
-"""for a block to fill: where transactions have left marks in the log, fewer messages come than there are offsets"""
+"""seconds to wait for a block to fill: if transactions left control records in the log, there are fewer messages than offsets"""
 
 _AHEAD = {"fetch.queue.backoff.ms": 20}
-"""full queues stop the fetching: by default for a second, in which they run empty, and the task waits"""
+"""full queues pause fetching: by default for a second, in which they become empty, and the task waits"""
 
 _consumers: dict[tuple[tuple[str, Any], ...], Any] = {}
-"""settings → this worker's consumer: connecting anew for every task costs more than reading a small Batch"""
+"""settings → this worker's consumer: a new connection for every task costs more than reading a small Batch"""
 
 
 class KafkaSource:
     """Topics of one cluster; picklable."""
 
     messages_at_once = 1024
-    """a block: some 256 KiB of small messages, as much as stays in a core's cache"""
+    """size of a block: some 256 KiB of small messages, which stay in a core's cache"""
     loss_remedy = LOSS_REMEDY
-    """what a person can do where records are gone that were not read"""
+    """the remedy if unread records are lost"""
 
     def __init__(self, place: ConnectorContext) -> None:
         self.schema: Schema | None = place.schema
@@ -47,11 +47,13 @@ class KafkaSource:
         unknown = [part for part in self._parts.values() if part not in PARTS]
         if unknown:
             raise SourceError(
-                f'source "{self._node}": metadata knows no "{unknown[0]}"', remedy=f"it knows {', '.join(PARTS)}", node=self._node
+                f'source "{self._node}": metadata has "{unknown[0]}", which is not known',
+                remedy=f"use one of {', '.join(PARTS)}",
+                node=self._node,
             )
 
     def resolve_schema(self) -> Schema:
-        """The declared columns. Raises SourceError where there are none, or one cannot be taken from where `metadata` says."""
+        """The declared columns. Raises SourceError if there are none, or `metadata` cannot fill one."""
         if self.schema is None:
             remedy = "add `schema:`, such as: id BIGINT, name STRING"
             raise SourceError(
@@ -61,7 +63,7 @@ class KafkaSource:
         return self.schema
 
     def reader(self) -> KafkaReader:
-        """A fresh reader. Raises SourceError where a topic is missing, Unreachable where no broker answers."""
+        """A fresh reader. Raises SourceError if a topic is missing, Unreachable if no broker answers."""
         from scribengin.connectors.kafka.reader import KafkaReader
 
         reader = KafkaReader(self._node, self._options, self.loss_remedy)
@@ -69,7 +71,7 @@ class KafkaSource:
         return reader
 
     def decoder(self) -> MessageDecoder:
-        """A fresh decoder of the source's format. Raises SourceError for options that mean nothing together."""
+        """A fresh decoder of the source's format. Raises SourceError for contradictory options."""
         assert self.schema is not None
         writer: WriterSchema | Lookup | None = None
         if self._options["format"] == "avro":
@@ -82,7 +84,7 @@ class KafkaSource:
             raise SourceError(f'source "{self._node}": {error}', remedy="change `schema` or `metadata`", node=self._node) from error
 
     def read(self, stream: SourceStream) -> Iterator[MessageBlock]:
-        """The messages of the stream. Raises SourceError where some are gone, Unreachable where no broker gives them."""
+        """The messages of the stream. Raises SourceError if some are lost, Unreachable if no broker returns them."""
         place = stream.place
         if place["end"] <= place["start"]:
             return
@@ -118,12 +120,12 @@ class KafkaSource:
         heard_s, silent_s = time.monotonic(), max(30.0, 2 * self._options["timeout"])
         reached = False
         while not reached:
-            # no more than can be left: the call waits for as many as it is asked for, and the partition's end counts as one
+            # at most the remaining number: the call waits for the requested number, and the partition's end counts as one
             messages = consumer.consume(min(self.messages_at_once, end - start), timeout=_WAIT_S)
             if not messages:
                 if time.monotonic() - heard_s > silent_s:
                     raise Unreachable(
-                        f'source "{self._node}": no broker has given anything of {topic}-{partition} for {silent_s:g} s',
+                        f'source "{self._node}": no broker has returned data of {topic}-{partition} for {silent_s:g} s',
                         remedy="check that its leader runs",
                         node=self._node,
                     )
@@ -131,7 +133,7 @@ class KafkaSource:
             heard_s = time.monotonic()
             if any(message.error() is not None for message in messages):
                 messages, reached = self._without_errors(kafka, messages, end)
-            # what stands behind the range is the next Batch's; a range may end in records that readers do not see
+            # records after the range belong to the next Batch; a range may end in records that readers do not see
             if messages and messages[-1].offset() >= end - 1:
                 reached = True
                 messages = [message for message in messages if message.offset() < end]
@@ -152,7 +154,7 @@ class KafkaSource:
         )
 
     def _without_errors(self, kafka: Any, messages: list[Any], end: int) -> tuple[list[Any], bool]:
-        """(the messages among them, whether the partition's end told that the range is through)"""
+        """(the messages among them, whether the partition's end showed that the range is complete)"""
         reached = False
         for message in messages:
             error = message.error()
@@ -161,14 +163,17 @@ class KafkaSource:
             if error.code() == kafka.KafkaError._PARTITION_EOF:
                 reached = reached or message.offset() >= end
             elif error.code() in (kafka.KafkaError._AUTO_OFFSET_RESET, kafka.KafkaError.OFFSET_OUT_OF_RANGE):
-                # with `continue` a start again is what helps: there KafkaReader.recheck counts them, and goes on without
+                # with `continue` a restart helps: then KafkaReader.recheck counts them, and continues without them
                 kind, remedy = (
                     (SourceError, self.loss_remedy)
                     if self._options["on_data_loss"] == "stop"
-                    else (Unreachable, "nothing: the Query starts again, counts them as lost, and goes on without them")
+                    else (Unreachable, "no action is needed: the query restarts, counts them as lost, and continues without them")
                 )
                 raise kind(
-                    f'source "{self._node}": records up to offset {end} of {message.topic()}-{message.partition()} are gone: {error.str()}',
+                    (
+                        f'source "{self._node}": records up to offset {end} of {message.topic()}-{message.partition()} are not in the '
+                        f"log any more: {error.str()}"
+                    ),
                     remedy=remedy,
                     code="data-loss",
                     node=self._node,

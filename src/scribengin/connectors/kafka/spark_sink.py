@@ -1,6 +1,6 @@
-"""The Kafka sink of `delivery: at_least_once`: tasks make the same messages as for exactly-once, Spark's own sink writes them.
+"""The Kafka sink of `delivery: at_least_once`: tasks make the same messages as for exactly-once, and Spark's own sink writes them.
 
-No markers, no transactions, nothing staged: a Batch that fails or is killed before its decision is written again, and the ids in the
+No commit markers, no transactions, no staging: a Batch that fails or is killed before its decision is written again, and the ids in the
 messages' headers are the same again.
 """
 
@@ -77,7 +77,7 @@ class SparkKafkaSink:
         self._avro = AvroValues(self.node, place.code_folder, self._options) if self._options["format"] == "avro" else None
 
     def spark_options(self) -> dict[str, str]:
-        """See the contract. Raises SinkError. Brokers are asked for the topic's limit, where there is something to write."""
+        """See the contract. Raises SinkError. Brokers are asked for the topic's limit if there is anything to write."""
         fixed = "{" not in self._options["topic"] and self._work is not None and self._topics.find(self._options["topic"])
         largest_bytes = fixed.max_bytes if fixed else 0
         return {f"kafka.{name}": value for name, value in java_settings(self.node, self._options, largest_bytes=largest_bytes).items()}
@@ -87,7 +87,7 @@ class SparkKafkaSink:
         self._topics.look_at(str(self._options["topic"]))
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:  # noqa: ARG002 (the contract's)
-        """Nothing is claimed. Looks at the settings and at the topic, so that what is wrong with them is told at the start."""
+        """Claims nothing. Checks the settings and the topic, so that errors are reported at the start."""
         java_settings(self.node, self._options)
         if self._avro is not None:
             self._avro.look()
@@ -100,15 +100,15 @@ class SparkKafkaSink:
         return MessageRows(self.node, unit, maker)
 
     def publish(self, decided: Decided) -> None:
-        """Spark has written the Batch before it was decided. Raises Refused for a Batch that was decided under `exactly_once`, which nobody
-        has published yet."""
+        """Does nothing: Spark wrote the Batch before it was decided. Raises Refused for a Batch that was decided under `exactly_once` and
+        is not published yet."""
         if not decided.behind:
             return
         log = None if self._work is None else published_log(self._work, decided.batch.lineage)
         if log is None or log.read(decided.batch.number) is None:
             raise Refused(
-                f'sink "{self.node}": batch {decided.batch.number} was decided with delivery: exactly_once, and is not published yet',
-                remedy="run the flow once as it was (run --once), then change its delivery",
+                f'sink "{self.node}": batch {decided.batch.number} was decided with delivery: exactly_once and is not published yet',
+                remedy="run the unchanged flow once (run --once), then change its delivery",
                 code="delivery-changed",
             )
 
@@ -118,17 +118,17 @@ class SparkKafkaSink:
             self.publish(decided)
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:  # noqa: ARG002 (the contract's)
-        """What was decided is all there is to say: nothing tells a message that was written twice, nor which Batch it is of."""
+        """Reports only the decided rows: duplicates and the Batch of a message cannot be detected."""
         for each in decided:
             yield Published(each.batch.number, sum(receipt.rows for receipt in each.receipts))
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:  # noqa: ARG002 (the contract's)
-        """Messages cannot be taken back. Raises Refused where some stand in the topics: nothing tells whose they are."""
+        """Messages cannot be removed. Raises Refused if there are any in the topics: their writer cannot be determined."""
         self._topics.refuse_filled()
         return 0
 
     def fault(self, text: str) -> ScribenginError | None:
-        """What Spark said of the Java client's error: Unreachable where a later try may go through."""
+        """An error of the Java client, as reported by Spark: Unreachable if a retry may succeed."""
         found = _SAID.findall(text)
         if not found:
             return None
@@ -137,34 +137,34 @@ class SparkKafkaSink:
         told = f"{kind}{': ' if said else ''}{said}"
         if any(name in _LOGIN for name, _ in found):
             return SinkError(
-                f'sink "{self.node}": the brokers at {bootstrap} do not let this user in ({told})',
+                f'sink "{self.node}": the brokers at {bootstrap} rejected the login of this user ({told})',
                 remedy="check `config`: security.protocol, sasl.mechanism, sasl.username, sasl.password, ssl.ca.location",
                 code="kafka-login",
                 node=self.node,
             )
         if any(name.endswith("AuthorizationException") for name, _ in found):
             return SinkError(
-                f'sink "{self.node}": this user may not write at {bootstrap} ({told})',
+                f'sink "{self.node}": this user is not authorized to write at {bootstrap} ({told})',
                 remedy="grant it: Write and Describe on the topics, IdempotentWrite on the cluster",
                 code="kafka-forbidden",
                 node=self.node,
             )
         if kind in _TRANSIENT:
             return Unreachable(
-                f'sink "{self.node}": the brokers at {bootstrap} have not taken all messages ({told}); the batch is written again',
-                remedy="check that they run; some of the batch may be duplicated",
+                f'sink "{self.node}": the brokers at {bootstrap} did not accept all messages ({told}); the batch is written again',
+                remedy="check that they run; part of the batch may be duplicated",
                 node=self.node,
             )
         return SinkError(
             f'sink "{self.node}": Spark\'s own sink failed at {bootstrap} ({told})',
-            remedy="check `config`, and what the topic takes",
+            remedy="check `config`, and the limits of the topic",
             code="kafka-java-client",
             node=self.node,
         )
 
 
 class MessageRows(MessageStream):
-    """One unit's messages as rows for Spark; see RowStream."""
+    """Messages of one task output as rows for Spark; see RowStream."""
 
     def __init__(self, sink: str, unit: int, maker: MessageMaker) -> None:
         super().__init__(maker)
@@ -175,7 +175,7 @@ class MessageRows(MessageStream):
         self._bytes = 0
 
     def keep(self, messages: Outgoing) -> None:
-        """Let Spark have them at the next `take`."""
+        """Give them to Spark at the next `take`."""
         if len(messages):
             self._made.append(_as_rows(messages))
             self._rows += messages.rows_inside()
@@ -187,11 +187,11 @@ class MessageRows(MessageStream):
         return made
 
     def close(self) -> Receipt:
-        """Only the counts: Spark writes."""
+        """Only the counts: Spark writes the messages."""
         return Receipt(self._sink, self._unit, self._rows, self._bytes)
 
     def abort(self) -> None:
-        """What Spark has written stays."""
+        """Does nothing: messages that Spark has written remain."""
 
 
 def _as_rows(messages: Outgoing) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""The topics that a sink writes to, as it must know them: how many partitions, how large a message may be, whether a key is needed."""
+"""What a sink needs to know of its topics: the number of partitions, the maximum size of a message, whether a key is required."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _FRESH_S = 30.0
-"""how long what is known of a topic is believed: a topic may be widened at any time"""
+"""how long information about a topic is used: partitions can be added at any time"""
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 _known: dict[tuple[str, str], tuple[float, TargetTopic | None]] = {}
-"""(brokers, topic) → when it was asked, and the answer, in this process"""
+"""(brokers, topic) → the time of the request, and the answer, in this process"""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetTopic:
-    """One topic. `max_bytes` is the largest batch of messages that brokers take, hence the largest message."""
+    """One topic. `max_bytes` is the largest batch of messages that brokers accept, and so the largest message."""
 
     name: str
     id: str
     partitions: int
     max_bytes: int
     compacted: bool
-    """messages without a key are refused by its brokers"""
+    """its brokers refuse messages without a key"""
 
 
 class TopicBook:
-    """Looks topics up, and makes those that are missing where the sink says so. Picklable; asks from whichever process it is in."""
+    """Looks topics up, and creates missing ones if the sink allows it. Picklable; sends requests from any process."""
 
     def __init__(self, node: str, options: Mapping[str, Any], config: Mapping[str, str] | None = None) -> None:
-        """`config`: of topics that are made."""
+        """`config`: settings of topics that are created."""
         self._node = node
         self._options = options
         self._config = dict(config or {})
         self._cluster = KafkaBrokers(node, options, "sink")
 
     def find(self, name: str) -> TargetTopic | None:
-        """The topic, made if need be; None where it is not there. Raises SinkError or Unreachable; ValueError for no topic's name."""
+        """The topic, created if needed; None if it does not exist. Raises SinkError or Unreachable; ValueError for an invalid name."""
         if not _NAME.fullmatch(name) or name in (".", ".."):
-            raise ValueError(f'"{name}" is no name of a topic: letters, digits, ".", "_", "-", at most 249')
+            raise ValueError(f'"{name}" is not a valid topic name: at most 249 of letters, digits, ".", "_" and "-"')
         key = (str(self._options["bootstrap"]), name)
         asked_s, topic = _known.get(key, (-_FRESH_S, None))
         if topic is None or time.monotonic() - asked_s > _FRESH_S:
@@ -59,7 +59,7 @@ class TopicBook:
         return topic
 
     def look_at(self, template: str) -> None:
-        """Ask brokers for the topic, and make none; of a template with columns whether brokers answer. Raises as `get`."""
+        """Ask brokers for the topic, without creating it; for a template with columns, check that brokers answer. Raises as `get`."""
         if "{" in template:
             self._cluster.matching(topics_pattern(template))
         elif self._options["missing_topic"] != "make":
@@ -68,12 +68,12 @@ class TopicBook:
             self._cluster.topics([template])
 
     def delete(self, name: str) -> None:
-        """Delete the topic, where it is there."""
+        """Delete the topic, if it exists."""
         self._cluster.delete_topic(name)
         _known.pop((str(self._options["bootstrap"]), name), None)
 
     def get(self, name: str) -> TargetTopic:
-        """The topic that the sink cannot do without. Raises SinkError where it is missing."""
+        """The topic that the sink requires. Raises SinkError if it is missing."""
         try:
             topic = self.find(name)
         except ValueError as error:
@@ -81,23 +81,26 @@ class TopicBook:
         if topic is None:
             raise SinkError(
                 f'sink "{self._node}": there is no topic "{name}" at {self._options["bootstrap"]}',
-                remedy="make it, or let the flow make it: missing_topic: make",
+                remedy="create it, or let the flow create it: missing_topic: make",
                 code="kafka-topic",
                 node=self._node,
             )
         return topic
 
     def refuse_filled(self, *, besides: str = "") -> None:
-        """Raises Refused where messages stand in topics that the sink writes to: they cannot be taken back."""
+        """Raises Refused if there are messages in topics that the sink writes to: they cannot be removed."""
         if filled := [name for name in self._filled(topics_pattern(self._options["topic"])) if name != besides]:
             raise Refused(
-                f'sink "{self._node}": what stands in {", ".join(filled)} cannot be taken back',
-                remedy="delete them yourself, if nobody needs them, and say it again; or reset without --outputs, and write to others",
+                f'''sink "{self._node}": the contents of {", ".join(filled)} cannot be removed''',
+                remedy=(
+                    "delete these topics yourself, if they are not needed, and repeat the command; or reset without --outputs, and "
+                    "write to other topics"
+                ),
                 code="output-stays",
             )
 
     def _filled(self, pattern: str) -> list[str]:
-        """The topics with messages in them whose whole name the regular expression matches."""
+        """The non-empty topics whose full name matches the regular expression."""
         there = self._cluster.topics(self._cluster.matching(pattern))
         partitions = [(topic.name, number) for topic in there.values() for number in range(topic.partitions)]
         first, last = self._cluster.first(partitions), self._cluster.last(partitions)

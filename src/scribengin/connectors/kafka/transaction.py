@@ -1,5 +1,5 @@
-"""One transaction of one new producer: fence, messages, marker, commit. The order of things, and what may be concluded from a failure,
-is the protocol's (`testing.kafka_model`)."""
+"""One transaction of one new producer: fence, messages, commit marker, commit. The order of the steps, and the consequences of a failure,
+are defined by the protocol (`testing.kafka_model`)."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 _FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
 _CONSEQUENCES = ("_PURGE_QUEUE", "_STATE", "_FATAL")
-"""errors that only say that there was one before"""
+"""errors that only say that there was an earlier one"""
 _TOO_LARGE = ("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
 _QUEUE = 200_000
 _QUEUE_KIB = 64 * 1024
 _BATCH_BYTES = 1_000_000
 _BATCH_HEAD_BYTES = 512
-"""of a batch, beside its messages: room to spare"""
+"""size of a batch, beside its messages: with a margin"""
 
 _AT_ONCE = {"enable.sparse.connections": False}
-"""librdkafka connects when it is asked to, once in 50 ms, and looks for the coordinator of transactions every 500 ms: a fence takes 60 ms,
-now and then 510. With all brokers connected from the start it takes 10. Where a cluster has very many, `config` can say otherwise."""
+"""librdkafka connects on demand, once in 50 ms, and looks for the transaction coordinator every 500 ms: a fence takes 60 ms, and sometimes
+510. With all brokers connected from the start it takes 10. If a cluster has very many, `config` can change it."""
 
 
 class Superseded(Exception):
-    """A newer producer has the same transactional.id: whatever this one still sends is refused. `overdue`: brokers refuse what comes behind
-    their time-out just so, and it was over; most likely that is all."""
+    """A newer producer has the same transactional.id: anything this one still sends is refused. `overdue`: the time-out was exceeded, which
+    brokers refuse in the same way, and is the most likely cause."""
 
     def __init__(self, text: str, *, overdue: bool) -> None:
         super().__init__(text)
@@ -42,8 +42,8 @@ class Superseded(Exception):
 
 
 class Transaction:
-    """`transactional_id` names the unit, and nothing else of it. Raises Superseded wherever a newer one has begun, Unreachable for what a
-    later try may mend, SinkError for the rest."""
+    """`transactional_id` identifies only the slot. Raises Superseded if a newer producer has started, Unreachable for an error that a retry
+    may solve, SinkError for any other."""
 
     def __init__(self, node: str, options: Mapping[str, Any], transactional_id: str, *, max_bytes: int = _BATCH_BYTES) -> None:
         self._kafka = client()
@@ -76,13 +76,13 @@ class Transaction:
             raise self._explained(error) from error
 
     def fence(self) -> None:
-        """From here on every older producer of the id is refused; what it had committed is complete, what it had open is aborted."""
+        """From here on every older producer with the id is refused; its committed transactions are complete, its open one is aborted."""
         faults.reached("fence.before")
         self._until(self._producer.init_transactions, max(4 * self._timeout_s, 20.0))
         faults.reached("fence.after")
 
     def send(self, messages: Outgoing) -> None:
-        """Hand messages to the client, which sends them by itself."""
+        """Pass messages to the client, which sends them in the background."""
         self._begin()
         self._send(messages)
 
@@ -110,7 +110,7 @@ class Transaction:
         faults.reached("transaction.sent")
 
     def _make_room(self, *message: Any) -> None:
-        """The client's queue is full: wait until brokers have taken some."""
+        """The client's queue is full: wait until brokers have accepted some."""
         give_up_s = time.monotonic() + self._transaction_s
         while time.monotonic() < give_up_s:
             self._serve(self._producer.poll, 0.05)
@@ -120,12 +120,12 @@ class Transaction:
                 return
             except BufferError:
                 continue
-        raise self._slow("take messages")
+        raise self._slow("accept messages")
 
     def flush(self) -> list[dict[str, Any]]:
-        """Wait until brokers have acknowledged all; where the messages stand: topic, partition, first and last offset, rows.
+        """Wait until brokers have acknowledged all; returns the ranges of the messages: topic, partition, first and last offset, rows.
 
-        The first offset is at most that of the first message: other writers' messages may stand between.
+        The first offset is at most that of the first message: messages of other writers may lie between.
         """
         give_up_s = time.monotonic() + self._transaction_s
         while self._serve(self._producer.flush, 0.5):
@@ -139,9 +139,9 @@ class Transaction:
         ]
 
     def commit(self, topic: str, slot: int, marker: Marker) -> None:
-        """Write the marker, and commit it with the messages.
+        """Write the commit marker, and commit it with the messages.
 
-        An error after which nobody knows how it ended is Unreachable like others: the next fence and a look at the marker tell.
+        An error with an unknown outcome is Unreachable like others: the next fence and the commit marker then show the outcome.
         """
         self._begin()
         self._serve(self._producer.produce, topic, marker.encoded(), f"{slot}".encode(), slot)
@@ -151,7 +151,7 @@ class Transaction:
         faults.reached("transaction.commit.after")
 
     def abort(self) -> None:
-        """Take everything back, if that can be said now; else the next fence, or the brokers' own time-out, does. Never raises."""
+        """Abort, if possible now; otherwise the next fence, or the brokers' own time-out, aborts. Never raises."""
         try:
             self._producer.purge()
             if self._open:
@@ -161,7 +161,7 @@ class Transaction:
         self._open = False
 
     def _until(self, act: Callable[[float], Any], limit_s: float) -> None:
-        """`act`, which may be done again by the same producer, until it is through."""
+        """Run `act`, which the same producer may repeat, until it succeeds."""
         begun_s = time.monotonic()
         while True:
             passed_s = time.monotonic() - begun_s
@@ -171,21 +171,21 @@ class Transaction:
             except (self._kafka.KafkaException, SystemError) as error:
                 found = self._of_client(error)
                 with suppress(self._kafka.KafkaException, SystemError):
-                    self._producer.poll(0)  # it tells nothing by itself
+                    self._producer.poll(0)  # it reports nothing by itself
                 refused = self._told is not None and self._told.name() in LOGIN
                 if refused or not found.args[0].retriable() or time.monotonic() - begun_s > limit_s:
                     raise self._explained(found) from error
 
     def _serve(self, act: Callable[..., Any], *given: Any) -> Any:
-        """`act`, which may call back. What it raises is explained."""
+        """Run `act`, which may call back. Its errors are converted."""
         try:
             return act(*given)
         except (self._kafka.KafkaException, SystemError) as error:
             raise self._explained(self._of_client(error)) from error
 
     def _of_client(self, error: Exception) -> Any:
-        """What the client has said. It raises a fatal error out of the call that serves it; a delivery that is served in the same call
-        trips over the exception that is already set, and Python makes a SystemError of it, with or without the cause."""
+        """The client's error. It raises a fatal error out of the call that serves it; a delivery served in the same call meets the
+        exception that is already set, and Python turns it into a SystemError, with or without the cause."""
         if not isinstance(error, SystemError):
             return error
         reason = self._reason()
@@ -194,7 +194,7 @@ class Transaction:
         return reason
 
     def _reason(self) -> Any | None:
-        """Why the transaction cannot go on, where it cannot. The client has no question for that, but refuses another begin with it."""
+        """Why the transaction cannot continue; None if it can. The client has no call for that, but refuses another begin with it."""
         try:
             self._producer.begin_transaction()
         except self._kafka.KafkaException as told:
@@ -212,7 +212,7 @@ class Transaction:
             self._told = error
 
     def _check(self) -> None:
-        """Raises what the client has told of messages that did not arrive."""
+        """Raises the client's errors for messages that were not delivered."""
         if self._failed is not None:
             failed, self._failed = self._failed, None
             raise self._explained(self._kafka.KafkaException(failed))
@@ -228,8 +228,8 @@ class Transaction:
             return Superseded(f"{self._id}: {error}", overdue=overdue)
         if codes & set(_TOO_LARGE):
             return SinkError(
-                f'sink "{self._node}": a message is larger than its topic takes, though it was not when the topic was looked at: {error}',
-                remedy="raise max.message.bytes of the topic; the Batch is tried again at the next start",
+                f'sink "{self._node}": a message is larger than its topic allows, although it was not when the topic was checked: {error}',
+                remedy="raise max.message.bytes of the topic; the Batch is retried at the next start",
                 code="kafka-too-large",
                 node=self._node,
             )
@@ -240,7 +240,10 @@ class Transaction:
     def _slow(self, what: str) -> Unreachable:
         told = "" if self._told is None else f" ({self._told.str()})"
         return Unreachable(
-            f'sink "{self._node}": brokers did not {what} within {self._transaction_s:g} s{told}; nothing is visible, it is tried again',
-            remedy="look at the brokers' load; or give them longer: transaction_timeout: 5m",
+            (
+                f'sink "{self._node}": the brokers did not {what} within {self._transaction_s:g} s{told}; no row is visible, and the batch '
+                "is retried"
+            ),
+            remedy="check the load of the brokers; or raise the limit: transaction_timeout: 5m",
             node=self._node,
         )

@@ -1,4 +1,4 @@
-"""Which schema an Avro value was written by: one for all, files by their ids, or what a schema registry says."""
+"""The schema that an Avro value was written with: one for all, files by their ids, or from a schema registry."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ class SchemaFiles:
 
 
 def open_writers(node: str, folder: Path, options: Mapping[str, Any]) -> WriterSchema | Lookup:
-    """What the (filled) options of a source say, for its decoder; files are read now, a registry is asked when a value needs it.
+    """The writer schema for a source's decoder, from its (complete) options; files are read now, a registry is used when a value needs it.
 
-    Raises SourceError for none, for several ways at once, for a file that is no schema, and for settings of a way that is not taken;
-    EnvironmentFault where a package is missing.
+    Raises SourceError for no way or several ways, for a file that is not a schema, and for settings of an unused way; EnvironmentFault if a
+    package is missing.
     """
     given = [name for name in _WAYS if options[name]]
     if len(given) != 1:
         found = " and ".join(given) if given else "none of them"
         raise SourceError(
-            f'source "{node}" reads avro and says {found}; expected one of {", ".join(_WAYS)}',
+            f'''source "{node}" reads avro and has {found}; expected one of {", ".join(_WAYS)}''',
             remedy="write registry: URL for values in a schema registry's wire format; avro_schema: FILE for plain Avro",
             node=node,
         )
     if options["registry_config"] and not options["registry"]:
         raise SourceError(
-            f'source "{node}" has registry_config, but reads its schemas from {given[0]}', remedy="take registry_config out", node=node
+            f'source "{node}" has registry_config, but reads its schemas from {given[0]}', remedy="remove registry_config", node=node
         )
     if options["registry"]:
         from scribengin.connectors.kafka.registry import SchemaRegistry
@@ -66,4 +66,4 @@ def open_writers(node: str, folder: Path, options: Mapping[str, Any]) -> WriterS
 def _id(key: str) -> int:
     if key.isascii() and key.isdigit() and int(key) < 1 << 32:
         return int(key)
-    raise AvroSchemaError(f'avro_schemas has the id "{key}"; an id is a number of 32 bits')
+    raise AvroSchemaError(f'avro_schemas has the id "{key}"; expected a 32-bit number')

@@ -1,1 +1,1 @@
-"""Stores that keep, of each id, the row with the highest version: what their sinks have in common. See `contract.KeyedStore`."""
+"""Stores that keep, for each id, the row with the highest version: the common parts of their sinks. See `contract.KeyedStore`."""

@@ -1,8 +1,8 @@
-"""Short ids for rows that are known by what they were made of, where that is long: 24 letters, of the stream and of the number in it.
+"""Short ids for rows whose id is their origin, if that is long: 24 characters, from the stream and the number in it.
 
-A stream of several files has their names in its label, and each of its rows would bring it to the store. There it is paid for more than
-once: an index of search keeps the ids of a segment in memory, on disk and in its log, and looks each new one up among them. It keeps ids
-that are Base64 by their bytes, 18 of these; they grow with the number, so one look tells that a segment has none of what comes.
+The label of a stream of several files contains their names, and each of its rows would send it to the store, where it costs several times.
+A search index keeps the ids of a segment in memory, on disk and in its log, and looks each new one up among them. It stores Base64 ids as
+bytes, 18 for these; they increase with the number, so one comparison shows that a segment contains none of the new ids.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _MOST_BYTES = 24
-"""before the number; `tweets/topic-0@` and `orders/orders.jsonl+` stay as they are"""
+"""characters before the number; `tweets/topic-0@` and `orders/orders.jsonl+` are not shortened"""
 _DIGEST_BYTES, _NUMBER_BYTES = 12, 6
-"""of a hundred million streams two have the same digest with a probability of 10 ** -13"""
+"""digest size: among a hundred million streams two have the same digest with a probability of 10 ** -13"""
 _LETTERS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
 _SHIFTS = np.arange(8 * _NUMBER_BYTES - 6, -1, -6)
 _DIGITS = "0123456789."
 
 
 def brief_ids(ids: pa.Array) -> pa.Array:
-    """Each by itself and always to the same (STRING); two ids that differ still do.
+    """Shortens each id independently, and always to the same value (STRING); different ids stay different.
 
     >>> brief_ids(pa.array(["orders/orders.jsonl+17", "tweets/a.parquet[0:-1] … d.parquet[0:-1] (4 files)+17"])).to_pylist()
     ['orders/orders.jsonl+17', 'zCuASAY_87qwWLG1AAAAAAAR']
@@ -38,7 +38,7 @@ def brief_ids(ids: pa.Array) -> pa.Array:
 
 
 def _numbered(begin: str, ids: pa.Array) -> pa.Array | None:
-    """Of ids that begin so, all at once; None where something else than a number follows in any."""
+    """The ids with this beginning, all at once; None if one of them continues with anything but a number."""
     rest = pc.binary_replace_slice(ids, 0, len(begin.encode()), "")
     try:
         numbers = rest.cast(pa.int64())
@@ -73,7 +73,7 @@ def _begin(id_: str) -> str:
 
 @lru_cache(1024)
 def _digest(begin: str) -> str | None:
-    """Of what stands before a number; None where that is short."""
+    """The digest of the part before a number; None if that is short."""
     spelt = begin.encode()
     if len(spelt) <= _MOST_BYTES:
         return None

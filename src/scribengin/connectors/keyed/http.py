@@ -1,4 +1,4 @@
-"""HTTP to a store: pooled connections, another node where one is away, errors in our words."""
+"""HTTP requests to a store: pooled connections, another node if one is unavailable, errors as Scribengin errors."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 _CONNECT_S, _READ_S = 10.0, 120.0
 _GZIP_LEVEL = 1
-"""the least work: rows of JSON are a fifth of their size then, and hardly less by the most"""
+"""the lowest compression level: rows of JSON shrink to a fifth, and hardly more at the highest level"""
 AWAY = frozenset({408, 429, 500, 502, 503, 504})
-"""answers that a later try may not get"""
+"""statuses that a retry may solve"""
 
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """Under which codes a kind of store tells what is wrong."""
+    """The error codes of a kind of store."""
 
     away: str
     login: str
@@ -40,19 +40,19 @@ class Codes:
 
 
 class HttpCluster:
-    """Nodes of one cluster. Travels by pickle with its secrets and without connections; `str` shows none."""
+    """Nodes of one cluster. Pickled with its secrets and without connections; `str` shows no secret."""
 
     codes: ClassVar[Codes]
     known: ClassVar[frozenset[str]]
-    """what `config` may have"""
+    """the keys that `config` may have"""
     login: ClassVar[str]
-    """the remedy where the server does not let us"""
+    """the remedy if the server denies access"""
     headers: ClassVar[Mapping[str, str]] = {}
-    """of every request"""
+    """headers of every request"""
     content_type: ClassVar[str]
-    """of a request that brings bytes"""
+    """headers of a request with a body"""
     place: ClassVar[str]
-    """what a flow names there, for remedies"""
+    """the flow's name of the place, for remedies"""
 
     def __init__(self, node: str, servers: Sequence[str], config: Mapping[str, Any], role: Literal["source", "sink"] = "sink") -> None:
         self.node = node
@@ -61,8 +61,8 @@ class HttpCluster:
         self._config = config
         self._urls = [self._checked(url.rstrip("/")) for url in servers]
         if unknown := set(config) - self.known:
-            said = f'{self.called}: `config` has "{min(unknown)}", which is not known'
-            raise self._error(said, f"it may have {', '.join(sorted(self.known))}", self.codes.config)
+            said = f'{self.called}: `config` has "{min(unknown)}", which is not a known setting'
+            raise self._error(said, f"use one of {', '.join(sorted(self.known))}", self.codes.config)
         self._http: httpx2.Client | None = None
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ class HttpCluster:
         return self.__dict__ | {"_http": None}
 
     def reason_in(self, answer: httpx2.Response) -> str:
-        """What the server says went wrong."""
+        """The server's error message."""
         return " ".join(answer.text.split())[:200] or answer.reason_phrase
 
     def ask(
@@ -85,8 +85,8 @@ class HttpCluster:
         also: Sequence[int] = (),
         gzipped: bool = False,
     ) -> httpx2.Response:
-        """The answer, of any node. `gzipped`: `content` goes so. Raises Unreachable, and SourceError or SinkError where no later try will
-        do; not for the statuses `also`."""
+        """The answer of any node. `gzipped`: `content` is sent compressed. Raises Unreachable, and SourceError or SinkError if a retry
+        cannot succeed; not for the statuses in `also`."""
         import httpx2
 
         http = self._open()
@@ -95,9 +95,9 @@ class HttpCluster:
         if gzipped and content is not None:
             content = gzip.compress(content, _GZIP_LEVEL)
             headers["Content-Encoding"] = "gzip"
-        for _ in range(len(self._urls) + 1):  # a connection that was idle may be gone: the first node once more
+        for _ in range(len(self._urls) + 1):  # an idle connection may be closed: the first node once more
             try:
-                # an object is encoded here so that Content-Type is what the server expects of it
+                # an object is encoded here so that Content-Type is the one that the server expects
                 answer = http.request(method, f"{self._urls[0]}{path}", content=content, json=json, headers=headers)
             except httpx2.TransportError as error:
                 failed = error
@@ -113,22 +113,22 @@ class HttpCluster:
         raise self._away(failed)
 
     def doubt(self, answer: httpx2.Response, path: str) -> None:
-        """Raise Unreachable where a server answers so that does not know better yet. Here every answer is believed."""
+        """Raise Unreachable for an answer of a server that is not ready yet. Here every answer is accepted."""
 
     def close(self) -> None:
-        """Give up the connections."""
+        """Close the connections."""
         http, self._http = self._http, None
         if http is not None:
             http.close()
 
     def refused(self, answer: httpx2.Response, what: str) -> ScribenginError:
-        """An answer that is an error, in our words."""
+        """An answer with an error status, as a Scribengin error."""
         status = answer.status_code
-        said = f"{self.called}: {self} answers {what} with {status}: {self.reason_in(answer)}"
+        said = f"{self.called}: {self} answered {what} with {status}: {self.reason_in(answer)}"
         if status in (401, 403):
             return self._error(said, self.login, self.codes.login)
         if status in AWAY:
-            remedy = "look whether the cluster is well and has room; a flow that runs tries again by itself"
+            remedy = "check that the cluster is healthy and has free space; a running flow retries automatically"
             return Unreachable(said, remedy=remedy, code=self.codes.away, node=self.node)
         return self._error(said, f"correct the {self.place} or the flow", self.codes.other)
 
@@ -142,26 +142,26 @@ class HttpCluster:
             try:
                 verify = trusted(Path(given["ca"]).expanduser() if "ca" in given else None)
             except OSError as error:
-                said = f"{self.called}: `config` has ca {given['ca']}, of which no certificate can be read: {error}"
-                raise self._error(said, "name a PEM file of who signs the server's certificate", self.codes.config) from error
+                said = f"{self.called}: `config` has ca {given['ca']}, from which no certificate can be read: {error}"
+                raise self._error(said, "name a PEM file of the CA that signed the server's certificate", self.codes.config) from error
             timeout = httpx2.Timeout(_READ_S, connect=_CONNECT_S)
             self._http = httpx2.Client(headers={**self.headers, **key}, auth=auth, timeout=timeout, verify=verify, trust_env=False)
-            weakref.finalize(self, self._http.close)  # a sink is not closed by anybody
+            weakref.finalize(self, self._http.close)  # a sink is never closed
         return self._http
 
     def _checked(self, url: str) -> str:
         parts = split_url(url)
         if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
             raise self._kind(
-                f'{self.called}: `server` has "{url}", which is no address',
+                f'{self.called}: `server` has "{url}", which is not an address',
                 remedy="write http://HOST:PORT",
                 code=self.codes.address,
                 node=self.node,
             )
         if parts.password is not None or parts.username is not None:
             raise self._kind(
-                f"{self.called}: `server` holds a user or a password",
-                remedy='take it out and write config: {user: NAME, password: "${secret:env/NAME}"}: a secret is never shown',
+                f"{self.called}: `server` contains a user or a password",
+                remedy='remove it and write config: {user: NAME, password: "${secret:env/NAME}"}: a secret is never shown',
                 code="secret-in-plain",
                 node=self.node,
             )
@@ -170,8 +170,8 @@ class HttpCluster:
     def _away(self, error: Exception) -> ScribenginError:
         said = f"{self.called}: {self} does not answer: {' '.join(str(error).split())}"
         if "CERTIFICATE_VERIFY_FAILED" in said:
-            return self._error(said, "name who signs its certificate: config: {ca: /path/to/ca.pem}", self.codes.trust)
-        remedy = "look whether the cluster is up; a flow that runs tries again by itself"
+            return self._error(said, "name the CA file that signed its certificate: config: {ca: /path/to/ca.pem}", self.codes.trust)
+        remedy = "check that the cluster is up; a running flow retries automatically"
         return Unreachable(said, remedy=remedy, code=self.codes.away, node=self.node)
 
     def _error(self, said: str, remedy: str, code: str) -> SourceError | SinkError:

@@ -1,4 +1,5 @@
-"""Rows of a Batch to the store: some requests at once, each as large as it answers well, and again what it asks to see again."""
+"""Sends the rows of a Batch to the store: some requests concurrently, each of a size that the store answers quickly, with retries on
+request."""
 
 from __future__ import annotations
 
@@ -19,21 +20,21 @@ if TYPE_CHECKING:
 FIRST_ROWS = 1_000
 _LEAST_ROWS, _MOST_ROWS = 10, 20_000
 _SLOW_S, _FAST_S = 4.0, 0.5
-"""a request that takes longer is halved the next time, one that takes less is doubled"""
+"""a request that takes longer halves the size of the next, one that takes less doubles it"""
 _MOST_BYTES = 8 << 20
 _WAIT_S, _MOST_WAIT_S = 0.1, 10.0
 PATIENCE_S = 60.0
-"""for so long a store may refuse for now all that comes; then the Query ends, and tries again by itself"""
+"""how long a store may temporarily refuse everything; then the Query ends, and restarts automatically"""
 
 
 @dataclass(slots=True)
 class RequestPace:
-    """How many rows a request has; kept from Batch to Batch."""
+    """The number of rows in a request; kept across Batches."""
 
     rows: int = FIRST_ROWS
 
     def heed(self, sent: int, seconds: float, rows: KeyedRows) -> None:
-        """After a request of so many rows."""
+        """Called after a request with that many rows."""
         if seconds > _SLOW_S:
             self.rows = max(_LEAST_ROWS, min(self.rows, sent // 2))
         elif seconds < _FAST_S and sent >= self.rows:
@@ -41,13 +42,13 @@ class RequestPace:
             self.rows = max(_LEAST_ROWS, min(_MOST_ROWS, 2 * self.rows, by_size))
 
     def shrink(self, sent: int) -> None:
-        """A request of so many rows was too much. One that was sent before they became smaller does not make them larger."""
+        """A request with that many rows was too large. One that was sent before the reduction does not increase the size again."""
         self.rows = max(1, min(self.rows, sent // 2))
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """Rows that are to be sent, not before `at`."""
+    """Rows to be sent, not before `at`."""
 
     rows: KeyedRows
     at: float = 0.0
@@ -56,24 +57,24 @@ class _Waiting:
 
 @dataclass(slots=True)
 class KeyedSender:
-    """One Batch. `refuse(rows, index, reason, message)` is called for each row that the store never takes, by the caller's thread."""
+    """For one Batch. `refuse(rows, index, reason, message)` is called for each row that the store never accepts, in the caller's thread."""
 
     store: KeyedStore
     pace: RequestPace
     connections: int
     refuse: Callable[[KeyedRows, int, str, str], None]
     between: Callable[[], None]
-    """called now and then; raises where this is not ours to do any more"""
+    """called now and then; raises if this process may not send any more"""
     most: int
-    """no row of ours has a version above"""
+    """no row of this flow has a version above"""
     strange: Callable[[int], None]
-    """called with a version that stands there and is above; raises"""
+    """called with a stored version that is above; raises"""
     _ready: deque[_Waiting] = field(default_factory=deque)
     _flying: dict[Future[tuple[WriteAnswer, float]], _Waiting] = field(default_factory=dict)
     _moved: float = 0.0
 
     def send(self, rows: Iterable[KeyedRows]) -> None:
-        """Send all of them; returns when each is taken or refused. Raises Unreachable where the store takes nothing for a minute."""
+        """Send all rows; returns when each is accepted or refused. Raises Unreachable if the store accepts nothing for a minute."""
         pool = ThreadPoolExecutor(self.connections, "scribengin-send")
         self._moved = time.monotonic()
         try:
@@ -84,11 +85,11 @@ class KeyedSender:
             while self._ready or self._flying:
                 self._step(pool)
         finally:
-            # what is in the air does no harm: it is sent again as it is
+            # requests in progress do no harm: they are sent again unchanged
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _start(self, pool: ThreadPoolExecutor) -> bool:
-        """Send the next part of what waits; False where nothing may be sent yet."""
+        """Send the next waiting part; False if nothing may be sent yet."""
         now = time.monotonic()
         for index, waiting in enumerate(self._ready):
             if waiting.at > now:
@@ -121,7 +122,7 @@ class KeyedSender:
         now = time.monotonic()
         if answer.too_large:
             if len(sent.rows) == 1:
-                self.refuse(sent.rows, 0, "too-large", f"{self.store} does not take a request with this row alone: it is too large")
+                self.refuse(sent.rows, 0, "too-large", f"{self.store} rejected a request with only this row: it is too large")
                 return
             self.pace.shrink(len(sent.rows))
             self._ready.appendleft(_Waiting(sent.rows))
@@ -138,8 +139,8 @@ class KeyedSender:
             return
         if now - self._moved > PATIENCE_S:
             raise Unreachable(
-                f"{self.store} takes no rows for now, for {now - self._moved:.0f} s" + (f": {answer.why}" if answer.why else ""),
-                remedy="look whether the store is overloaded, or has no room; a flow that runs tries again by itself",
+                f"{self.store} has accepted no rows for {now - self._moved:.0f} s" + (f": {answer.why}" if answer.why else ""),
+                remedy="check whether the store is overloaded or full; a running flow retries automatically",
                 code="store-overloaded",
             )
         self.pace.shrink(len(sent.rows))
@@ -148,7 +149,7 @@ class KeyedSender:
 
 
 def _runs(indexes: Iterable[int]) -> list[tuple[int, int]]:
-    """(first, how many) of indexes that follow one another.
+    """(first, count) of runs of consecutive indexes.
 
     >>> _runs([0, 1, 2, 7, 9, 10])
     [(0, 3), (7, 1), (9, 2)]

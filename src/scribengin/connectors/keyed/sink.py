@@ -1,4 +1,4 @@
-"""The sink of a keyed store: rows are staged in the state folder; once they are decided, the driver sends them with their versions."""
+"""The sink of a keyed store: rows are staged in the state folder; after the decision the driver sends them with their versions."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ CHECK_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """Who writes here, and what was written: the record at the place, in our words."""
+    """The writer of the place and the newest Batch: the place's record, decoded."""
 
     owner: str
-    """empty: nobody's, its rows were deleted"""
+    """empty: the place is not claimed, its rows were deleted"""
     lineage: str
     sink: str
     flow: str
@@ -49,16 +49,16 @@ class _Record:
     hash: str = ""
     term: int = 0
     rows: int = 0
-    """of all Batches of the lineage"""
+    """rows of all Batches of the lineage"""
     earlier: tuple[str, ...] = ()
     had_rows: bool = False
-    """whether rows of others stood here when it was claimed first"""
+    """whether there were rows of others when it was first claimed"""
     brief: bool = False
-    """whether rows that are known by what they were made of have their ids from `brief_ids`, since there are any"""
+    """whether rows whose id is their origin get ids from `brief_ids`"""
 
     def as_json(self) -> dict[str, Any]:
         fields = {name: getattr(self, name) for name in self.__slots__} | {"earlier": list(self.earlier)}
-        # a program that knows no brief ids would write each row again under its long one: it fails at a record that has the field
+        # a program that does not know brief ids would write each row again under its long one: it fails at a record with this field
         return fields if self.brief else {name: value for name, value in fields.items() if name != "brief"}
 
     @staticmethod
@@ -67,14 +67,14 @@ class _Record:
 
 
 class _Told:
-    """Ids of one Batch, each once."""
+    """Makes the ids of one Batch unique."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
         self._often: Counter[str] = Counter()
 
     def apart(self, rows: KeyedRows) -> KeyedRows:
-        """The second of an id gets `~~1` behind it, and so on."""
+        """`~~1` is appended to the second row with an id, and so on."""
         if self._seen.isdisjoint(rows.ids) and len(set(rows.ids)) == len(rows):
             self._seen.update(rows.ids)
             return rows
@@ -89,9 +89,9 @@ class _Told:
 
 
 class KeyedSink:
-    """An OfferingSink over a KeyedStore. `key`: columns that make a row's id; empty: what the row was made of does. `parts`: of a store
-    that takes JSON, which one a row comes to; rows of one id come to one. `brief`: a place that is empty when it is claimed first gets
-    short ids."""
+    """An OfferingSink over a KeyedStore. `key`: the columns that form a row's id; if empty, the origin of the row is its id. `parts`: for a
+    store that accepts JSON, which part a row goes to; rows with the same id go to the same part. `brief`: a place that is empty when it is
+    first claimed gets short ids."""
 
     exactly_once = True
 
@@ -118,10 +118,10 @@ class KeyedSink:
         self._owner = ""
         self._made = False
         self._below: int | None = None
-        """rows of the place with versions of before this lineage; None where nobody has counted"""
+        """rows of the place with versions from before this lineage; None if they were not counted"""
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Claim the place, or find it claimed by this lineage. Raises Refused where rows of another stand there, unless `adopt`."""
+        """Claim the place, or confirm an existing claim of this lineage. Raises Refused if it holds rows of others, unless `adopt`."""
         while True:
             held = self._store.read_record()
             old = None if held is None else _Record.of(held)
@@ -137,10 +137,10 @@ class KeyedSink:
                 self._check_writer(old, owner, self._flow)
                 self._check_sink(old.sink)
             if not adopt and (taken or had_rows):
-                raise self._foreign("it holds rows that this lineage has not written")
+                raise self._foreign("it holds rows that this lineage did not write")
             base = self._next_base(old, others=had_rows and not taken)
             earlier = () if old is None else (*old.earlier, old.lineage)
-            # a row that is written anew by a later lineage replaces the one that stands here only under the same id
+            # a row that a later lineage writes again replaces the existing one only under the same id
             brief = old.brief if old is not None and (taken or had_rows) else self._brief and not had_rows
             new = _Record(owner, lineage, self.node, self._flow, base, earlier=earlier, had_rows=had_rows, brief=brief)
             if self._store.write_record(new.as_json(), held):
@@ -157,32 +157,32 @@ class KeyedSink:
         held = self._store.read_record()
         if claimed and held is None:
             raise Unreachable(
-                f'sink "{self.node}": nothing says who writes to {self._store}: it is not the place that was claimed',
-                remedy="restore it, or connect to the one that was claimed",
+                f'sink "{self.node}": {self._store} has no claim: this is not the place that the flow claimed',
+                remedy="restore it, or connect to the claimed one",
                 node=self.node,
             )
         if held is not None:
             self._check_there(_Record.of(held))
 
     def unlike(self, schema: Schema) -> list[str]:
-        """What the place does not take of the columns, a sentence each."""
+        """Why the place does not accept the columns, one sentence per reason."""
         return self._store.unlike(schema)
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> StagedStream:
-        """A stream for one unit."""
+        """A stream for one task output."""
         form = StagedForm(self._store.form == "json", self._key, self._store.most_id_bytes, self._parts)
         return StagedStream(self.node, batch_folder(self._folder, batch.lineage, batch.number), unit, attempt, schema, form)
 
     def offer(self, decided: Decided, refuse: Callable[[RefusedRow], None]) -> None:
-        """Send the decided rows. Looks now and then whether the place is still ours: what it sends when it is not any more loses against
-        what the successor has written, but where that has not come yet it would stand for a while."""
+        """Send the decided rows. Checks now and then that the claim is still its own: rows sent after the claim was lost lose against rows
+        of the successor, but would be visible for a while if those are not written yet."""
         record, _ = self._mine(decided)
         if self._is_done(record, decided):
             return
         try:
             self._send(decided, record, refuse)
         except StateError:
-            # what was staged is gone as soon as somebody else has published it
+            # staged data is deleted as soon as another process has published it
             if not self._is_done(self._mine(decided)[0], decided):
                 raise
 
@@ -207,7 +207,7 @@ class KeyedSink:
         KeyedSender(self._store, self._pace, self._connections, refused, look, most, strange).send(self._rows(decided, record))
 
     def publish(self, decided: Decided) -> None:
-        """Record that the Batch stands here, where that is not recorded; every row was offered."""
+        """Record the Batch at the place, unless it is recorded; every row was offered."""
         while True:
             record, held = self._mine(decided)
             if self._is_done(record, decided):
@@ -227,14 +227,14 @@ class KeyedSink:
         drop_staged(self._folder, decided.batch.lineage, [decided.batch.number])
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
-        """Publish the newest decision, then delete what tasks of decided Batches left behind."""
+        """Publish the newest decision, then delete leftovers of tasks of decided Batches."""
         if decided is not None:
             self.publish(decided)
         drop_staged(self._folder, lineage, [number for number in staged_batches(self._folder, lineage) if number < before])
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
-        """Compare what was decided with the record; where a row's id is its own, count the rows of each Batch by their versions. Rows
-        under versions that none of ours has yet are somebody else's, and would hide ours. `since`: see `group.contract.MemberSink`."""
+        """Compare the decisions with the record; if ids are origins, count the rows of each Batch by their versions. Rows with versions
+        above all of this lineage belong to another writer, and would hide this flow's rows. `since`: see `group.contract.MemberSink`."""
         held = self._store.read_record()
         record = None if held is None else _Record.of(held)
         if record is None or record.lineage != lineage:
@@ -253,19 +253,18 @@ class KeyedSink:
                 continue
             rows = each.rows if self._key else found.pop(number, 0)
             short = rows != each.rows
-            yield Published(
-                number, rows, (f"batch {number}: {each.rows} rows were written to {self._store}, {rows} are there",) if short else ()
-            )
+            yield Published(number, rows, (f"batch {number}: expected {each.rows} rows in {self._store}, found {rows}",) if short else ())
         for number, rows in sorted(found.items()):
             if 0 <= number <= record.number and not self._key:
                 undecided = since is not None and number >= since
-                yield Published(number, rows, (f"batch {number} is published, but no decision says so",) if undecided else ())
+                yield Published(number, rows, (f"batch {number} is published, but there is no decision for it",) if undecided else ())
         strange = sum(rows for number, rows in found.items() if number > last)
         if strange:
-            yield Published(-1, 0, (f"{strange} rows in {self._store} were written by no batch",))
+            yield Published(-1, 0, (f"{strange} rows in {self._store} belong to no batch",))
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
-        """See `CountingSink`. By the versions that `audit` has read: they tell rows of before this lineage, not whose these are."""
+        """See `CountingSink`. Uses the versions that `audit` read: they show which rows are from before this lineage, but not their
+        writers."""
         held = self._store.read_record()
         if held is None:
             return []
@@ -274,7 +273,7 @@ class KeyedSink:
         if len(unknown) < len(record.earlier) and unknown:
             unknown.append("lineages before it")
         if record.had_rows:
-            unknown.append("others, from before this flow wrote there")
+            unknown.append("other writers, before this flow wrote there")
         if not unknown:
             return []
         if self._below is None:
@@ -282,33 +281,33 @@ class KeyedSink:
         return [Unaccounted(" or ".join(unknown), self._below)] if self._below else []
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
-        """Delete all rows; returns how many. Refused where rows of others may be among them.
+        """Delete all rows; returns their number. Raises Refused if they may include rows of others.
 
-        The record stays, as nobody's: stores remember for a while what was deleted, under its version, and whoever writes here next must
-        be above that."""
+        The record stays, without a claim: stores remember deleted rows with their versions for a while, and the next writer must use
+        versions above those."""
         held = self._store.read_record()
         if held is None or not held.body["owner"]:
             return 0
         record = _Record.of(held)
         self._check_writer(record, owner, flow)
         if record.had_rows:
-            raise self._foreign("it held rows of others when the flow began to write there")
+            raise self._foreign("it already held rows of other writers when the flow started to write there")
         if dry_run:
             return sum(len(some) for some in self._store.versions())
         rows = self._store.clear()
         if not self._store.write_record(replace(record, owner="").as_json(), held):
-            raise self._foreign("somebody else has claimed it meanwhile")
+            raise self._foreign("another flow has claimed it meanwhile")
         return rows
 
-    # --- pieces ---
+    # --- implementation ---
 
     @property
     def _folder(self) -> Path:
-        assert self._work is not None, "a sink that is written to has a work folder"
+        assert self._work is not None, "a sink needs a work folder to be written to"
         return self._work
 
     def _make(self, decided: Decided, record: _Record) -> None:
-        """The place, once in this process, as soon as there are rows for it."""
+        """The place, created once per process when there are rows for it."""
         segment = next((segment for receipt in decided.receipts for segment in receipt.segments), None)
         if segment is not None and not self._made:
             self._check_there(record)
@@ -317,8 +316,8 @@ class KeyedSink:
             self._made = True
 
     def _rows(self, decided: Decided, record: _Record) -> Iterator[KeyedRows]:
-        """In the order of units and of rows in them, which is decided. Without a key rows of one record are told apart, wherever they
-        are in the Batch."""
+        """In the order of task outputs and of rows in them, which is decided. Without a key, rows of one record get different ids, wherever
+        they are in the Batch."""
         folder = batch_folder(self._folder, decided.batch.lineage, decided.batch.number)
         place = 0
         told = _Told()
@@ -331,7 +330,7 @@ class KeyedSink:
                 raise self._too_many(decided)
 
     def _staged_fault(self, decided: Decided) -> str:
-        """What is wrong with the rows that were staged for the Batch; empty where nothing is."""
+        """The error in the rows that were staged for the Batch; empty if there is none."""
         folder = batch_folder(self._folder, decided.batch.lineage, decided.batch.number)
         try:
             for segment in (segment for receipt in decided.receipts for segment in receipt.segments):
@@ -348,25 +347,25 @@ class KeyedSink:
         return record, held
 
     def _is_done(self, record: _Record, decided: Decided) -> bool:
-        """True where this very Batch stands there. Raises FencedError where another does, or a later one."""
+        """True if exactly this Batch is recorded. Raises FencedError if another one is, or a later one."""
         batch = decided.batch
         if record.number == batch.number:
             if record.hash != decided.input_hash:
-                raise self._fenced(batch, "it exists already, decided otherwise")
+                raise self._fenced(batch, "it already exists with another decision")
             return True
         if record.number > batch.number or record.term > batch.term:
-            raise self._fenced(batch, f"batch {record.number} exists already, under term {record.term}")
+            raise self._fenced(batch, f"batch {record.number} already exists, under Term {record.term}")
         return False
 
     def _next_base(self, old: _Record | None, *, others: bool) -> int:
-        """Above all that was written before; `others`: by whom nobody knows, so that each row is asked for its version."""
+        """A base above all versions written before; `others`: by unknown writers, so that each row must be read for its version."""
         highest = max((max(some, default=0) for some in self._store.versions()), default=0) if others else 0
         try:
             return next_base(None, -1, highest) if old is None else next_base(old.base, old.number, highest)
         except OverflowError as error:
             raise Refused(
-                f'sink "{self.node}": {self._store} holds rows that ours would lose against for ever: {error}',
-                remedy="give this flow a place of its own, or delete these rows",
+                f'''sink "{self.node}": {self._store} holds rows with versions that always win over this flow's rows: {error}''',
+                remedy="choose another place for this flow, or delete these rows",
                 code="foreign-writer",
                 node=self.node,
             ) from error
@@ -379,24 +378,27 @@ class KeyedSink:
         return found
 
     def _check_there(self, record: _Record) -> None:
-        """Raise SinkError where rows were written and their place is not there any more: a new one would hide that they are lost."""
+        """Raise SinkError if rows were written and their place does not exist any more: a new place would hide the loss."""
         if record.owner and record.rows and not self._store.is_there():
             raise SinkError(
-                f'sink "{self.node}": {self._store} is gone, with {record.rows:,} row{"s" * (record.rows != 1)} that were written to it',
+                (
+                    f'''sink "{self.node}": {self._store} does not exist any more; {record.rows:,} row{"s" * (record.rows != 1)} had '''
+                    "been written to it"
+                ),
                 remedy=f"restore it, or {start_over()}",
                 code="table-gone",
                 node=self.node,
             )
 
     def _check_writer(self, writer: _Record, owner: str, flow: str) -> None:
-        """Raise Refused where that is another flow, or another installation: a reset of this one does not remove what it has written."""
+        """Raise Refused if the writer is another flow, or another installation: a reset of this one does not delete its rows."""
         if writer.flow != flow:
             raise self._foreign(f'it holds rows of the flow "{writer.flow}"', beside_flow("place", writer.flow))
         if writer.owner != owner:
             raise self._foreign("another installation has written there", beside_installation("place", same_flow=True))
 
     def _check_sink(self, writer: str) -> None:
-        """Raise Refused where another sink of this flow has written; a reset removes that too."""
+        """Raise Refused if another sink of this flow wrote there; a reset deletes its rows too."""
         if writer != self.node:
             remedy = f"{call_again('sink', writer)}; or {start_over()}; or {add_to_outputs()}"
             raise self._foreign(f'it holds rows of the sink "{writer}"', remedy)
@@ -412,15 +414,15 @@ class KeyedSink:
     def _fenced(self, batch: BatchId, why: str) -> FencedError:
         return FencedError(
             f'sink "{self.node}" refuses batch {batch.number} of lineage {batch.lineage}: {why} ({self._store})',
-            remedy="another driver writes here, or the state folder was copied or restored; stop this one",
+            remedy="another driver writes here, or the state folder was copied or restored; stop this driver",
             node=self.node,
         )
 
     def _overwritten(self, batch: BatchId, version: int) -> SinkError:
         return SinkError(
-            f'sink "{self.node}": in {self._store} a row stands under version {version}, which none of this flow has yet; of two rows '
-            f"with one id the store keeps that one, and batch {batch.number} is not written",
-            remedy="somebody else writes there: give this flow a place of its own, or reset it",
+            f'sink "{self.node}": {self._store} holds a row with version {version}, which is newer than any of this flow; the store '
+            f"would keep that row over this flow's rows with the same id, so batch {batch.number} is not written",
+            remedy="another program writes there: choose another place for this flow, or reset it",
             code="foreign-writer",
             node=self.node,
         )
@@ -428,6 +430,6 @@ class KeyedSink:
     def _too_many(self, decided: Decided) -> StateError:
         return StateError(
             f'sink "{self.node}": batch {decided.batch.number} has more than {MOST_ROWS} rows',
-            remedy="write a limit at the source: max_rows",
+            remedy="set a limit at the source: max_rows",
             node=self.node,
         )

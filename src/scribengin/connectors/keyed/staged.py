@@ -1,4 +1,4 @@
-"""Rows of one unit in a file of the state folder, with the ids by which the place will know them: an Arrow stream, summed."""
+"""Rows of one task output in a file of the state folder, with their ids at the place: an Arrow stream with a checksum."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 
 _ID, _OF, _DOC, _PART = "id", "of", "doc", "part"
 _FORM = pa.schema([(_ID, pa.string()), (_OF, pa.string())])
-"""columns before the row's own: the id at the place, and what the row was made of where that is something else"""
+"""columns before the row's own: the id at the place, and the origin of the row if that differs"""
 _COLUMNS = b"columns"
 """metadata of the file: the flow's columns as DDL"""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedForm:
-    """How rows are staged: as JSON or in columns, and what their ids are made from."""
+    """The form of staged rows: as JSON or in columns, and the source of their ids."""
 
     json: bool
     key: tuple[str, ...]
-    """empty: a row's id is what it was made of"""
+    """empty: a row's id is its origin"""
     most_id_bytes: int
     parts: PartitionedPlace | None = None
     """with `json` only"""
 
 
 class StagedStream:
-    """See the contract. No file is made before the first row."""
+    """See the contract. No file is created before the first row."""
 
     wants_ids = True
 
@@ -65,7 +65,7 @@ class StagedStream:
         self._file = StagedFile(folder, unit, attempt, self._schema)
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
-        """Stage the rows; those are refused whose key is no id, and those that come to no part of the place."""
+        """Stage the rows; rows whose key is not a valid id, and those without a part of the place, are refused."""
         if not batch.num_rows:
             return ()
         docs = [pa.array(json_lines(batch).splitlines(), pa.binary())] if self._form.json else batch.columns
@@ -81,15 +81,15 @@ class StagedStream:
             return self._file.close(self._sink)
 
     def abort(self) -> None:
-        """Remove the file."""
+        """Delete the file."""
         self._file.abort()
 
     @property
     def _doing(self) -> str:
-        return f'sink "{self._sink}" cannot stage in {self._folder}; nothing of the batch is visible, it is run again'
+        return f'sink "{self._sink}" cannot stage in {self._folder}; no row of the batch is visible, and the batch is run again'
 
     def _stage(self, rest: Sequence[pa.Array], columns: Mapping[str, pa.Array], made_of: Sequence[str] | None) -> Sequence[Bad]:
-        assert made_of is not None, "a keyed sink wants ids"
+        assert made_of is not None, "a keyed sink requires ids"
         refused: list[Bad] = []
         ids: list[str | None]
         if self._form.key:
@@ -123,19 +123,19 @@ class StagedStream:
             id_ = values[0] if alone else msgspec.json.encode(values, enc_hook=str).decode()
             if len(id_.encode()) > self._form.most_id_bytes:
                 size = len(id_.encode())
-                refused.append(Bad(ordinal, "too-large", f"the key has {size} bytes, an id may have {self._form.most_id_bytes}"))
+                refused.append(Bad(ordinal, "too-large", f"the key has {size} bytes; the maximum of an id is {self._form.most_id_bytes}"))
                 yield None
                 continue
             yield id_
 
     def _short(self, id_: str) -> str:
-        """The id itself, or its digest where it is too long."""
+        """The id itself, or its digest if it is too long."""
         return id_ if len(id_.encode()) <= self._form.most_id_bytes else blake2b(id_.encode(), digest_size=24).hexdigest()
 
 
 def read_staged(folder: Path, segment: Mapping[str, Any], version: int, sink: str, *, brief: bool = False) -> Iterator[KeyedRows]:
-    """The rows of a segment, in their order, as they were staged; `version` is that of the first. `brief`: what they were made of is
-    shortened to an id. Raises StateError where the file is gone, torn or changed."""
+    """The rows of a segment, in the order of staging; `version` is that of the first. `brief`: their origins are shortened to ids. Raises
+    StateError if the file is missing, truncated or changed."""
     with open_staged(folder, segment, sink) as reader:
         for batch in reader:
             made_of = Texts(batch.column(0 if batch.column(1).null_count else 1))
@@ -160,16 +160,16 @@ def as_json(form: Literal["json", "columns"], columns: pa.RecordBatch, index: in
 
 
 def batch_folder(work: Path, lineage: str, batch: int) -> Path:
-    """Where tasks stage the rows of a Batch."""
+    """The folder in which tasks stage the rows of a Batch."""
     return work / lineage / f"{batch:010d}"
 
 
 def drop_staged(work: Path, lineage: str, batches: Iterable[int]) -> None:
-    """Delete what was staged for those Batches."""
+    """Delete the staged rows of those Batches."""
     for batch in batches:
         remove_tree(batch_folder(work, lineage, batch))
 
 
 def staged_batches(work: Path, lineage: str) -> list[int]:
-    """For which there is something."""
+    """The Batches with staged rows."""
     return sorted(int(name) for name in names_in(work / lineage) if name.isdigit())

@@ -16,7 +16,7 @@ def make_source(place: ConnectorContext) -> SourceConnector:
 
 
 def for_tasks(place: ConnectorContext) -> ConnectorContext:
-    """With the login that this process finds: tasks may run where it is not to be found. A sink takes it along by itself."""
+    """With the login that this process finds, because tasks may run where it cannot be found. A sink includes it by itself."""
     from scribengin.connectors.objects.address import ObjectsAddress
     from scribengin.connectors.objects.login import as_config
 

@@ -1,5 +1,5 @@
-"""Where a flow's objects are: `s3://bucket/prefix`, `hdfs://namenode:port/folder`, or `file:///folder` for a try without a server. And how
-the place is reached."""
+"""The address of a flow's objects: `s3://bucket/prefix`, `hdfs://namenode:port/folder`, or `file:///folder` to try it without a server; and
+how the place is accessed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from scribengin.connectors.objects.s3 import S3Store
 
 REGION = "us-east-1"
-"""what stores take that have none"""
+"""the region for stores that have none"""
 
 
 def url_fault(url: str, type_: str = "objects") -> tuple[str, str] | None:
-    """What is wrong with the `url` of a node of that type by itself, and the remedy; None where nothing is.
+    """What is wrong with the `url` of a node of that type by itself, and the remedy; None if it is valid.
 
     >>> url_fault("s3://bucket/sales"), url_fault("http://host/bucket")
     (None, ('begins with "http://"', 'write s3://BUCKET/PREFIX, and the server as `endpoint`'))
@@ -39,7 +39,7 @@ def url_fault(url: str, type_: str = "objects") -> tuple[str, str] | None:
     if parts.scheme == "file":
         return None if parts.path.strip("/") and not parts.netloc else ("names no folder", "write file:///FOLDER")
     if "@" in parts.netloc:
-        return "holds a user", "take it out: write it as `config`, with the secret as ${secret:env/NAME}"
+        return "contains a user", "remove it: write it as `config`, with the secret as ${secret:env/NAME}"
     if not parts.netloc:
         return ("names no bucket" if parts.scheme == "s3" else "names no NameNode"), write
     if parts.scheme == "hdfs" and not parts.path.strip("/"):
@@ -49,16 +49,16 @@ def url_fault(url: str, type_: str = "objects") -> tuple[str, str] | None:
         or parts.fragment
         or any(part in (".", "..") or not part for part in parts.path.strip("/").split("/") if parts.path.strip("/"))
     ):
-        return "has a prefix that is no path", "take out ?, #, empty parts, . and .."
+        return "has a prefix that is not a valid path", "remove ?, #, empty parts, . and .."
     return None
 
 
 _FORMS = {
     "objects": (("s3", "file"), "write s3://BUCKET/PREFIX, and the server as `endpoint`"),
     "hdfs": (("hdfs",), "write hdfs://NAMENODE:PORT/FOLDER"),
-    "delta": (("s3",), "write s3://BUCKET/PREFIX, and the server as `endpoint`; or a folder of this machine as it is"),
+    "delta": (("s3",), "write s3://BUCKET/PREFIX, and the server as `endpoint`; or a plain path for a folder of this machine"),
 }
-"""type of a node → what a url may begin with, and what to write"""
+"""type of a node → allowed beginnings of a url, and what to write"""
 
 
 ENDPOINT_FAULT = url_check("http", "https", write="write it as https://HOST:PORT, or http:// for one without TLS")
@@ -66,13 +66,13 @@ ENDPOINT_FAULT = url_check("http", "https", write="write it as https://HOST:PORT
 
 
 def below(url: str) -> str:
-    """The form in which two are compared: one is within the other where it begins with it."""
+    """A form for comparison: one address is inside another if it begins with it."""
     return url.rstrip("/") + "/"
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectsAddress:
-    """A `url` and how to get there; travels to executors."""
+    """A `url` and its access settings; sent to executors."""
 
     node: str
     url: str
@@ -84,11 +84,11 @@ class ObjectsAddress:
     profile: str | None
     login: Login | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """of Hadoop's client"""
+    """settings of the Hadoop client"""
 
     @staticmethod
     def of(node: str, options: Mapping[str, Any], folder: Path | None = None) -> ObjectsAddress:
-        """From a node's options, with defaults; `folder` is where its paths start. Raises SinkError for a `url` that is none."""
+        """From a node's options, with defaults; relative paths start at `folder`. Raises SinkError for an invalid `url`."""
         type_ = "hdfs" if "settings" in options else "objects"
         fault = url_fault(options["url"], type_)
         if fault is not None:
@@ -119,7 +119,7 @@ class ObjectsAddress:
         return self.url.startswith("hdfs:")
 
     def open(self) -> LocalStore | S3Store | HdfsStore:
-        """The store, whose keys begin below the url. Raises EnvironmentFault, SinkError where there is no client or login."""
+        """The store, with keys relative to the url. Raises EnvironmentFault, SinkError if there is no client or login."""
         parts = urlsplit(self.url)
         if self.is_local:
             return LocalStore(Path(unquote(parts.path)))
@@ -132,19 +132,20 @@ class ObjectsAddress:
         return S3Store(self.with_login(), parts.netloc, parts.path.strip("/"))
 
     def look_at_place(self) -> None:
-        """List the first objects below the url. Raises what the store says."""
+        """List the first objects below the url. Raises the store's errors."""
         next(iter(self.with_login().open().list()), None)
 
     @property
     def server(self) -> str | None:
-        """Where requests go, with the bucket in the server's name where that is wanted: clients take an address as it is. None: AWS's."""
+        """The target address of requests, with the bucket in the host name if that is configured: clients use an address unchanged. None:
+        AWS's."""
         if self.endpoint is None or self.path_style:
             return self.endpoint
         scheme, _, rest = self.endpoint.partition("://")
         return f"{scheme}://{urlsplit(self.url).netloc}.{rest}"
 
     def authorities(self) -> str:
-        """The text of `ca_file`, which is given. Raises SinkError where that holds no certificate, or cannot be read."""
+        """The text of `ca_file`, which is set. Raises SinkError if it contains no certificate, or cannot be read."""
         path = Path(self.ca_file or "")
         try:
             text = path.read_text(errors="replace")
@@ -161,7 +162,7 @@ class ObjectsAddress:
         return text
 
     def with_login(self) -> ObjectsAddress:
-        """With what this process finds, to take along to others: a task has another environment. Raises what `find_login` raises."""
+        """With the login that this process finds, for other processes: a task has another environment. Raises what `find_login` raises."""
         if self.login is not None or self.is_local or self.is_hdfs:
             return self
         return replace(self, login=find_login(self.node, self.config, self.profile))

@@ -1,4 +1,4 @@
-"""Reading the objects again: is each whole, unchanged, with as many rows as were written; and is there nothing beside them?"""
+"""Verification of the objects: whether each is complete, unchanged, with as many rows as were written, and whether there are no others."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _TOLD = 20
 
 
 def audit_objects(store: Store, lineage: str, decided: Iterable[Decided], *, listed: bool, since: int | None = None) -> Iterator[Published]:
-    """A Published per decided Batch, in order. Where readers list, then one with number -1 where objects stand there that no manifest
-    names. Manifests older than `since`, or else than the first of `decided`, are compared with their objects alone."""
+    """A Published per decided Batch, in order. If readers list, then one with number -1 if there are objects that no manifest names.
+    Manifests older than `since`, or else than the first of `decided`, are compared only with their objects."""
     records = dict(Manifests(store, lineage).committed())
     merged = MergedObjects(store, lineage)
     rest = iter(decided)
@@ -41,14 +41,14 @@ def audit_objects(store: Store, lineage: str, decided: Iterable[Decided], *, lis
             continue
         expected = [dict(segment) for receipt in each.receipts for segment in receipt.segments]
         same = record["hash"] == each.input_hash and expected == record["files"]
-        yield _compare(merged, number, record, [] if same else [f"batch {number} was published otherwise than it was decided"])
+        yield _compare(merged, number, record, [] if same else [f"batch {number} was published differently from its decision"])
     for number in sorted(number for number in records if number >= since and number not in seen):
-        yield Published(number, records[number]["rows"], (f"batch {number} is published, but no decision says so",))
+        yield Published(number, records[number]["rows"], (f"batch {number} is published, but there is no decision for it",))
     if listed:
         names = {name for each in lineages(store) for name in named(store, each)}
         strange = [entry.key for entry in store.list() if entry.key not in names and not is_internal(entry.key)]
         if strange:
-            yield Published(-1, 0, tuple(f"{store}/{key}: no batch has written it" for key in strange[:_TOLD]))
+            yield Published(-1, 0, tuple(f"{store}/{key}: no batch wrote it" for key in strange[:_TOLD]))
 
 
 def _compare(merged: MergedObjects, number: int, record: Mapping[str, Any], wrong: list[str]) -> Published:
@@ -61,7 +61,7 @@ def _compare(merged: MergedObjects, number: int, record: Mapping[str, Any], wron
 
 
 class MergedObjects:
-    """The second look at the objects of a lineage, wherever their rows are now. What was merged is read once."""
+    """Verification of the objects of a lineage, including merged ones, which are read once."""
 
     def __init__(self, store: Store, lineage: str) -> None:
         self._store = store
@@ -70,11 +70,11 @@ class MergedObjects:
         self._into: dict[str, Mapping[str, Any]] = {}
         """key of a segment → the object that holds its rows"""
         self._sound: dict[str, bool] = {}
-        """key of such an object → whether it is as it was written"""
+        """key of such an object → whether it is unchanged"""
         self._learn()
 
     def look(self, file: Mapping[str, Any]) -> tuple[int, str]:
-        """(rows found, what is wrong) of what a manifest says of an object."""
+        """(rows found, errors) for an object in a manifest."""
         name = file["name"]
         if name not in self._into:
             found = read_again(self._store, file)
@@ -84,24 +84,24 @@ class MergedObjects:
             if name not in self._into:
                 return found
         output = self._into[name]
-        if output["name"] in self._sound:  # told already, with the first of its segments
+        if output["name"] in self._sound:  # reported already, with the first of its segments
             return (file["rows"] if self._sound[output["name"]] else 0), ""
         _, text = read_again(self._store, output)
         if not text and (rows := sum(rows for *_, rows in output["inputs"])) != output["rows"]:
-            text = f"{self._store}/{output['name']} holds {output['rows']} rows; {rows} were merged"
+            text = f"{self._store}/{output['name']} holds {output['rows']} rows; expected {rows}, the merged ones"
         self._sound[output["name"]] = not text
         return (0 if text else file["rows"]), text
 
     def _learn(self) -> None:
         for number, turn in self._turns.log.since(self._seen + 1):
             if not is_visible(self._store, turn["outputs"]):
-                return  # its roller is at it, or was killed: the segments are there
+                return  # its compactor is working on it, or was killed: the segments exist
             self._seen = number
             self._into.update((name, output) for output in turn["outputs"] for _, _, name, _ in output["inputs"])
 
 
 def read_again(store: Store, said: Mapping[str, Any]) -> tuple[int, str]:
-    """(rows found, what is wrong) of an object of which a manifest says `said`."""
+    """(rows found, errors) for an object with the manifest entry `said`."""
     where = f"{store}/{said['name']}"
     crc = size = lines = 0
     plain = said["name"].endswith((".jsonl", ".txt"))
@@ -109,7 +109,7 @@ def read_again(store: Store, said: Mapping[str, Any]) -> tuple[int, str]:
     if there is None:
         return 0, f"{where} is missing: {said['rows']} rows"
     if there.size != said["bytes"]:
-        return 0, f"{where} has {there.size} bytes; {said['bytes']} were written ({said['rows']} rows)"
+        return 0, f"{where} has {there.size} bytes; expected {said['bytes']} ({said['rows']} rows)"
     while size < said["bytes"]:
         block = store.range(said["name"], size, min(size + _BLOCK, said["bytes"]))
         crc = zlib.crc32(block, crc)
@@ -119,12 +119,12 @@ def read_again(store: Store, said: Mapping[str, Any]) -> tuple[int, str]:
         return 0, f"{where} was changed after it was written ({said['rows']} rows)"
     rows = lines if plain else _rows_of(store, said)
     if rows is not None and rows != said["rows"]:
-        return rows, f"{where} holds {rows} rows; {said['rows']} were counted when it was written"
+        return rows, f"{where} holds {rows} rows; expected {said['rows']}, as counted when it was written"
     return said["rows"], ""
 
 
 def _rows_of(store: Store, said: Mapping[str, Any]) -> int | None:
-    """What the object itself says, where that needs no decoding."""
+    """The number of rows found in the object, if that needs no decoding."""
     if not said["name"].endswith(".parquet"):
         return None
     import pyarrow.parquet as pq

@@ -1,10 +1,11 @@
-"""Folders by event time in a store: how a lineage closes them, and what its rollers count until then.
+"""Folders by event time in a store: how a lineage closes them, and what its compactors count until then.
 
-    <url>/_scribengin/<lineage>/closing.json     how its folders go by time, and what earlier lineages have left open; written once
-    <url>/data/<folder>/_COMPLETE.json           the marker, written once, of who reads by manifests; without `data/` where readers list
+    <url>/_scribengin/<lineage>/closing.json     the time settings of its folders, and what earlier lineages left open; written once
+    <url>/data/<folder>/_COMPLETE.json           the completion marker for readers that use manifests; without `data/` if readers list
 
-What is closed stands in the manifests (`closed_us`): rollers go by it, and so do the tasks of the Batches behind. So no roller closes a
-folder to which rows may still come, whatever options it was told. A marker is never taken away: another one could put it back.
+The closing time is stored in the manifests (`closed_us`): compactors use it, and so do the tasks of the following Batches. So no compactor
+closes a folder to which rows may still be added, whatever its options. A completion marker is never deleted: another compactor could write
+it again.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ _KIND, _FORMAT = "closing", 1
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """Of one lineage of a sink that closes its folders, or has."""
+    """For one lineage of a sink that closes its folders, or did so."""
 
     by: tuple[TimePath, ...]
-    """how its own folders go by time, then those of earlier lineages, where these went otherwise"""
+    """the time settings of its own folders, then those of earlier lineages, if they differ"""
     open: Mapping[str, Open] = field(default_factory=dict)
-    """folder → what earlier lineages have in it, in no marker"""
+    """folder → contents of earlier lineages that no completion marker counts"""
 
     @staticmethod
     def read(store: Store, lineage: str) -> Closing | None:
-        """What stands there; None where the lineage has closed nothing. Raises StateError."""
+        """The stored settings; None if the lineage has closed nothing. Raises StateError."""
         key = _key(lineage)
         data = store.get(key)
         if data is None:
@@ -52,44 +53,45 @@ class Closing:
         return Closing(tuple(map(TimePath.of, body["by"])), {folder: Open(*each) for folder, each in body["open"].items()})
 
     def put(self, store: Store, lineage: str) -> None:
-        """Write it, unless it stands there."""
+        """Write it, unless it exists."""
         body = {"by": [each.as_json() for each in self.by], "open": {folder: list(each) for folder, each in self.open.items()}}
         store.put(_key(lineage), seal(_KIND, _FORMAT, body))
 
     def end_us(self, folder: str) -> int | None:
-        """When a folder's time is over, the last such moment; None: it has no end."""
+        """The end of a folder's time, the latest one; None: it has no end."""
         return max((end for each in self.by if (end := each.end_us(folder)) is not None), default=None)
 
     def is_closed(self, folder: str, closed_us: int | None) -> bool:
-        """Whether a folder is, by what a manifest says."""
+        """Whether a folder is closed, by a manifest."""
         end_us = None if closed_us is None else self.end_us(folder)
         return end_us is not None and closed_us is not None and end_us <= closed_us
 
 
 def check_folders(stands: TimePath, wanted: TimePath, *, sink: str, where: str) -> None:
-    """Raise Refused where a sink would name its folders otherwise than it did when it began to close them: what is closed could open."""
+    """Raise Refused if a sink would name its folders differently than at the start of closing: a closed folder could be reopened."""
     if stands != wanted:
         found, expected = (f"{each.path} of {each.column} in {each.zone}" for each in (wanted, stands))
         raise Refused(
-            f'sink "{sink}": {where} has folders that are closed, by time as {expected}; found {found}',
-            remedy=f"write `partition_by` as it was; or {start_over()}; or {add_to_outputs()}",
+            f'sink "{sink}": {where} has closed folders with `partition_by` {expected}; found {found}',
+            remedy=f"restore the old `partition_by`; or {start_over()}; or {add_to_outputs()}",
             code="output-form",
             node=sink,
         )
 
 
 def marker_key(folder: str, *, listed: bool) -> str:
-    """Of a folder's marker."""
+    """Key of a folder's completion marker."""
     return f"{'' if listed else f'{DATA}/'}{folder}{COMPLETE}"
 
 
 def is_marked(store: Store, folder: str) -> bool:
-    """Whether a folder's marker stands there, for readers of whatever kind."""
+    """Whether a folder has a completion marker, for readers of any kind."""
     return any(store.head(marker_key(folder, listed=listed)) is not None for listed in (True, False))
 
 
 class OpenFolders:
-    """What no marker counts: what the newest turn says, and the manifests behind it. Kept from look to look it reads each once."""
+    """Contents that no completion marker counts: those of the newest compaction run, and of the manifests after it. Kept between polls, it
+    reads each manifest once."""
 
     def __init__(self, store: Store, lineage: str, closing: Closing) -> None:
         self.closing = closing
@@ -103,7 +105,7 @@ class OpenFolders:
         self._behind: dict[int, dict[str, Open]] = {}
 
     def follow(self, frontier: ObjectFrontier) -> None:
-        """Go on behind what a turn has counted."""
+        """Continue after the contents that a compaction run counted."""
         self._of_turn = self.closing.open if frontier.scanned < 0 else frontier.open
         self._behind = {number: added for number, added in self._behind.items() if number > frontier.scanned}
         if self.next <= frontier.scanned:
@@ -111,13 +113,13 @@ class OpenFolders:
             self._take(self._manifests.commits.read(frontier.scanned))
 
     def look(self) -> None:
-        """Count the manifests that came since."""
+        """Count the new manifests."""
         newest: tuple[int, Mapping[str, Any]] | None = None
         for coming in self._manifests.committed(self.next):
             if newest is not None:
                 self._add(*newest)
             newest = coming
-        # that one may be half published, by a driver that is at it or was killed
+        # that one may be partly published, by a driver that is working or was killed
         if newest is not None and is_visible(self._store, newest[1]["files"]):
             self._add(*newest)
 
@@ -136,7 +138,7 @@ class OpenFolders:
         self.closed_us = closed_after(record, ()).get("closed_us")
 
     def now(self) -> dict[str, Open]:
-        """Folder → what is in it."""
+        """Folder → its contents."""
         found = dict(self._of_turn)
         for added in self._behind.values():
             for folder, each in added.items():
@@ -144,13 +146,14 @@ class OpenFolders:
         return found
 
     def is_closed(self, folder: str) -> bool:
-        """Whether rows for a folder come no more."""
+        """Whether no more rows can be added to a folder."""
         return self.closing.is_closed(folder, self.closed_us)
 
     def markers(self, busy: Collection[str], *, listed: bool) -> list[dict[str, Any]]:
-        """What the markers say of the folders that are closed, and had none; none of those that are `busy`: rows are hidden in them."""
+        """The contents of the completion markers of folders that are closed and had none; without `busy` folders, which contain hidden
+        rows."""
         closed = {folder: each for folder, each in self.now().items() if folder not in busy and self.is_closed(folder)}
-        # what earlier lineages have left may have been merged since it was counted
+        # contents of earlier lineages may have been merged since they were counted
         closed |= _count_again(self._store, closed.keys() & self.closing.open.keys())
         return [
             {
@@ -161,8 +164,8 @@ class OpenFolders:
         ]
 
     def after(self, frontier: ObjectFrontier, outputs: Collection[tuple[Mapping[str, Any], int]], closed: Collection[str]) -> None:
-        """Let `frontier` say what is open behind a turn with these outputs, each with the bytes of what it was made of, and with markers
-        for `closed`."""
+        """Update the open contents in `frontier` after a compaction run with these outputs, each with the bytes of its inputs, and with
+        completion markers for `closed`."""
         found = self.now()
         for output, bytes_ in outputs:
             folder = place_of(output["name"])
@@ -176,7 +179,7 @@ class OpenFolders:
 
 
 _ALL = 2**31
-"""an index behind those of all segments of a Batch: nothing of a folder that has its marker is merged again"""
+"""an index after those of all segments of a Batch: nothing in a folder with a completion marker is merged again"""
 
 
 def _count(found: dict[str, Open], folder: str, rows: int, files: int, bytes_: int) -> None:
@@ -185,7 +188,7 @@ def _count(found: dict[str, Open], folder: str, rows: int, files: int, bytes_: i
 
 
 def _count_again(store: Store, folders: Collection[str]) -> dict[str, Open]:
-    """What lies in folders, of all lineages."""
+    """The contents of folders, of all lineages."""
     found: dict[str, Open] = {}
     for lineage in lineages(store) if folders else ():
         for each in CountedManifests.of(store, lineage).objects():

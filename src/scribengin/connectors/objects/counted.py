@@ -1,4 +1,4 @@
-"""What writers to a store have in common: a file whose bytes are handed on and summed up."""
+"""The common part of writers to a store: a file whose bytes are passed on and summed up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import IO, Any, cast
 
 
 class CountingFile(io.RawIOBase):
-    """A file whose bytes are handed on and summed up."""
+    """A file whose bytes are passed on and summed up."""
 
     def __init__(self, hand_on: Any) -> None:
         self._hand_on = hand_on
@@ -17,11 +17,11 @@ class CountingFile(io.RawIOBase):
         self.crc = 0
 
     def writable(self) -> bool:
-        """Yes."""
+        """True."""
         return True
 
     def write(self, data: Any) -> int:
-        """Hand on the bytes."""
+        """Pass on the bytes."""
         self._hand_on(data)
         size = memoryview(data).nbytes
         self.size += size
@@ -29,12 +29,12 @@ class CountingFile(io.RawIOBase):
         return size
 
     def tell(self) -> int:
-        """Behind the last byte."""
+        """The position after the last written byte."""
         return self.size
 
 
 class CountedWriter(ABC):
-    """The half of a StoreWriter that tells what was written."""
+    """The part of a StoreWriter that reports what was written."""
 
     def __init__(self) -> None:
         self._file = CountingFile(self._write)
@@ -56,4 +56,4 @@ class CountedWriter(ABC):
 
     @abstractmethod
     def _write(self, data: Any) -> None:
-        """Send the bytes on, now or with others."""
+        """Send the bytes, now or with later ones."""

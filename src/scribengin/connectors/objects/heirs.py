@@ -1,7 +1,8 @@
-"""Folders by time from one lineage to the next: what is open there, and that nobody closes it any more but the heir.
+"""Folders by time from one lineage to the next: which are open, and that only the successor closes them from now on.
 
-Markers are one lineage's at a time, the last that has claimed the place. The one before ends with a turn that says so: a roller that looked
-before that turn comes too late with its own. As over folders, see `files/roll_heir`; what is open stands in the heir's `closing.json`.
+Only one lineage at a time writes completion markers, the last that claimed the place. The lineage before ends with a compaction run that
+records this: a compactor that read the state before that run is rejected. As for folders, see `files/roll_heir`; open contents are stored
+in the successor's `closing.json`.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ if TYPE_CHECKING:
 
 
 def begin(store: Store, lineage: str, by: TimePath, *, closes: bool, sink: str, where: str) -> bool:
-    """Before a lineage stages anything, and once it has claimed the place: end those before it, and write how it closes its folders. May be
-    killed at any point and done again.
+    """Called before a lineage stages anything, and after it has claimed the place: end the lineages before it, and store how it closes its
+    folders. May be interrupted at any point and repeated.
 
     Args:
         store: The place.
         lineage: That of the sink.
-        by: How its folders go by time.
-        closes: Whether it is to close them.
+        by: The time settings of its folders.
+        closes: Whether it closes them.
         sink: Its id, for messages.
-        where: What the place is called, for messages.
+        where: The name of the place, for messages.
 
     Returns:
-        Whether markers of earlier lineages may stand there.
+        Whether there may be completion markers of earlier lineages.
 
     Raises:
-        Refused: Folders would go by time otherwise than those that this lineage has closed.
-        StateError: What stands there is damaged.
+        Refused: The time settings differ from those of folders that this lineage has closed.
+        StateError: The stored records are damaged.
     """
     earlier = [each for each in lineages(store) if each != lineage]
     stands = Closing.read(store, lineage)
@@ -61,7 +62,7 @@ def begin(store: Store, lineage: str, by: TimePath, *, closes: bool, sink: str, 
 
 
 def _end(store: Store, lineage: str, closing: Closing) -> Mapping[str, Open]:
-    """Put the turn by which a lineage ends, unless it stands there; what it has left open."""
+    """Record the compaction run that ends a lineage, unless it exists; returns its open contents."""
     turns = CompactionLog(store, lineage)
     roller = ObjectCompactor(store, lineage, CompactionOptions())
     open_ = OpenFolders(store, lineage, closing)

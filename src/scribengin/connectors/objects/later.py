@@ -1,4 +1,4 @@
-"""Objects that are written by one process and get there when another says so: by uploads in parts, or, where a store can, by renaming."""
+"""Objects that one process writes and another makes visible: by multipart uploads, or, in a store that can, by renaming."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
 
 
 class LaterWriter(StoreWriter, Protocol):
-    """As a StoreWriter, but that after `finish` nobody sees it: `Later.complete` wants what is said here then."""
+    """Like a StoreWriter, but the object is not visible after `finish`: `Later.complete` needs the values returned here."""
 
     @property
     def upload(self) -> str:
-        """What the store calls it meanwhile."""
+        """The store's name for it until then."""
 
     @property
     def etags(self) -> list[str]:
-        """Of its parts, once it is finished."""
+        """The tags of its parts, after it is finished."""
 
 
 class Later(Protocol):
-    """Of one store."""
+    """For one store."""
 
     def writer(self, key: str) -> LaterWriter:
-        """An object in the making; the key must be one that nobody else writes."""
+        """An unfinished object; no other process may write the key."""
 
     def complete(self, key: str, upload: str, etags: Sequence[str]) -> bool:
-        """Make it the object, in whatever process; False where there is none of that name (any more)."""
+        """Make it visible, in any process; False if there is no object of that name (any more)."""
 
 
 def later_of(store: Store) -> Later:
-    """Raises SinkError where the store cannot."""
+    """Raises SinkError if the store does not support it."""
     from scribengin.connectors.hdfs.store import HdfsStore
     from scribengin.connectors.objects.uploads import Uploads
 
@@ -45,13 +45,13 @@ def later_of(store: Store) -> Later:
 
 
 def complete(store: Store, later: Later, file: Mapping[str, Any], named_by: str) -> None:
-    """Make an object visible that `named_by`, a Batch or a turn, says is written, unless that was done. Raises StateError where it is
-    gone."""
+    """Make an object visible that `named_by`, a Batch or a compaction run, records as written, unless that was done. Raises StateError if
+    it does not exist any more."""
     if later.complete(file["name"], file["upload"], file["etags"]):
         return
     found = store.head(file["name"])
     if found is None or found.size != file["bytes"]:
         raise StateError(
-            f"{named_by} names {store}/{file['name']}, which is missing, and its upload is gone",
-            remedy=f"look whether somebody, or a rule of the store, deletes what is not complete; {start_over()}",
+            f"{named_by} names {store}/{file['name']}, which is missing, and so is its upload",
+            remedy=f"check whether a user, or a rule of the store, deletes incomplete uploads; {start_over()}",
         )

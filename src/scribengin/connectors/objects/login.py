@@ -1,4 +1,4 @@
-"""Who one is at an object store: from the flow, the environment, or the files that AWS's tools share."""
+"""The login for an object store: from the flow, the environment, or the AWS credentials files."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FROM_FLOW = ("access_key_id", "secret_access_key", "session_token")
-"""The keys that `config` may have; their values belong to secrets."""
+"""The keys that `config` may have; their values are stored as secrets."""
 _FILE = "AWS_SHARED_CREDENTIALS_FILE"
 
 
 class Login(NamedTuple):
-    """An access key. Never shown: who prints one prints stars."""
+    """An access key. Never shown: printing it prints stars."""
 
     key: str
     secret: str
@@ -30,13 +30,13 @@ class Login(NamedTuple):
 
 
 def find_login(node: str, config: Mapping[str, str | Secret], profile: str | None) -> Login | None:
-    """The flow's, else that of the profile it names, else of the environment, else of the profile `default`; None where there is none: then
-    the machine may have a role. Raises SinkError for half of one, EnvironmentFault for a profile that is not there."""
+    """The flow's access key, else that of its profile, else that of the environment, else that of the profile `default`; None if there is
+    none: then the machine may have a role. Raises SinkError for an incomplete one, EnvironmentFault for a profile that does not exist."""
     given = {name: value.reveal() if isinstance(value, Secret) else value for name, value in config.items()}
     if given:
         lacks = [name for name in FROM_FLOW[:2] if not given.get(name)]
         if lacks:
-            raise SinkError(f'"{node}": config has no {lacks[0]}', remedy="give both, or neither", code="objects-login", node=node)
+            raise SinkError(f'"{node}": config has no {lacks[0]}', remedy="set both, or neither", code="objects-login", node=node)
         return Login(given["access_key_id"], given["secret_access_key"], given.get("session_token"))
     key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
     if profile is None and key and secret:
@@ -51,7 +51,7 @@ def find_login(node: str, config: Mapping[str, str | Secret], profile: str | Non
     except (OSError, Error, KeyError) as error:
         if profile is None and _FILE not in os.environ:
             return None
-        # the text of a parser's error may quote the file
+        # the text of a parser error may quote the file
         raise EnvironmentFault(
             f'"{node}": no access key of the profile "{name}" in {path} ({type(error).__name__})',
             remedy=f"write [{name}] with aws_access_key_id and aws_secret_access_key there, or name another profile",
@@ -61,5 +61,5 @@ def find_login(node: str, config: Mapping[str, str | Secret], profile: str | Non
 
 
 def as_config(login: Login) -> dict[str, Secret]:
-    """As `config` would say it."""
+    """In the form of `config`."""
     return {name: Secret(value, "") for name, value in zip(FROM_FLOW, login, strict=True) if value is not None}

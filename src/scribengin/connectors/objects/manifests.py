@@ -1,10 +1,10 @@
-"""What stands beside the objects, and says which of them count.
+"""The records beside the objects, which say which objects are committed.
 
-    <url>/_scribengin/owners/…                        the installations and lineages that write here; the newest may
+    <url>/_scribengin/owners/…                        the installations and lineages that write here; only the newest may write
     <url>/_scribengin/<lineage>/batches/…             one manifest a Batch, put-if-absent; see `core.numbered_log`
-    <url>/_scribengin/<lineage>/staged/<batch>/<key>  says, without content, that a task is about to write the key, or has
+    <url>/_scribengin/<lineage>/staged/<batch>/<key>  an empty object: a task is about to write the key, or has written it
 
-All are written once, and none is changed: no store is asked to compare and swap.
+All are written once and never changed: the store needs no compare-and-swap.
 """
 
 from __future__ import annotations
@@ -26,60 +26,60 @@ if TYPE_CHECKING:
 
 INTERNAL = "_scribengin"
 TRASH = "_scribengin_trash"
-"""Below it lies what a reset has removed, see `objects.trash`."""
+"""Prefix of the objects that a reset has removed, see `objects.trash`."""
 CLAIMS = f"{INTERNAL}/owners/"
 DATA = "data"
-"""Below it lie the objects that are not for who lists."""
+"""Prefix of the objects that are not for readers that list."""
 _CLOSED = "closed_by"
 
 
 class Manifests:
-    """Of one lineage at one place."""
+    """For one lineage at one place."""
 
     def __init__(self, store: Store, lineage: str) -> None:
         top = f"{INTERNAL}/{lineage}"
         self.commits = NumberedLog(Path(top, "batches"), "commit", StoreShelf(store))
         self.notes = Notes(store, f"{top}/staged")
-        """of tasks, by Batch"""
+        """announced keys of tasks, by Batch"""
 
     def committed(self, number: int = 0) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """(number, manifest) from `number` on; what closes the lineage is none."""
+        """(number, manifest) from `number` on; without the record that ends the lineage."""
         return ((n, record) for n, record in self.commits.since(number) if _CLOSED not in record)
 
     def close(self, heir: str) -> None:
-        """No Batch of this lineage is committed from now on: the next number is taken."""
+        """No Batch of this lineage is committed from now on: the next number is occupied."""
         while True:
             newest = self.commits.newest()
             if newest is not None and _CLOSED in (self.commits.read(newest) or {}):
                 return
             try:
                 self.commits.put(0 if newest is None else newest + 1, {_CLOSED: heir})
-            except FencedError:  # somebody has folded meanwhile
+            except FencedError:  # another process has folded meanwhile
                 continue
 
 
 class Notes:
-    """What processes have said before they wrote objects, below one folder, by number: so what they leave when they die is found without a
-    look at all there is."""
+    """Announcements of processes, made before they wrote objects, below one folder, by number: so leftovers of dead processes are found
+    without a listing of all objects."""
 
     def __init__(self, store: Store, folder: str) -> None:
         self._store = store
         self._folder = folder
 
     def stage(self, number: int, key: str) -> None:
-        """Say that the object is about to be written for that number."""
+        """Announce that the object is about to be written for that number."""
         self._store.put(self._note(number, key), b"")
 
     def staged(self, number: int | None = None) -> Iterator[tuple[int, str]]:
-        """(number, key) of what was said so, in the order of the numbers; or of one number."""
+        """(number, key) of the announcements, in the order of the numbers; or those of one number."""
         for entry in self._store.list(self._folder if number is None else f"{self._folder}/{number:010d}"):
             said, _, key = entry.key.removeprefix(f"{self._folder}/").partition("/")
             if said.isdigit() and key:
                 yield int(said), key
 
     def sweep(self, number: int, keys: Iterable[str], kept: Collection[str] = ()) -> int:
-        """Delete those of a number's objects that are not `kept`, and what was said of all of them; returns how many objects went, whole
-        or half."""
+        """Delete a number's objects that are not `kept`, and all of its announcements; returns the number of deleted objects, complete or
+        partial."""
         keys = list(keys)
         lost = [key for key in keys if key not in kept]
         for key in lost:
@@ -97,33 +97,34 @@ def is_internal(key: str) -> bool:
 
 
 def is_closed(record: Mapping[str, Any]) -> bool:
-    """Whether it is no manifest, but the end of its lineage."""
+    """Whether it is not a manifest, but the end of its lineage."""
     return _CLOSED in record
 
 
 def lineages(store: Store) -> list[str]:
-    """Every one that has claimed the place, oldest first."""
+    """All lineages that have claimed the place, oldest first."""
     return list(dict.fromkeys(claim["lineage"] for claim in Owners(store).claims()))
 
 
 class Owners:
-    """Who may write: the last claim."""
+    """The lineage that may write: the last claim."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._log = NumberedLog(Path(INTERNAL, "owners"), "owner", StoreShelf(store))
 
     def is_claimed(self) -> bool:
-        """Whether anybody has, ever."""
+        """Whether the place was ever claimed."""
         return self._log.newest() is not None
 
     def claims(self) -> list[Mapping[str, Any]]:
-        """All, oldest first."""
+        """All claims, oldest first."""
         return [claim for _, claim in self._log.since()]
 
     def claim(self, *, owner: str, lineage: str, sink: str, flow: str, where: str, adopt: bool, looked: bool = False) -> None:
-        """Claim the place, or find it claimed by the same. Raises Refused where another flow, lineage or sink has, or objects of others are
-        there, unless `adopt`; SinkError where the store would let two win. `looked`: it is known that what stands there may."""
+        """Claim the place, or confirm its own claim. Raises Refused if another flow, lineage or sink has claimed it, or it holds objects of
+        others, unless `adopt`; SinkError if the store would let two writers commit. `looked`: it is known that existing objects are
+        allowed."""
         mine = {"owner": owner, "lineage": lineage, "sink": sink}
         while True:
             claims = self.claims()
@@ -140,21 +141,21 @@ class Owners:
             if not adopt:
                 self._refuse_others(claims, mine | {"flow": flow}, where, looked=looked)
             if claims:
-                # from here on nothing more of the lineage before can be committed, whoever sleeps
+                # from here on nothing more of the previous lineage can be committed, even by suspended processes
                 Manifests(self._store, claims[-1]["lineage"]).close(lineage)
             self._log.put(len(claims), mine | {"flow": flow, "since": now_text()})
 
     def check(self, *, owner: str, lineage: str, sink: str, where: str) -> None:
-        """Raise FencedError where another has claimed the place since."""
+        """Raise FencedError if another lineage has claimed the place since."""
         newest = self._log.newest()
         claim = None if newest is None else self._log.read(newest)
         if claim is None or not _same(claim, {"owner": owner, "lineage": lineage, "sink": sink}):
             found = "nobody's" if claim is None else f"that of {_told(claim)}"
-            raise FencedError(f'sink "{sink}": {where} is {found} now', remedy="stop this driver; another writes there now")
+            raise FencedError(f'sink "{sink}": {where} is now {found}', remedy="stop this driver; another driver writes there now")
 
     def check_clear(self, *, owner: str, flow: str, sink: str, where: str) -> None:
-        """Raise Refused where the place is not this installation's to delete: it is not the last to have claimed it, or another flow or
-        sink has. What an installation has left whose lineage was added to goes with the rest."""
+        """Raise Refused if this installation must not delete the place: its claim is not the newest, or another flow or sink has claimed
+        it. Data of an installation to whose lineage another one was added is deleted with the rest."""
         claims = self.claims()
         for each in claims:
             if each["flow"] != flow:
@@ -179,20 +180,20 @@ class Owners:
         strange = next((entry.key for entry in self._store.list() if not is_internal(entry.key)), None)
         if strange is not None:
             raise Refused(
-                f'sink "{sink}": {where} holds {strange}, and nothing says who wrote it',
+                f'sink "{sink}": {where} holds {strange}, written by an unknown writer',
                 remedy=beside_installation("prefix"),
                 code="output-foreign",
             )
 
 
 def check_create_only(store: Store, sink: str, where: str) -> None:
-    """Raise SinkError for a store that writes over what is there though it is asked not to: two drivers could both win."""
+    """Raise SinkError for a store that overwrites existing objects in spite of the condition: two drivers could both commit."""
     probe = f"{INTERNAL}/probe-{uuid4().hex}"
     try:
         if not store.put(probe, b"1") or store.put(probe, b"2"):
             raise SinkError(
                 f'sink "{sink}": the store of {where} ignores If-None-Match: two drivers could both commit',
-                remedy="take a store that keeps to it",
+                remedy="use a store that supports it",
                 code="objects-unable",
                 node=sink,
             )
@@ -201,7 +202,7 @@ def check_create_only(store: Store, sink: str, where: str) -> None:
 
 
 def another_flow(sink: str, where: str, flow: str) -> Refused:
-    """The refusal of a place that another flow has written to."""
+    """The error for a place that another flow has written to."""
     return Refused(
         f'sink "{sink}": {where} holds objects of the flow "{flow}"',
         remedy=beside_flow("prefix", flow),
@@ -210,7 +211,7 @@ def another_flow(sink: str, where: str, flow: str) -> Refused:
 
 
 def _another_claim(sink: str, where: str, claim: Mapping[str, Any], owner: str) -> Refused:
-    """What stands there another installation has written, or another sink of this flow; it is not this one's to delete."""
+    """The error for objects of another installation, or of another sink of this flow, which this sink must not delete."""
     theirs = claim["owner"] != owner
     return Refused(
         f'sink "{sink}": {where} holds objects of another {"installation" if theirs else "sink"} ({_told(claim)})',

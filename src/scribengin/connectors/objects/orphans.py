@@ -1,4 +1,4 @@
-"""What lies below a sink's url that no manifest names: how old, how large, and whose."""
+"""Objects below a sink's url that no manifest names: their age, size and origin."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ if TYPE_CHECKING:
     from scribengin.core.store import Store
 
 OLD_S = 3600.0
-"""how long an object that nothing tells of is left alone: a task that sleeps may have written it, and a driver decide its Batch yet"""
+"""how long an unknown object is kept: a suspended task may have written it, and a driver may yet decide its Batch"""
 OURS = re.compile(r"part-\d{10}-(merged-\d{10}-\d{5}-|\d{5}-\d{5}-)")
-"""what the names of objects begin with that rollers and tasks write"""
+"""beginnings of the names of objects that compactors and tasks write"""
 HIDDEN = re.compile(rf"{INTERNAL}/[^/]+/hidden/")
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanObject:
-    """An object, or parts of one, that nothing needs, or nobody knows."""
+    """An object, or parts of one, that is not needed, or not known."""
 
     key: str
     kind: str
-    """`attempt` (of a task that failed, was late, or whose Batch was never decided), `merge` (of a roller that was late, or killed),
-    `upload` (parts that were never made an object), `foreign` (neither a manifest nor its name says that it is Scribengin's)"""
+    """`attempt` (of a task that failed, was late, or whose Batch was never decided), `merge` (of a compactor that was late, or killed),
+    `upload` (parts that never became an object), `foreign` (neither a manifest nor its name shows that Scribengin wrote it)"""
     bytes: int
     age_s: float
     may_be_used: bool
-    """whether somebody may still need it"""
+    """whether a process may still need it"""
 
     @property
     def foreign(self) -> bool:
-        """Whether it is not Scribengin's to delete."""
+        """Whether Scribengin must not delete it, because it did not write it."""
         return self.kind == "foreign"
 
 
 def find_orphans(store: Store, *, now_s: Callable[[], float] = time.time) -> Iterator[OrphanObject]:
-    """By key; nothing where no sink has written. What a Batch under way has staged is none."""
-    # the objects before the manifests: what is committed meanwhile is named then
+    """The orphans, by key; none if no sink has written there. Staged objects of the current Batch are not orphans."""
+    # the objects before the manifests: objects committed meanwhile are named then
     there = [entry for entry in store.list() if not is_internal(entry.key) or HIDDEN.match(entry.key)]
     uploads = _unfinished(store, now_s())
     claims = Owners(store).claims()
@@ -73,18 +73,18 @@ def find_orphans(store: Store, *, now_s: Callable[[], float] = time.time) -> Ite
             age_s = max(0.0, now_s() - entry.modified_s)
             yield OrphanObject(entry.key, kind, entry.size, age_s, age_s < OLD_S)
     for key in sorted(uploads.keys() - known - open_):
-        # begun by a task that had said so; what it said was swept, and it did not hear of it
+        # started by a task that had announced it; the announcement was deleted, and the task did not notice
         size, age_s = uploads[key]
         yield OrphanObject(key, "upload", size, max(0.0, age_s), age_s < OLD_S)
 
 
 def remove(store: Store, orphan: OrphanObject) -> None:
-    """Delete it, parts too."""
+    """Delete it, including parts."""
     store.abandon(orphan.key)
 
 
 def _unfinished(store: Store, now_s: float) -> dict[str, tuple[int, float]]:
-    """Key → bytes and age; where the store tells neither, 0 and as old as need be."""
+    """Key → bytes and age; if the store reports neither, 0 and an age beyond the limit."""
     if isinstance(store, HdfsStore):
         return {key: (entry.size, now_s - entry.modified_s) for key, entry in store.unfinished()}
     if not isinstance(store, S3Store) or store.login is None:

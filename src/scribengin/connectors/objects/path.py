@@ -1,12 +1,12 @@
-"""Paths in a bucket, for a flow's state: `s3://BUCKET/PREFIX`. A record appears whole, by one conditional request.
+"""Paths in a bucket, for a flow's state: `s3://BUCKET/PREFIX`. A record appears as a whole, by one conditional request.
 
-A bucket has no folders and no rename, so this module has stand-ins for both:
+A bucket has no folders and no rename, so this module has substitutes for both:
 
-- A folder that was made, and may be empty, is an object `.folder` in it.
-- A driver that holds a lease writes each record as an upload in parts, which nobody sees. It then looks whether its lease is still its own,
-  and completes the upload. Its successor deletes what the driver looks at, and aborts all uploads before it reads anything: an upload that
-  was begun before is aborted, and one that is begun later finds the lease gone.
-- A folder is moved object by object. A record in `.moves/` says so beforehand; whoever takes the lease next completes the move.
+- A folder that was created, and may be empty, is an object `.folder` in it.
+- A driver that holds a lease writes each record as a multipart upload, which is not visible. It then checks that it still holds its lease,
+  and completes the upload. Its successor deletes the object that the driver checks, and aborts all uploads before it reads anything: an
+  upload that was started before is aborted, and one that is started later finds the lease lost.
+- A folder is moved object by object. A record in `.moves/` announces it; the next holder of the lease completes the move.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _FOLDER = ".folder"
-"""in a folder: an object that keeps it there while it is empty"""
+"""in a folder: an object that keeps it while it is empty"""
 _MOVES = ".moves"
 _MARK = "x-amz-meta-put"
-"""of an object: which request has made it"""
+"""metadata of an object: the request that created it"""
 _TRIES, _PAUSE_S = 5, 0.05
-"""of a conditional request beside which another is under way"""
+"""statuses of a conditional request while another one is in progress"""
 _MOST_DELETED = 1000
-"""keys in a request"""
+"""keys per request"""
 _DELETED = 200
-"""the status of its answer, which may name keys that were not"""
+"""the status of its answer, which may list keys that were not deleted"""
 _ENTRY = re.compile(r"<(Contents|CommonPrefixes)>(.*?)</\1>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class _Bucket:
-    """How one is reached."""
+    """Settings for access to a bucket."""
 
     address: ObjectsAddress
     requests: SignedRequests
@@ -65,11 +65,11 @@ class _Bucket:
 
 
 class S3Path(RemotePath):
-    """See RemotePath. The store is the one that AWS_ENDPOINT_URL names, or AWS; keys of access are found as AWS's tools find them."""
+    """See RemotePath. The store is the one in AWS_ENDPOINT_URL, or AWS; access keys are found as by AWS's tools."""
 
     @staticmethod
     def of(url: str) -> S3Path:
-        """A path from its text. Raises ValueError, with what to write, for one that names no bucket or no folder in it."""
+        """A path from its text. Raises ValueError, with what to write, if it has no bucket or no folder in it."""
         fault = url_fault(url)
         if fault is None and len(S3Path(url).parts) < 3:
             fault = ("names no folder", "write s3://BUCKET/FOLDER")
@@ -79,7 +79,7 @@ class S3Path(RemotePath):
 
     @property
     def key(self) -> str:
-        """What the bucket calls it."""
+        """The key in the bucket."""
         return "/".join(self.parts[2:])
 
     @property
@@ -90,7 +90,7 @@ class S3Path(RemotePath):
     def hadoop_settings(self) -> dict[str, str]:
         """See RemotePath."""
         classes = {"fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem", "fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A"}
-        # of this bucket alone: a person's own settings are for what Spark reads elsewhere
+        # of this bucket only: the user's own settings are for Spark's other reads
         own = f"fs.s3a.bucket.{self.parts[1]}."
         return classes | {own + name.removeprefix("fs.s3a."): value for name, value in s3a_settings(self._bucket.address).items()}
 
@@ -107,8 +107,8 @@ class S3Path(RemotePath):
 
     def get(self) -> bytes | None:
         """See RemotePath."""
-        answer = self._asked("GET", "does not give", known=(GONE,))
-        return None if self._is_missing(answer, "does not give") else answer.data
+        answer = self._asked("GET", "failed to read", known=(GONE,))
+        return None if self._is_missing(answer, "failed to read") else answer.data
 
     def look(self) -> RemoteStat | None:
         """See RemotePath."""
@@ -141,10 +141,10 @@ class S3Path(RemotePath):
         return bool(keys)
 
     def move(self, target: Path, *, over: bool) -> None:
-        """See RemotePath. A folder object by object: see above."""
+        """See RemotePath. Moves a folder object by object, as described above."""
         assert isinstance(target, S3Path)
         if not over and target.look() is not None:
-            raise StateError(f"{self} is not moved: {target} exists already", remedy="move that away")
+            raise StateError(f"{self} is not moved: {target} already exists", remedy="move that away")
         data = self.get()
         if data is not None:
             target.put_over(data)
@@ -173,7 +173,7 @@ class S3Path(RemotePath):
             _guards[self] = (drafts._mark, why)
 
     def settle(self) -> None:
-        """See RemotePath. Raises SinkError for a store that has no conditional writes: two drivers could both win."""
+        """See RemotePath. Raises SinkError for a store without conditional writes: two drivers could both commit."""
         self._check_conditions()
         uploads = self._bucket.uploads
         for _ in range(_TRIES):
@@ -190,7 +190,7 @@ class S3Path(RemotePath):
                 S3Path(source)._carry(S3Path(target))
                 record.remove(all_in_it=False)
 
-    # --- how ---
+    # --- implementation ---
 
     @property
     def _bucket(self) -> _Bucket:
@@ -222,14 +222,14 @@ class S3Path(RemotePath):
         return answer.status == GONE
 
     def _head(self) -> HTTPMessage | None:
-        answer = self._asked("HEAD", "does not give", known=(GONE,))
+        answer = self._asked("HEAD", "failed to read", known=(GONE,))
         return None if answer.status == GONE else answer.headers
 
     def _listed(self, *, delimiter: str = "", most: int = 1000) -> Iterator[tuple[str, RemoteStat]]:
-        """(key, what it is) of all below; with `delimiter` of what lies right in it, folders with a `/` at the end."""
+        """(key, its description) of all objects below; with `delimiter` only the direct contents, folders with a `/` at the end."""
         query = {"list-type": "2", "prefix": f"{self.key}/", "max-keys": f"{most}"} | ({"delimiter": delimiter} if delimiter else {})
         while True:
-            answer = self._bucket.requests.asked("GET", None, query, f"does not list {self.key}")
+            answer = self._bucket.requests.asked("GET", None, query, f"failed to list {self.key}")
             for found in _ENTRY.finditer(answer.text):
                 entry = StoreResponse(answer.status, answer.headers, found[2].encode())
                 if found[1] == "CommonPrefixes":
@@ -244,11 +244,11 @@ class S3Path(RemotePath):
             query |= {"continuation-token": answer.one_of("NextContinuationToken")}
 
     def _put(self, data: bytes, *, create: bool) -> bool:
-        """Whether it is there by this."""
+        """Whether this call created it."""
         mark = uuid4().hex
         headers = {_MARK: mark} | ({"if-none-match": "*"} if create else {})
         for tries in range(_TRIES):
-            answer = self._asked("PUT", "does not take", data, headers, (EXISTS, CONFLICT) if create else ())
+            answer = self._asked("PUT", "failed to write", data, headers, (EXISTS, CONFLICT) if create else ())
             if answer.status < 300:
                 return True
             if answer.status == EXISTS or tries == _TRIES - 1:
@@ -257,12 +257,12 @@ class S3Path(RemotePath):
         return self._is_by(mark)
 
     def _is_by(self, mark: str) -> bool:
-        """Whether that request has made it: the answer to one may be lost, and it is sent again."""
+        """Whether that request created it: the answer to a request may be lost, and it is sent again."""
         headers = self._head()
         return headers is not None and headers.get(_MARK) == mark
 
     def _fenced_put(self, data: bytes, guard: _Guard, *, create: bool) -> bool:
-        """Whether it is there by this. Raises FencedError."""
+        """Whether this call created it. Raises FencedError."""
         uploads, mark = self._bucket.uploads, uuid4().hex
         for tries in range(_TRIES):
             upload = uploads.begin(self.key, {_MARK: mark})
@@ -287,15 +287,15 @@ class S3Path(RemotePath):
                 return False
             time.sleep(_PAUSE_S * 2**tries)
         raise StateError(
-            f"{self} is not written: its upload was aborted", remedy="end what aborts uploads in this bucket while they are new"
+            f"{self} is not written: its upload was aborted", remedy="stop the program or rule that aborts recent uploads in this bucket"
         )
 
     def _check(self, guard: _Guard) -> None:
         if guard[0]._head() is None:
-            raise FencedError(f"{self} is not written: {guard[1]}", remedy="this driver stops; nothing of it is visible")
+            raise FencedError(f"{self} is not written: {guard[1]}", remedy="this driver stops; no part of it is visible")
 
     def _check_conditions(self) -> None:
-        """That neither a request nor the end of an upload writes over what is there, where it is asked not to."""
+        """Check that neither a conditional request nor the end of a conditional upload overwrites an existing object."""
         uploads, probe = self._bucket.uploads, self / f".probe.{uuid4().hex}"
         try:
             first, second = probe._put(b"1", create=True), probe._put(b"2", create=True)
@@ -305,31 +305,33 @@ class S3Path(RemotePath):
                 uploads.abort(probe.key, upload)
             if not first or second or completed:
                 raise SinkError(
-                    f"the state cannot lie in {self}: the store ignores If-None-Match, and two drivers could both write a record",
-                    remedy="take a store that keeps to it, also at CompleteMultipartUpload",
+                    f"the state cannot be stored in {self}: the store ignores If-None-Match, and two drivers could both write a record",
+                    remedy="use a store that supports it, also for CompleteMultipartUpload",
                     code="objects-unable",
                 )
         finally:
             self._delete([probe.key])
 
     def _carry(self, target: S3Path) -> None:
-        """Copy all that lies below to another folder, then delete it here. May be killed and done again."""
+        """Copy all contents to another folder, then delete them here. May be interrupted and repeated."""
         keys = [key for key, _ in self._listed()]
-        for key in (key for key in keys if not key.endswith("/")):  # other clients' marks of folders are not needed there
+        for key in (key for key in keys if not key.endswith("/")):  # other clients' folder markers are not needed there
             to = target.key + key.removeprefix(self.key)
             headers = {"x-amz-copy-source": quote(f"/{self.parts[1]}/{key}", safe="/-_.~")}
-            answer = self._bucket.requests.asked("PUT", to, {}, f"does not copy {key}", headers=headers, known=(GONE,))
-            self._is_missing(answer, "does not copy")
+            answer = self._bucket.requests.asked("PUT", to, {}, f"failed to copy {key}", headers=headers, known=(GONE,))
+            self._is_missing(answer, "failed to copy")
         faults.reached("state.carried")
         for guard in filter(None, (self._guard(), target._guard())):
             target._check(guard)
         self._delete(keys)
 
     def _delete(self, keys: list[str]) -> None:
-        keys = sorted(keys, reverse=True)  # what lies in a folder before another client's mark of it: some stores refuse it otherwise
+        keys = sorted(
+            keys, reverse=True
+        )  # the contents of a folder before another client's marker of it: some stores refuse the reverse order
         for at in range(0, len(keys), _MOST_DELETED):
             some = keys[at : at + _MOST_DELETED]
-            what = f"does not delete {some[0]}"
+            what = f"failed to delete {some[0]}"
             if len(some) == 1:
                 self._bucket.requests.asked("DELETE", some[0], {}, what, known=(GONE,))
                 continue
@@ -337,23 +339,23 @@ class S3Path(RemotePath):
             body = f'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Quiet>true</Quiet>{objects}</Delete>'.encode()
             headers = {"content-md5": base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()}
             answer = self._bucket.requests.asked("POST", None, {"delete": ""}, what, body, headers, known=(_DELETED,))
-            if {*answer.all_of("Code")} - {"NoSuchKey"}:  # some stores name a key that another has deleted meanwhile
+            if {*answer.all_of("Code")} - {"NoSuchKey"}:  # some stores list a key that another process has deleted meanwhile
                 self._bucket.requests.check(answer, what)
 
 
 class S3File(io.RawIOBase):
-    """A new object, which is there when it is closed. What is longer than a part is sent in parts."""
+    """A new object, which exists when it is closed. Contents longer than a part are sent in parts."""
 
     def __init__(self, path: S3Path) -> None:
         if path._head() is not None:
-            raise FileExistsError(f"{path} is there")
+            raise FileExistsError(f"{path} exists")
         self._path = path
         self._gathered = bytearray()
         self._upload = ""
         self._etags: list[str] = []
 
     def writable(self) -> bool:
-        """Yes."""
+        """True."""
         return True
 
     def write(self, data: Any) -> int:
@@ -364,10 +366,10 @@ class S3File(io.RawIOBase):
         return memoryview(data).nbytes
 
     def sync(self) -> None:
-        """The store has what was sent; the object is there when it is closed."""
+        """The store has the sent bytes; the object exists when it is closed."""
 
     def close(self) -> None:
-        """End it: from now on it can be read."""
+        """Close it: from now on it can be read."""
         if self.closed:
             return
         try:
@@ -377,7 +379,7 @@ class S3File(io.RawIOBase):
                 self._send()
                 made = self._path._bucket.uploads.complete(self._path.key, self._upload, self._etags, create=True)
             if not made:
-                raise StateError(f"{self._path} is not written: another has written it, or aborted its upload", remedy="run it again")
+                raise StateError(f"{self._path} is not written: another writer wrote it, or aborted its upload", remedy="run it again")
         finally:
             super().close()
 
@@ -391,7 +393,7 @@ class S3File(io.RawIOBase):
 
 _ENDPOINT, _REGION = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), ("AWS_REGION", "AWS_DEFAULT_REGION")
 _VARIABLES = (*_ENDPOINT, *_REGION, "AWS_CA_BUNDLE", "AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE")
-"""those of AWS's tools that say how a bucket is reached"""
+"""variables of AWS's tools with the access settings of a bucket"""
 
 
 def _address(bucket: str) -> ObjectsAddress:
@@ -402,6 +404,6 @@ def _address(bucket: str) -> ObjectsAddress:
 
 _Guard = tuple[S3Path, str]
 _guards: dict[S3Path, _Guard] = {}
-"""folder → an object that is there as long as this process may write below it, and what to say where it is gone"""
+"""folder → an object that exists as long as this process may write below it, and the error text if it does not exist any more"""
 _buckets: dict[tuple[str, ...], _Bucket] = {}
 os.register_at_fork(after_in_child=_buckets.clear)  # a fork must not share its parent's connections

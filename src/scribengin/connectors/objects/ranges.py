@@ -1,4 +1,4 @@
-"""An object as a file that can be read and sought in, by requests for ranges of it."""
+"""An object as a file that can be read and sought in, with range requests."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from scribengin.core.store import Store
 
 AHEAD = 4 * 2**20
-"""bytes that one request asks for at least, as far as the object goes: a request costs as much as some MB take"""
+"""minimum bytes of one request, if the object is that long: a request costs as much as some MB"""
 
 
 class RangedFile(io.RawIOBase):
-    """Raises what the store raises, FileNotFoundError too. One thread at a time."""
+    """Raises the store's errors, including FileNotFoundError. One thread at a time."""
 
     def __init__(self, store: Store, key: str, size: int, ahead: int = AHEAD) -> None:
         self._store = store
@@ -23,27 +23,27 @@ class RangedFile(io.RawIOBase):
         self._ahead = ahead
         self._at = 0
         self._held = (0, b"")
-        """(where it begins, bytes)"""
+        """(start, bytes)"""
 
     def readable(self) -> bool:
-        """Yes."""
+        """True."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
+        """True."""
         return True
 
     def tell(self) -> int:
-        """Where the next byte comes from."""
+        """The position of the next byte."""
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go there; costs nothing by itself."""
+        """Go to that position; makes no request."""
         self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
         return self._at
 
     def read(self, size: int | None = -1) -> bytes:
-        """Up to `size` bytes; all that is left where it is negative."""
+        """At most `size` bytes; all remaining ones if it is negative."""
         left = max(0, self._size - self._at)
         size = left if size is None or size < 0 else min(size, left)
         if not size:
@@ -58,7 +58,7 @@ class RangedFile(io.RawIOBase):
         return data
 
     def readinto(self, buffer: Any) -> int:
-        """As `read`, into a buffer."""
+        """Like `read`, into a buffer."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)

@@ -1,4 +1,4 @@
-"""The driver's side of the source: which objects are new, and whether those that were taken have stayed as they were."""
+"""The driver's side of the source: which objects are new, and whether assigned objects are unchanged."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from scribengin.core.store import Store, StoreEntry
 
 KEPT = 1000
-"""keys that were taken last, of which `names: sorted` keeps those in mind: from the first of them on it lists. One request has as many."""
+"""number of keys assigned last that `names: sorted` remembers: it lists from the first of them on. One request returns as many."""
 _MANY = 10_000
 _NONE = 1 << 62
 
 
 class ObjectsReader:
-    """Hands out the objects below an address, each once, in the order of their keys among those that wait.
+    """Hands out the objects below an address, each once, in key order among the waiting ones.
 
-    `ordered`: a new key comes behind all that were taken but for the last KEPT; a listing begins there. Else all keys are listed, at most
-    once in `look_s`. `check_first` looks at the very first object, by its key and size, and raises SourceError where it must not be read.
+    `ordered`: a new key sorts after all assigned ones except the last KEPT; a listing begins there. Otherwise all keys are listed, at most
+    once in `look_s`. `check_first` checks the very first object, by its key and size, and raises SourceError if it must not be read.
     """
 
     def __init__(
@@ -58,33 +58,36 @@ class ObjectsReader:
         self._stop_on_change = stop_on_change
         self._check_first = check_first
         self.looks_first = False
-        """True where the very first object is looked at: see `LookingReader`"""
+        """True if the very first object is checked: see `LookingReader`"""
         self._taken: dict[str, tuple[int, int]] = {}
-        """key → (size, number of its ETag), where names are sorted of the last KEPT"""
+        """key → (size, number of its ETag), with sorted names only for the last KEPT"""
         self._last: list[str] = []
-        """where names are sorted: these keys, in their order"""
+        """with sorted names: these keys, in order"""
         self._floor = ""
-        """where names are sorted: up to here nothing is looked at any more"""
+        """with sorted names: up to this key nothing is checked any more"""
         self._waiting: dict[str, StoreEntry] = {}
         self._looked_s = -1e9
         self._notices: list[str] = []
         self._told = False
         if Owners(self._store).claims() and next(iter(self._store.list(DATA)), None) is not None:
             raise SourceError(
-                f'source "{address.node}": {address} is written by a sink of Scribengin, and only its manifests say which objects count',
-                remedy="let that sink write visible: listing, or read another url",
+                (
+                    f'source "{address.node}": {address} is written by a Scribengin sink, and only its manifests say which objects are '
+                    "committed"
+                ),
+                remedy="set visible: listing on that sink, or read another url",
                 node=address.node,
             )
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
-        """Take over what the log says was handed out."""
+        """Apply the log entries of objects that were handed out."""
         for streams in entries:
             for stream in streams:
                 for piece in pieces_of(stream):
                     self._remember(piece)
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
-        """The next objects, as streams of about `split` bytes each. Raises SourceError for a taken object that changed."""
+        """The next objects, as streams of about `split` bytes each. Raises SourceError if an assigned object changed."""
         self._look(at_once=final)
         pieces: list[FilePiece] = []
         files = total = 0
@@ -103,7 +106,7 @@ class ObjectsReader:
         return streams_of(pieces, root=self._address.url, stream_bytes=self._split_bytes)
 
     def backlog(self) -> Backlog:
-        """The objects seen at the last look that were not handed out."""
+        """The objects seen in the last poll that were not handed out."""
         waiting = self._waiting.values()
         oldest_s = min((entry.modified_s for entry in waiting), default=None)
         return Backlog(
@@ -118,16 +121,16 @@ class ObjectsReader:
         return self.backlog()
 
     def notices(self) -> list[str]:
-        """What a person should know, once."""
+        """Notices for people, each shown once."""
         notices, self._notices = self._notices, []
         return notices
 
     def first(self) -> StoreEntry | None:
-        """The first object that is wanted; None where there is none."""
+        """The first matching object; None if there is none."""
         return next(self._wanted(""), None)
 
     def _look(self, *, at_once: bool) -> None:
-        """Bring `_waiting` up to date with the store: what waits is looked at again only where a listing comes by anyway."""
+        """Update `_waiting` from the store: waiting objects are checked again only if a listing includes them anyway."""
         now_s = time.monotonic()
         if not at_once and now_s - self._looked_s < self._look_s:
             return
@@ -145,19 +148,19 @@ class ObjectsReader:
         if not self._ordered and seen > _MANY and not self._told:
             self._told = True
             self._notices.append(
-                f"each look at {self._address} lists {seen:,} keys; where new ones come behind the old (names by time) "
-                "write `names: sorted`, else `look: 5m` or so"
+                f"each poll of {self._address} lists {seen:,} keys; if new keys sort after old ones (names by time), write `names: "
+                "sorted`, else a longer interval such as `look: 5m`"
             )
 
     def _changed(self, entry: StoreEntry, size: int) -> None:
         how = how_changed(size, entry.size)
         if self._stop_on_change:
             raise SourceError(
-                f"{self._address}/{entry.key} changed after it was taken: {how}",
-                remedy="put the old content there again and new records into new objects, or set `on_change: ignore`",
+                f"{self._address}/{entry.key} changed after it was assigned to a Batch: {how}",
+                remedy="restore the old content and put new records into new objects, or set `on_change: ignore`",
                 node=self._address.node,
             )
-        self._notices.append(f"{self._address}/{entry.key} changed after it was taken ({how}); the change is ignored")
+        self._notices.append(f"{self._address}/{entry.key} changed after it was assigned to a Batch ({how}); the change is ignored")
         self._taken[entry.key] = (entry.size, number_of(entry.etag))
 
     def _wanted(self, after: str) -> Iterator[StoreEntry]:
@@ -181,8 +184,8 @@ class ObjectsReader:
 
 
 def how_changed(size: int, now: int) -> str:
-    """How an object that had `size` bytes, and has `now`, differs from what was taken."""
-    return f"it had {size} bytes, now {now}" if size != now else f"it has {size} bytes as before, and another ETag"
+    """How an object that had `size` bytes, and has `now`, differs from its assigned state."""
+    return f"it had {size} bytes, and now has {now}" if size != now else f"it has {size} bytes as before, but another ETag"
 
 
 def number_of(etag: str) -> int:

@@ -1,8 +1,8 @@
-"""Read leases at a store: while somebody holds one, segments stay that were merged into larger objects.
+"""Read leases at a store: while one is held, segments are kept that were merged into larger objects.
 
     <url>/_scribengin/readers/<until>-<who>   without content; `until` is when it ends, in seconds since 1970 by the reader's clock
 
-Nothing there is changed, so a lease is renewed by another one. A reader takes it before it looks at manifests.
+Objects there are never changed, so a lease is renewed by writing another one. A reader takes it before it reads manifests.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from scribengin.core.store import Store
 
 LEASE_S = 120.0
-"""a lease ends so long after its last renewal: a reader that was killed holds nothing for longer"""
+"""a lease expires this long after its last renewal: a killed reader holds nothing for longer"""
 _FOLDER = f"{INTERNAL}/readers"
 
 
 @contextmanager
 def reading(store: Store, lease_s: float = LEASE_S) -> Iterator[None]:
-    """Hold a lease, renewed until the end. Raises what the store raises where it cannot be taken; a renewal that fails is tried again."""
+    """Hold a lease, renewed until the end. Raises the store's errors if it cannot be taken; a failed renewal is retried."""
     who = uuid4().hex
     held = _take(store, who, lease_s)
     over = threading.Event()
@@ -52,7 +52,7 @@ def reading(store: Store, lease_s: float = LEASE_S) -> Iterator[None]:
 
 
 def someone_reads(store: Store, now_s: float) -> bool:
-    """Whether anybody holds a lease. Those that are over for a day are deleted: by then whatever clock is right."""
+    """Whether any lease is held. Leases that expired more than a day ago are deleted: that is safe for any clock."""
     until = {entry.key: _until(entry.key) for entry in store.list(_FOLDER)}
     store.delete(*(key for key, end_s in until.items() if end_s < now_s - 86400))
     return any(end_s > now_s for end_s in until.values())

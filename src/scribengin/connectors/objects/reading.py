@@ -1,4 +1,4 @@
-"""What is committed at a place, by its manifests: for readers that do not go by what a listing shows."""
+"""The committed objects of a place, by its manifests: for readers that do not use a listing."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _ARROW = {"parquet": "parquet", "json": "json", "csv": "csv"}
 
 @dataclass(frozen=True, slots=True)
 class CommittedObject:
-    """One object that counts."""
+    """One committed object."""
 
     key: str
-    """below the url"""
+    """relative to the url"""
     rows: int
     bytes: int
     lineage: str
     batch: int
-    """the last one, of an object that was merged"""
+    """the last Batch of it, for a merged object"""
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedObjects:
-    """All that was committed when it was looked at: what comes later, or is being written, is not among it."""
+    """All objects that were committed when the manifests were read; later and unfinished ones are not included."""
 
     address: ObjectsAddress
     format: str
@@ -49,18 +49,18 @@ class CommittedObjects:
 
     @property
     def rows(self) -> int:
-        """Of all objects."""
+        """The rows of all objects."""
         return sum(each.rows for each in self.objects)
 
     @property
     def urls(self) -> list[str]:
-        """Of the objects, in the order in which they were committed."""
+        """The URLs of the objects, in the order of their commits."""
         top = self.address.url.rstrip("/")
         return [f"{top}/{each.key}" for each in self.objects]
 
     def dataset(self) -> Any:
-        """A `pyarrow.dataset.Dataset` of them; folders `column=value` become columns. Raises SourceError for text, which Arrow has no
-        reader for."""
+        """A `pyarrow.dataset.Dataset` of them; folders `column=value` become columns. Raises SourceError for text, which Arrow cannot
+        read."""
         import pyarrow.dataset as ds
 
         self._check("dataset")
@@ -78,7 +78,7 @@ class CommittedObjects:
         return parts[0] if len(parts) == 1 else ds.dataset(parts)
 
     def spark(self, session: SparkSession) -> DataFrame:
-        """A DataFrame of them. A store is read by Hadoop's S3A client, which Spark does not carry: see `spark_settings`."""
+        """A DataFrame of them. A store is read by Hadoop's S3A client, which is not part of Spark: see `spark_settings`."""
         self._check("DataFrame")
         top = self.address.url.rstrip("/").replace("s3://", "s3a://", 1)
 
@@ -91,11 +91,11 @@ class CommittedObjects:
         return reduce(lambda one, other: one.unionByName(other), (read(*each) for each in self._by_root().items()))
 
     def spark_settings(self) -> dict[str, str]:
-        """What a session needs to read the store by S3A, secrets in plain; hadoop-aws must be among its jars."""
+        """The settings of a session for reading the store by S3A, with secrets in plain text; hadoop-aws must be among its jars."""
         return {f"spark.hadoop.{name}": value for name, value in s3a_settings(self.address.with_login()).items()}
 
     def _by_root(self) -> dict[str, list[str]]:
-        """Below what partitions' folders begin → keys; more than one where some wait for a roller."""
+        """Prefix of the partition folders → keys; several if some objects wait for a compactor."""
         found: dict[str, list[str]] = {}
         for each in self.objects:
             found.setdefault(root_of(each.key), []).append(each.key)
@@ -105,7 +105,7 @@ class CommittedObjects:
         if not self.objects:
             raise SourceError(f"{self.address} has no committed object", remedy="run the flow that writes there")
         if self.format not in _ARROW:
-            raise SourceError(f"{self.address} holds {self.format}, of which no {what} is made", remedy="read `urls` line by line")
+            raise SourceError(f"{self.address} holds {self.format}, which cannot be read as {what}", remedy="read `urls` line by line")
 
     def _arrow(self) -> tuple[Any, str]:
         from pyarrow import fs
@@ -115,7 +115,7 @@ class CommittedObjects:
         if address.is_local:
             return fs.LocalFileSystem(), unquote(parts.path).rstrip("/")
         if address.is_hdfs:
-            raise SourceError(f"{address} is an HDFS, which Arrow does not reach by itself", remedy="take .spark(session), or .urls")
+            raise SourceError(f"{address} is in HDFS, which Arrow cannot read directly", remedy="use .spark(session), or .urls")
         login = address.with_login().login
         given: dict[str, Any] = {"region": address.region, "force_virtual_addressing": not address.path_style}
         if login is not None:
@@ -129,19 +129,18 @@ class CommittedObjects:
 
 
 def committed(url: str, **options: Any) -> CommittedObjects:
-    """What is committed below `url`, where a sink `type: objects` or `type: hdfs` writes. `options` are those of the sink that say how to
-    get there: endpoint, region, path_style, ca_file, config, profile, or settings; without a login among them that of the environment is
-    taken.
+    """The committed objects below `url`, where a sink `type: objects` or `type: hdfs` writes. `options` are the sink's access options:
+    endpoint, region, path_style, ca_file, config, profile, or settings; without a login among them that of the environment is used.
 
-    Raises SourceError where no sink has written there; what the store raises.
+    Raises SourceError if no sink has written there; the store's errors.
     """
     return committed_at(_address(url, options))
 
 
 @contextmanager
 def holding(url: str, **options: Any) -> Iterator[CommittedObjects]:
-    """As `committed`, with a read lease until the end of the block: objects among these that are merged to larger ones meanwhile stay. For
-    who reads longer than a quarter of an hour. Raises as that."""
+    """Like `committed`, with a read lease until the end of the block: its objects are kept if they are merged into larger ones meanwhile.
+    For readers that need more than a quarter of an hour. Raises as that."""
     address = _address(url, options)
     with reading(address.open()):
         yield committed_at(address)
@@ -153,7 +152,7 @@ def _address(url: str, options: Mapping[str, Any]) -> ObjectsAddress:
 
 
 def committed_at(address: ObjectsAddress) -> CommittedObjects:
-    """As `committed`."""
+    """Like `committed`."""
     store = address.open()
     found: list[CommittedObject] = []
     format_ = ""

@@ -1,5 +1,5 @@
-"""The roller of a store: committed segments become large objects. It is safe beside who writes, beside other rollers, and when it is killed
-or put to sleep at any point; see `turns` for why."""
+"""The compactor of a store: committed segments become large objects. It is safe beside writers and other compactors, and if it is killed or
+suspended at any point; see `turns` for the reasons."""
 
 from __future__ import annotations
 
@@ -32,58 +32,58 @@ if TYPE_CHECKING:
     from scribengin.core.store import Store
 
 REPLACED_S = 900.0
-"""so long segments stay that were merged: a reader may have taken their names from the manifests. One with a lease may take longer"""
+"""how long merged segments are kept: a reader may have read their names from the manifests. A reader with a lease may take longer"""
 _READ_S = 30.0
-"""how long it is not asked again whether somebody reads"""
+"""interval between checks for readers"""
 _TURN_OBJECTS, _TURN_BYTES = 64, 2**30
-"""a turn is put when it has made so much: what another roller has done meanwhile is then no more than that in vain"""
+"""a compaction run is recorded when it has merged this much: another compactor can then waste at most this much work"""
 _MOVES = 1000
-"""so many Batches with nothing to do are recorded as a turn, so that nobody reads their manifests again"""
+"""this many Batches with nothing to do are recorded as a run, so that their manifests are not read again"""
 _TRIES = 20
-"""turns that others were first with, before this one leaves it to them"""
+"""number of runs lost to another compactor before this one stops"""
 _WHOLE = 32 * 2**20
-"""a segment of up to so many bytes is fetched once, and held"""
+"""a segment of up to this size is fetched once, and held in memory"""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionOptions:
-    """What a sink wants to be merged."""
+    """A sink's settings for merging."""
 
     size: int = 2**62
     every_s: float = 0.0
     listed: bool = False
-    """segments are hidden, and what is made of them is seen by who lists"""
+    """segments are hidden, and merged objects are visible to readers that list"""
 
 
 @dataclass(slots=True)
 class ObjectCompactor:
-    """Of one lineage at one place. Kept from look to look it reads each manifest once."""
+    """For one lineage at one place. Kept between polls, it reads each manifest once."""
 
     store: Store
     lineage: str
     wants: CompactionOptions
     now_s: Callable[[], float] = time.time
     open: OpenFolders | None = None
-    """of a sink that closes its folders by time, where this lineage is the one that writes there"""
+    """for a sink that closes its folders by time, if this lineage is the one that writes there"""
     busy: Collection[str] = ()
-    """folders in which other lineages hide rows: they are not closed"""
+    """folders with hidden rows of other lineages: they are not closed"""
     _settled: int = -1
     _next: int = 0
     """the first Batch whose manifest was not read"""
     _waiting: dict[str, list[list[Segment]]] = field(default_factory=dict)
-    """folder → runs of segments that may become one object each, in their order"""
+    """folder → groups of segments that may become one object each, in order"""
     _written_s: dict[str, float] = field(default_factory=dict)
-    """of those that wait for longest"""
+    """times of the longest waiting segments"""
     _making: list[str] = field(default_factory=list)
-    """the keys of what this one makes for the next turn"""
+    """the keys that this compactor writes for the next run"""
     _weighed: int = -1
-    """the newest turn when it was looked what may be deleted"""
+    """the newest run when deletable segments were last checked"""
     ripe_s: float = 0.0
-    """when the next segments may be deleted that were merged; infinite: none are left"""
+    """when the next merged segments may be deleted; infinite: none are left"""
 
     def run(self, *, flush: bool = False) -> RollDone:
-        """All that is due now; with `flush` all that waits. Raises StateError for what is damaged, and what the store raises; nothing is
-        lost by any of it."""
+        """Do all work that is due now; with `flush` merge everything that waits. Raises StateError for damaged data, and the store's
+        errors; nothing is lost in any of these cases."""
         done = RollDone()
         lost = 0
         while lost < _TRIES:
@@ -96,7 +96,7 @@ class ObjectCompactor:
             if counts is not None:
                 counts.follow(frontier)
                 counts.look()
-            self._look(frontier)  # behind that: of what is counted it knows all that is hidden
+            self._look(frontier)  # after that: its counted contents include all hidden segments
             groups, done.due_s = self._ready(counts, flush=flush)
             markers = [] if groups or counts is None else counts.markers(self.busy, listed=self.wants.listed)
             cleared = self._clear(turns, frontier.cleared, number, done)
@@ -122,17 +122,17 @@ class ObjectCompactor:
             done.bytes += sum(output["bytes"] for output in outputs)
         return done
 
-    # --- what is there ---
+    # --- the current contents ---
 
     @property
     def _root(self) -> str:
         return "" if self.wants.listed else f"{DATA}/"
 
     def _look(self, frontier: ObjectFrontier) -> None:
-        """Bring `_waiting` up to date."""
+        """Update `_waiting`."""
         for folder, runs in list(self._waiting.items()):
             left = [[each for each in run if not frontier.is_done(folder, each.place)] for run in runs]
-            # the last one goes on, be it empty, unless it was ended
+            # the last group continues, even if it is empty, unless it was ended
             self._waiting[folder] = [run for run in left[:-1] if run] + left[-1:]
         self._next = max(self._next, frontier.low)
         for number, record in Manifests(self.store, self.lineage).committed(self._next):
@@ -142,30 +142,30 @@ class ObjectCompactor:
                 if frontier.is_done(folder, (number, nth)):
                     continue
                 runs = self._waiting.setdefault(folder, [[]])
-                waits = self._waits(file)  # nothing is merged past one that readers see as it is
+                waits = self._waits(file)  # nothing is merged past an object that readers see directly
                 if runs[-1] and not (waits and form_of(runs[-1][-1].file) == form_of(file)):
                     if self.wants.listed or len(runs[-1]) > 1:
                         runs.append([])
-                    else:  # nothing comes to one that readers see already
+                    else:  # nothing is added to one that readers see already
                         runs[-1] = []
                 if waits:
                     runs[-1].append(Segment(number, nth, file))
 
     def _waits(self, file: Mapping[str, Any]) -> bool:
-        """Whether a segment is to be merged with others."""
+        """Whether a segment is small enough to be merged with others."""
         if self.wants.listed:
             return str(file["name"]).startswith(hidden_root(self.lineage))
         suffix = file["name"].rpartition("/")[2].partition(".")[2]
-        # of CSV that was written before it could be merged nobody knows how
+        # for CSV that was written before it could be merged, the format is unknown
         return file["name"].startswith(f"{DATA}/") and file["bytes"] < self.wants.size and ("form" in file or "csv" not in suffix)
 
     @property
     def waiting(self) -> set[str]:
-        """Folders in which segments wait to be merged."""
+        """Folders with segments that wait for a merge."""
         return {folder for folder, runs in self._waiting.items() if any(runs)}
 
     def _ready(self, counts: OpenFolders | None, *, flush: bool) -> tuple[list[list[Segment]], float | None]:
-        """(what is to be one object each, in how many seconds the next is due)."""
+        """(groups that become one object each, seconds until the next is due)."""
         groups: list[list[Segment]] = []
         due_s: float | None = None
         written_s: dict[str, float] = {}
@@ -174,13 +174,13 @@ class ObjectCompactor:
             for nth, run in enumerate(runs):
                 full, rest = cut(run, self.wants.size)
                 groups += full
-                # readers by manifests see a segment as well as an object that was made of it alone
+                # readers that use manifests see a segment as well as an object that was made only from it
                 if not rest or (not self.wants.listed and len(rest) == 1):
                     continue
                 name = rest[0].file["name"]
                 written_s[name] = self._written_s[name] if name in self._written_s else self._since_s(name)
                 waits_s = self.wants.every_s - (self.now_s() - written_s[name])
-                # written so long after now: one of the two clocks was put back, and nobody knows how long it has waited
+                # written this long after now: one of the two clocks was set back, and its waiting time is unknown
                 if now or nth < len(runs) - 1 or not 0 < waits_s <= 2 * self.wants.every_s:
                     groups.append(rest)
                 else:
@@ -189,14 +189,14 @@ class ObjectCompactor:
         return groups, due_s
 
     def _since_s(self, name: str) -> float:
-        """When it was written, by the store's clock; long ago for one that is gone."""
+        """When it was written, by the store's clock; long ago for a missing one."""
         found = self.store.head(name)
         return 0.0 if found is None else found.modified_s
 
-    # --- the next turn ---
+    # --- the next record ---
 
     def _merge_all(self, turns: CompactionLog, number: int, groups: list[list[Segment]]) -> list[dict[str, Any]] | None:
-        """What a turn makes; None where another roller was faster."""
+        """The outputs of a compaction run; None if another compactor was faster."""
         outputs: list[dict[str, Any]] = []
         self._making = []
         try:
@@ -206,7 +206,7 @@ class ObjectCompactor:
                     output = self._merge_one(turns, number, len(outputs), group)
                     outputs.append(output)
                     group = group[len(output["inputs"]) :]
-                if group:  # what of the folder comes behind must wait for it
+                if group:  # later segments of the folder must wait for it
                     break
             faults.reached("roll.drafts.written")
         except FileNotFoundError as error:
@@ -214,9 +214,8 @@ class ObjectCompactor:
             if turns.newest()[0] >= number:
                 return None
             raise StateError(
-                f"{self.store} lacks a segment that is committed, and not merged yet: {error}",
-                remedy="look whether somebody, or a rule of the store, deletes what lies there; restore it from a backup, or "
-                f"{start_over()}",
+                f"{self.store} lacks a segment that is committed and not merged yet: {error}",
+                remedy=f"check whether a user, or a rule of the store, deletes objects there; restore it from a backup, or {start_over()}",
             ) from None
         except BaseException:
             self._throw_away(turns, number)
@@ -252,12 +251,12 @@ class ObjectCompactor:
         return replace(frontier, low=low, done={folder: place for folder, place in done.items() if place[0] >= low}, cleared=cleared)
 
     def _low(self, merged: Collection[tuple[int, int]] = ()) -> int:
-        """Nothing of Batches below waits, where these wait no more."""
+        """The lowest Batch with waiting segments, once these no longer wait."""
         waiting = (each.number for runs in self._waiting.values() for run in runs for each in run if each.place not in merged)
         return min(waiting, default=self._next)
 
     def _put(self, turns: CompactionLog, number: int, record: dict[str, Any]) -> bool:
-        """Whether this roller's turn is the one that counts; then it is finished, too."""
+        """Whether this compactor's record is the one in force; it is then finished, too."""
         faults.reached("roll.record.before")
         try:
             stored = turns.log.put(number, record)
@@ -271,17 +270,18 @@ class ObjectCompactor:
         return True
 
     def _throw_away(self, turns: CompactionLog, number: int) -> None:
-        """What this one has made for a turn that is another's, or nobody's; as far as the store can be reached, else who puts it does."""
+        """Delete the objects that this one made for a run that another compactor recorded, or that was not recorded; if the store is
+        unreachable, the next run's recorder deletes them."""
         with suppress(Exception):
             turns.notes.sweep(number, self._making)
 
-    # --- what a turn says ---
+    # --- the steps of a record ---
 
     def settle(self, turns: CompactionLog, number: int, turn: Mapping[str, Any]) -> None:
-        """Do what the turn says, as far as it is not done."""
+        """Do the rest of the steps of a compaction run."""
         for output in turn["outputs"]:
             if "upload" in output:
-                complete(self.store, later_of(self.store), output, f"turn {number}")
+                complete(self.store, later_of(self.store), output, f"compaction run {number}")
             faults.reached("roll.renamed")
         for marker in turn.get("closed", ()):
             self.store.put(marker["key"], marker_bytes(marker["said"]))
@@ -295,7 +295,7 @@ class ObjectCompactor:
         self._settled = number
 
     def _clear(self, turns: CompactionLog, cleared: int, newest: int, done: RollDone) -> int:
-        """Delete segments that were merged so long ago that nobody reads them; returns of turns up to which."""
+        """Delete segments that were merged so long ago that no reader uses them; returns the run up to which this is done."""
         if newest == self._weighed and self.now_s() < self.ripe_s:
             return cleared
         ripe: list[tuple[int, Mapping[str, Any]]] = []
@@ -351,7 +351,7 @@ class _StoredInput:
 
 
 def summarize(summary: Any | None, turns: Any) -> dict[str, int]:
-    """What folded turns come to."""
+    """The summary of folded records."""
     so_far = summary or {"turns": 0, "objects": 0}
     for turn in turns:
         so_far = {"turns": so_far["turns"] + 1, "objects": so_far["objects"] + len(turn["outputs"])}

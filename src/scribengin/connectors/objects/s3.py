@@ -1,4 +1,4 @@
-"""Objects of a store that speaks S3, by obstore; its errors in our words."""
+"""Objects of a store with the S3 protocol, by obstore; errors become Scribengin errors."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ if TYPE_CHECKING:
     from scribengin.core.errors import ScribenginError
 
 PART_BYTES = 8 * 2**20
-"""of an object that is larger than one part; a store takes none below 5 MiB, and 10,000 of them"""
+"""part size of an object that is larger than one part; a store accepts none below 5 MiB, and at most 10,000 of them"""
 PARTS_AT_ONCE = 4
 CONNECT_S, REQUEST_S, RETRY_S, RETRIES = 5, 120, 10, 3
-"""what a client of the store waits for, and how often it asks again"""
+"""time limits and retries of the store's client"""
 _ENDPOINTS = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 """variables that the library reads by itself"""
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _GONE = "(code: NoSuchKey)"
-"""how the library quotes a store's answer about one key of many"""
+"""the library's form of a store's answer about one key of many"""
 _REFUSED = re.compile(r"status code\W+40[013]\b")
 """an answer to HEAD has no text"""
 _REMEDIES = {
-    ("NoSuchBucket", "InvalidBucketName"): ("objects-bucket", "make the bucket, or correct `url`"),
+    ("NoSuchBucket", "InvalidBucketName"): ("objects-bucket", "create the bucket, or correct `url`"),
     ("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "AuthorizationHeaderMalformed", "XAdminUserNotFound"): (
         "objects-login",
         "correct the access key and its secret (`config`, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile), and `region`",
     ),
     ("AccessDenied", "AllAccessDisabled", "AccountProblem"): (
         "objects-rights",
-        "let this access key list, read, write and delete below the url",
+        "grant this access key the rights to list, read, write and delete below the url",
     ),
-    ("RequestTimeTooSkewed", "RequestExpired"): ("objects-clock", "set this machine's clock: it is minutes away from the store's"),
+    ("RequestTimeTooSkewed", "RequestExpired"): ("objects-clock", "set this machine's clock: it differs by minutes from the store's clock"),
     ("PermanentRedirect", "TemporaryRedirect", "IllegalLocationConstraintException"): (
         "objects-region",
         "correct `region` and `endpoint`: the bucket is elsewhere",
     ),
-    ("NotImplemented",): ("objects-unable", "take a store that knows If-None-Match: without it two writers could both win"),
+    ("NotImplemented",): ("objects-unable", "use a store that supports If-None-Match: without it two writers could both commit"),
 }
-"""what S3 calls an error → our code, and what to do"""
+"""S3 error → our code, and the remedy"""
 
 _FULL = ("InsufficientStorage", "InsufficientCapacity", "StorageFull", "QuotaExceeded", "No space left on device", "Disk quota exceeded")
-"""what stores say whose disks are full: RFC 4918's 507, MinIO and Ceph; gateways before a file system say its own words"""
+"""messages of stores whose disks are full: RFC 4918's 507, MinIO and Ceph; gateways to a file system use its own words"""
 
 
 def client() -> Any:
-    """The module `obstore`. Raises EnvironmentFault where it is not installed."""
+    """The module `obstore`. Raises EnvironmentFault if it is not installed."""
     try:
         import obstore
     except ImportError as error:
@@ -68,10 +68,10 @@ def client() -> Any:
 
 
 class S3Store:
-    """See Store; keys begin below the address. Cheap to keep, not to make; not pickled."""
+    """See Store; keys are relative to the address. Cheap to keep, not to create; not pickled."""
 
     copy_bytes = 5 * 2**30
-    """S3 copies nothing larger in one request"""
+    """the largest object that S3 copies in one request"""
 
     def __init__(self, address: ObjectsAddress, bucket: str, prefix: str) -> None:
         self.address = address
@@ -96,7 +96,7 @@ class S3Store:
         self._obstore = obstore
         self._errors = obstore.exceptions
         for name in _ENDPOINTS:
-            if os.environ.get(name) == "":  # none, as for AWS's tools: the library would take it for an address
+            if os.environ.get(name) == "":  # none, as for AWS's tools: the library would use it as an address
                 del os.environ[name]
         retry: Any = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_S)}
         with self._explained("cannot be opened"):
@@ -107,7 +107,7 @@ class S3Store:
 
     def put(self, key: str, data: bytes) -> bool:
         """See Store."""
-        with self._explained(f"does not take {key}"):
+        with self._explained(f"failed to write {key}"):
             try:
                 self._obstore.put(self._store, self.prefix + key, data, mode="create", use_multipart=False)
             except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
@@ -116,7 +116,7 @@ class S3Store:
 
     def get(self, key: str) -> bytes | None:
         """See Store."""
-        with self._explained(f"does not give {key}"):
+        with self._explained(f"failed to read {key}"):
             try:
                 return bytes(self._obstore.get(self._store, self.prefix + key).bytes())
             except FileNotFoundError as error:
@@ -128,28 +128,29 @@ class S3Store:
         """See Store."""
         if end <= start:
             return b""
-        with self._explained(f"does not give {key}"):
+        with self._explained(f"failed to read {key}"):
             return bytes(self._obstore.get_range(self._store, self.prefix + key, start=start, end=end))
 
     def head(self, key: str) -> StoreEntry | None:
         """See Store."""
-        with self._explained(f"does not give {key}"):
+        with self._explained(f"failed to read {key}"):
             try:
                 return self._entry(self._obstore.head(self._store, self.prefix + key))
             except FileNotFoundError:
                 return None
 
     def list(self, folder: str = "", after: str = "") -> Iterator[StoreEntry]:
-        """See Store. A thousand keys a request."""
+        """See Store. A thousand keys per request."""
         where = (self.prefix + folder).rstrip("/")
-        with self._explained(f"does not list {folder or 'its keys'}"):
+        with self._explained(f"failed to list {folder or 'its keys'}"):
             for some in self._obstore.list(self._store, where or None, offset=self.prefix + after if after else None, chunk_size=1000):
                 yield from map(self._entry, some)
 
     def delete(self, *keys: str) -> None:
-        """See Store. Some stores name a key in their answer that another has deleted meanwhile: keys are then deleted one by one."""
+        """See Store. Some stores list a key in their answer that another process has deleted meanwhile: keys are then deleted one by
+        one."""
         if keys:
-            with self._explained(f"does not delete {keys[0]}"), suppress(FileNotFoundError):
+            with self._explained(f"failed to delete {keys[0]}"), suppress(FileNotFoundError):
                 try:
                     self._obstore.delete(self._store, [self.prefix + key for key in keys])
                 except self._errors.BaseError as error:
@@ -161,18 +162,18 @@ class S3Store:
 
     def move(self, key: str, to: str) -> None:
         """See Store. The store copies, then deletes."""
-        with self._explained(f"does not copy {key}"):
+        with self._explained(f"failed to copy {key}"):
             self._obstore.copy(self._store, self.prefix + key, self.prefix + to)
         self.delete(key)
 
     def writer(self, key: str) -> S3Writer:
         """See Store."""
-        with self._explained(f"does not take {key}"):
+        with self._explained(f"failed to write {key}"):
             opened = self._obstore.open_writer(self._store, self.prefix + key, buffer_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE)
         return S3Writer(self, opened, key)
 
     def abandon(self, key: str) -> None:
-        """See Store. Without a key of access of our own (a role of the machine's) parts stay, for the store's own rules to delete."""
+        """See Store. Without an own access key (with a role of the machine) parts stay, until the store's own rules delete them."""
         if self.login is not None:
             from scribengin.connectors.objects.uploads import Uploads
 
@@ -192,18 +193,18 @@ class S3Store:
         except FileNotFoundError as error:
             if not _is_missing(error):
                 raise self.fault(error, what) from None
-            raise FileNotFoundError(f"{what.rpartition(' ')[2]} is not there") from None
+            raise FileNotFoundError(f"{what.rpartition(' ')[2]} does not exist") from None
         except (self._errors.BaseError, PermissionError, OSError, ValueError) as error:
             raise self.fault(error, what) from None  # the library's text quotes whole requests
 
     def fault(self, error: Exception, what: str) -> ScribenginError:
-        """An error of a client in our words. `what` was tried: "cannot be written"."""
+        """A client error as a Scribengin error. `what`: the action that failed, such as "cannot be written"."""
         said, _, details = str(error).partition("\n\nDebug source")
         return fault_of(self.address, said + ": its certificate is not trusted" * ("certificate" in details.lower()), what)
 
 
 def s3a_settings(address: ObjectsAddress) -> dict[str, str]:
-    """What Hadoop's S3A client needs to reach the store, secrets in plain."""
+    """The settings of Hadoop's S3A client for the store, with secrets in plain text."""
     login, top = address.login, "fs.s3a"
     settings = {f"{top}.endpoint.region": address.region, f"{top}.path.style.access": str(address.path_style).lower()}
     if address.endpoint is not None:
@@ -215,14 +216,14 @@ def s3a_settings(address: ObjectsAddress) -> dict[str, str]:
 
 
 def _is_missing(error: FileNotFoundError) -> bool:
-    """Whether it is the object that is not there: some stores answer 404 for a missing bucket or key of access too. The answer to HEAD has
-    no text."""
+    """Whether the object itself does not exist: some stores also answer 404 for a missing bucket or access key. The answer to HEAD has no
+    text."""
     found = _CODE.search(str(error))
     return found is None or found[1] == "NoSuchKey"
 
 
 def fault_of(address: ObjectsAddress, text: str, what: str) -> ScribenginError:
-    """What a store or its client has said, in our words."""
+    """The message of a store or its client, as a Scribengin error."""
     found = _CODE.search(text)
     code = found[1] if found else ""
     message = re.search(r"<Message>(.*?)</Message>", text, re.DOTALL)
@@ -232,17 +233,17 @@ def fault_of(address: ObjectsAddress, text: str, what: str) -> ScribenginError:
         if code in codes:
             return SinkError(said, remedy=remedy, code=ours, node=address.node)
     if any(each in text for each in _FULL):
-        remedy = "make room at the store, or ask for more; a flow that runs tries again by itself"
+        remedy = "free space in the store, or raise its quota; a running flow retries automatically"
         return Unreachable(said, remedy=remedy, code="objects-room", node=address.node)
     if "169.254." in text or "Credentials" in text:
-        remedy = "give an access key: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a `profile`, or `config`"
+        remedy = "set an access key: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a `profile`, or `config`"
         return SinkError(said, remedy=remedy, code="objects-login", node=address.node)
     if "certificate" in text or "InvalidCertificate" in text:
-        return SinkError(said, remedy="say in `ca_file` whom to trust", code="objects-trust", node=address.node)
+        return SinkError(said, remedy="set `ca_file` to the certificate authority to trust", code="objects-trust", node=address.node)
     if not code and _REFUSED.search(text):
         remedy = (
-            "look at the access key and its secret, `region`, this machine's clock, and whether the key may list, read, write and delete "
-            "below the url: the store does not say which"
+            "check the access key and its secret, `region`, this machine's clock, and the rights of the key to list, read, write and "
+            "delete below the url: the store does not report which of them is wrong"
         )
         return SinkError(said, remedy=remedy, code="objects-rights", node=address.node)
     if not code and "allow_http" in text:
@@ -251,19 +252,19 @@ def fault_of(address: ObjectsAddress, text: str, what: str) -> ScribenginError:
         return SinkError(said, remedy="correct the flow, or the store", code="objects", node=address.node)
     return Unreachable(
         said,
-        remedy="look whether the store is up and `endpoint` is right; a flow that runs tries again by itself",
+        remedy="check that the store is up and `endpoint` is correct; a running flow retries automatically",
         code="objects-away",
         node=address.node,
     )
 
 
 class S3Writer(CountedWriter):
-    """See StoreWriter. What is smaller than a part goes as a whole at the end."""
+    """See StoreWriter. Contents smaller than a part are sent as a whole at the end."""
 
     def __init__(self, store: S3Store, opened: Any, key: str) -> None:
         self._store = store
         self._opened = opened
-        self._what = f"does not take {key}"
+        self._what = f"failed to write {key}"
         super().__init__()
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""S3's own requests, signed: what obstore keeps to itself, and what a forked process may do too."""
+"""Signed S3 requests that obstore does not offer, and that a forked process may send too."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from scribengin.connectors.objects.address import ObjectsAddress
 
 GONE, EXISTS, CONFLICT = 404, 412, 409
-"""statuses: nothing of that name; `If-None-Match` did not hold; another write of the name is under way"""
+"""statuses: nothing of that name; `If-None-Match` failed; another write of the name is in progress"""
 _TIMEOUT_S = 60.0
 _TRIES = 3
 _SIGNED = "x-amz-"
-"""Signature Version 4 covers the headers that begin so"""
+"""Signature Version 4 covers the headers with this beginning"""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreResponse:
-    """What the store said."""
+    """The answer of the store."""
 
     status: int
     headers: http.client.HTTPMessage
@@ -48,19 +48,19 @@ class StoreResponse:
         return [unescape(found) for found in re.findall(f"<{tag}>(.*?)</{tag}>", self.text, re.DOTALL)]
 
     def one_of(self, tag: str) -> str:
-        """The first; empty where there is none."""
+        """The first text; empty if there is none."""
         return next(iter(self.all_of(tag)), "")
 
 
 class SignedRequests:
-    """To one bucket. Keys are whole; any number of threads may ask. Raises what the store raises."""
+    """To one bucket. Keys are complete; thread-safe. Raises the store's errors."""
 
     def __init__(self, address: ObjectsAddress, bucket: str) -> None:
-        """Raises SinkError where the address has no access key."""
+        """Raises SinkError if the address has no access key."""
         if address.login is None:
             raise SinkError(
-                f'"{address.node}": signed requests to {address} need an access key, and none is given',
-                remedy="give one: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a `profile`, or `config`",
+                f'"{address.node}": signed requests to {address} need an access key; none is set',
+                remedy="set one: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a `profile`, or `config`",
                 code="objects-login",
                 node=address.node,
             )
@@ -83,15 +83,15 @@ class SignedRequests:
         headers: Mapping[str, str] | None = None,
         known: tuple[int, ...] = (),
     ) -> StoreResponse:
-        """The answer to a request, sent again where none comes, or the store is overloaded.
+        """The answer to a request, sent again if none arrives, or the store is overloaded.
 
         Args:
             method: of HTTP.
             key: of an object; None for the bucket.
-            query: behind the `?`.
-            what: is tried, for the error: "does not take orders/1".
-            body: what is sent.
-            headers: beside those of the signature.
+            query: after the `?`.
+            what: the action, for the error: "failed to write orders/1".
+            body: the content.
+            headers: in addition to those of the signature.
             known: statuses of failures that the caller expects.
         """
         answer = self._ask(method, key, query, body, what, headers or {})
@@ -101,7 +101,7 @@ class SignedRequests:
         return answer
 
     def check(self, answer: StoreResponse, what: str) -> None:
-        """Raise the fault that an answer tells; one that began as a success may tell one in its text."""
+        """Raise the error of an answer; an answer that began as a success may contain one in its text."""
         if answer.status >= 300 or b"<Error>" in answer.data:
             raise fault_of(self._address, answer.text or f"status code {answer.status}", what)
 
@@ -136,7 +136,7 @@ class SignedRequests:
         return StoreResponse(answer.status, answer.headers, answer.read())
 
     def _signed(self, method: str, path: str, query: str, body: bytes, given: Mapping[str, str]) -> dict[str, str]:
-        """The headers, with the signature over them, as AWS's documentation of Signature Version 4 says."""
+        """The headers, with the signature over them, as in AWS's documentation of Signature Version 4."""
         now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         digest = hashlib.sha256(body).hexdigest()
         headers = {"host": self._host, "x-amz-content-sha256": digest, "x-amz-date": now}

@@ -1,4 +1,4 @@
-"""The sink: tasks write objects under names that nobody else has; one manifest a Batch, put-if-absent, says which of them count."""
+"""The sink: tasks write objects with unique names; one manifest per Batch, put-if-absent, says which of them are committed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 _AT_ONCE = 8
-"""uploads that are completed at a time"""
+"""uploads that are completed concurrently"""
 
 
 class ObjectsSink:
@@ -53,7 +53,7 @@ class ObjectsSink:
         listed = options["visible"] == "listing"
         if listed and self._address.is_local:
             raise SinkError(
-                f'sink "{self.node}": visible: listing needs uploads in parts, which a folder has not',
+                f'sink "{self.node}": visible: listing needs multipart uploads, which a folder does not support',
                 remedy="write `type: files` for a folder",
                 code="objects-url",
                 node=self.node,
@@ -78,16 +78,16 @@ class ObjectsSink:
         return self.__dict__ | {"_opened": None}
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Claim the prefix, or find it claimed; see the contract."""
+        """Claim the prefix, or confirm its own claim; see the contract."""
         self._address = self._address.with_login()
         Owners(self._store).claim(owner=owner, lineage=lineage, sink=self.node, flow=self._flow, where=str(self._address), adopt=adopt)
         self._owner = owner
         self._begin(lineage)
         if self._listed:
-            self._uploads()  # tells now that no key of access is given
+            self._uploads()  # reports now that there is no access key
 
     def _begin(self, lineage: str) -> None:
-        """Take over what earlier lineages have left of folders by time."""
+        """Take over the folders by time of earlier lineages."""
         by = next((part for part in self._rules.partition_by if isinstance(part, TimePath)), None)
         if by is not None:
             closes = self._rules.delay_us is not None
@@ -104,24 +104,24 @@ class ObjectsSink:
             self.look_at_place()
         elif not Owners(self._store).is_claimed():
             raise Unreachable(
-                f'sink "{self.node}": nothing in {self._address} says who writes there: it is not the place that was claimed',
-                remedy="restore it, or correct where it is looked for",
+                f'sink "{self.node}": {self._address} has no claim: this is not the place that the flow claimed',
+                remedy="restore it, or correct the url",
                 node=self.node,
             )
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> ObjectsSinkStream:
-        """A stream for one unit; it writes nothing before its first row."""
+        """A stream for one task output; it writes nothing before its first row."""
         return ObjectsSinkStream(self.node, self._store, batch, unit, attempt, schema, self._rules_of(batch))
 
     def _rules_of(self, batch: BatchId) -> Rules:
-        """With what is closed by the Batches before it: the same whenever it is run."""
+        """With the folders closed by the Batches before it: the same whenever it is run."""
         if not any(isinstance(part, TimePath) for part in self._rules.partition_by):
             return self._rules
         before = Manifests(self._store, batch.lineage).commits.newest_below(batch.number)
         return replace(self._rules, closed_us=None if before is None else before[1].get("closed_us"))
 
     def publish(self, decided: Decided) -> None:
-        """Put the manifest; then, for who lists, complete the uploads. Raises FencedError or StateError; see the contract."""
+        """Write the manifest; then, for readers that list, complete the uploads. Raises FencedError or StateError; see the contract."""
         batch = decided.batch
         where = str(self._address)
         Owners(self._store).check(owner=self._owner, lineage=batch.lineage, sink=self.node, where=where)
@@ -132,7 +132,7 @@ class ObjectsSink:
         faults.reached("publish.record.after")
         if stored != record:
             differing = next((name for name in (*record, *stored) if stored.get(name) != record.get(name)), "owner")
-            raise self._fenced(batch, f"batch {batch.number} exists already with another {differing}")
+            raise self._fenced(batch, f"batch {batch.number} already exists with another {differing}")
         self._complete(record["files"], batch)
         kept = {file["name"] for file in record["files"]}
         manifests.notes.sweep(batch.number, [key for _, key in manifests.notes.staged(batch.number)], kept)
@@ -140,7 +140,7 @@ class ObjectsSink:
             manifests.commits.fold(summarize)
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
-        """Publish the newest decision, then delete what tasks of decided Batches left behind."""
+        """Publish the newest decision, then delete leftovers of tasks of decided Batches."""
         if decided is not None:
             self.publish(decided)
         manifests = Manifests(self._store, lineage)
@@ -150,7 +150,7 @@ class ObjectsSink:
             manifests.notes.sweep(number, [key for _, key in some], {file["name"] for file in record.get("files", ())})
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
-        """Read every committed object again; see `again`, and `group.contract.MemberSink` for `since`."""
+        """Verify every committed object; see `again`, and `group.contract.MemberSink` for `since`."""
         return audit_objects(self._store, lineage, decided, listed=self._listed, since=since)
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
@@ -165,7 +165,7 @@ class ObjectsSink:
 
     @property
     def restorable(self) -> bool:
-        """Whether the store lets objects be moved to its trash; found out once."""
+        """Whether the store allows moving objects to its trash; checked once."""
         if self._restorable is None:
             self._restorable = can_keep(self._store)
         return self._restorable
@@ -189,7 +189,7 @@ class ObjectsSink:
         StoreTrash(self._store, id_).drop()
 
     def _written(self, owner: str, flow: str) -> list[str]:
-        """The objects that manifests name and that are there. Raises Refused where others have written too."""
+        """The existing objects that manifests name. Raises Refused if others have written too."""
         store = self._store
         where = str(self._address)
         Owners(store).check_clear(owner=owner, flow=flow, sink=self.node, where=where)
@@ -205,7 +205,7 @@ class ObjectsSink:
         return [entry.key for entry in store.list() if entry.key in wanted]
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
-        """Delete every object that a manifest names, what is staged, and the manifests; returns how many objects."""
+        """Delete every object that a manifest names, staged objects, and the manifests; returns the number of objects."""
         store = self._store
         there = self._written(owner, flow)
         if dry_run:
@@ -233,7 +233,7 @@ class ObjectsSink:
         return later_of(self._store)
 
     def _check_turn(self, manifests: Manifests, batch: BatchId) -> Mapping[str, Any] | None:
-        """The manifest that the Batch follows; None for the first. Raise FencedError where one stands there that it cannot follow."""
+        """The manifest that the Batch follows; None for the first. Raise FencedError if there is one that it cannot follow."""
         newest = manifests.commits.newest()
         if newest is None:
             return None
@@ -241,12 +241,12 @@ class ObjectsSink:
             followed = manifests.commits.newest_below(batch.number)
             return None if followed is None else followed[1]
         if newest > batch.number:
-            raise self._fenced(batch, f"batch {newest} exists already")
+            raise self._fenced(batch, f"batch {newest} already exists")
         before = manifests.commits.read(newest)
         if before is not None and is_closed(before):
             raise self._fenced(batch, "a newer lineage has taken over")
         if before is not None and before["term"] > batch.term:
-            raise self._fenced(batch, f"batch {newest} exists under the newer term {before['term']}, this one has {batch.term}")
+            raise self._fenced(batch, f"batch {newest} exists under the newer Term {before['term']}; this one has Term {batch.term}")
         return before
 
     def _record(self, decided: Decided, before: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -282,11 +282,11 @@ class ObjectsSink:
     def _fenced(self, batch: BatchId, why: str) -> FencedError:
         return FencedError(
             f'sink "{self.node}" refuses batch {batch.number} of lineage {batch.lineage}: {why} ({self._address})',
-            remedy="another driver writes here, or the state folder was copied or restored; stop this one",
+            remedy="another driver writes here, or the state folder was copied or restored; stop this driver",
             node=self.node,
         )
 
 
 def summarize(summary: Any | None, records: Iterable[Any]) -> dict[str, int]:
-    """What folded manifests come to."""
+    """The sum of folded manifests."""
     return summarize_commits(summary, (record for record in records if not is_closed(record)))

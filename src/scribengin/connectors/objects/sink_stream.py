@@ -1,4 +1,4 @@
-"""One unit's writes: objects that no manifest names yet, and their receipt."""
+"""Writes of one task output: objects that no manifest names yet, and their write receipt."""
 
 from __future__ import annotations
 
@@ -32,40 +32,40 @@ if TYPE_CHECKING:
     from scribengin.formats.contract import Encoder, EncoderFactory
 
 MAX_OPEN = 32
-"""Objects that a unit has open at most, each with up to a part in memory; with more partitions the one unused for longest is finished, and
-begun again in a further object."""
+"""maximum number of open objects of a task output, each with up to a part in memory; with more partitions the least recently used one is
+finished, and continued in another object"""
 _FINISHED_AT_ONCE = 8
 _MOST_NAME, _MOST_FOLDER = 255, 600
-"""bytes of a name, which stores over a disk have, and of a partition's folder; a key has 1,024 with all before and behind"""
+"""limits in bytes: of a name, for stores over a disk, and of a partition folder; a key has 1,024 including its prefix and suffix"""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a sink's objects are made."""
+    """How a sink's objects are written."""
 
     encoders: EncoderFactory
     partition_by: tuple[str | TimePath, ...]
     root: str
-    """what the keys of objects begin with; of a lineage's that are hidden, `hidden_root` comes before"""
+    """prefix of the objects' keys; for hidden ones of a lineage, `hidden_root` precedes it"""
     hidden: bool
-    """a roller shows what is written, later"""
+    """a compactor makes the written objects visible later"""
     json: bool
-    """the encoders write JSON, and take it too"""
+    """the encoders write JSON, and accept it too"""
     csv: tuple[str, str, bool] | None
     """how CSV is written: delimiter, null, with a header"""
     most_bytes: int | None
     listed: bool
     """uploads are completed when their Batch is published"""
     delay_us: int | None = None
-    """receipts say what their rows close, see `late_rows`; None: they need not"""
+    """write receipts record what their rows close, see `late_rows`; None: not needed"""
     closed_us: int | None = None
-    """a folder whose time was over by then is closed"""
+    """a folder whose time ended by then is closed"""
     looks_for_markers: bool = False
-    """a folder with a marker is closed, too: an earlier lineage may have left one"""
+    """a folder with a completion marker is closed, too: an earlier lineage may have written one"""
 
 
 class ObjectsSinkStream:
-    """See the contract. Rows of one partition stand in their order; of several objects of one unit and folder, by name."""
+    """See the contract. Rows of one partition keep their order; several objects of one task output and folder are ordered by name."""
 
     wants_ids = False
 
@@ -93,7 +93,7 @@ class ObjectsSinkStream:
         self._keys: list[str] = []
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
-        """Stage the rows. Those are refused that come too late for a folder that is closed, or whose folder no key can name."""
+        """Stage the rows. Refused are rows that are too late for a closed folder, or whose folder is not valid in a key."""
         refused: list[Bad] = []
         if self._partitions is None:
             if batch.num_rows:
@@ -125,7 +125,7 @@ class ObjectsSinkStream:
         return ()
 
     def close(self) -> Receipt:
-        """Finish the objects, which are durable then; some at once, since most of the time each waits for the store."""
+        """Finish the objects, which are durable then; some concurrently, because most of the time each waits for the store."""
         if len(self._open) > 1:
             with ThreadPoolExecutor(min(len(self._open), _FINISHED_AT_ONCE), "finish") as pool:
                 self._done += (found | self._form for found in pool.map(lambda segment: segment.finish(), self._open.values()))
@@ -137,14 +137,14 @@ class ObjectsSinkStream:
         return Receipt(self._sink, self._unit, rows, size, tuple(self._done))
 
     def abort(self) -> None:
-        """Delete what was staged, as far as the store can be reached; what stays a later start deletes."""
+        """Delete the staged objects, if the store is reachable; a later start deletes the rest."""
         for segment in self._open.values():
             segment.abort()
         with suppress(Exception):
             self._notes.sweep(self._batch.number, self._keys)
 
     def _refused(self, folder: str) -> tuple[str, str] | None:
-        """(reason, message), where the folder takes no rows."""
+        """(reason, message), if the folder accepts no rows."""
         if said := too_long(folder, most_name=_MOST_NAME, most_path=_MOST_FOLDER):
             return "too-large", said
         why = self._late.why_closed(folder)
@@ -162,7 +162,7 @@ class ObjectsSinkStream:
             self._keys.append(name)
             self._notes.stage(self._batch.number, name)
             segment = self._begun(name)
-        self._open[folder] = segment  # the last place is that of the one used last
+        self._open[folder] = segment  # the last position is that of the most recently used one
         return segment
 
     def _begun(self, key: str) -> _Segment:
@@ -183,7 +183,7 @@ class ObjectsSinkStream:
 
 
 def _form(rules: Rules, schema: Schema) -> dict[str, Any]:
-    """What who merges must know of a segment."""
+    """What a compactor must know of a segment."""
     if rules.csv is None:
         return {}
     *cells, header = rules.csv
@@ -192,7 +192,7 @@ def _form(rules: Rules, schema: Schema) -> dict[str, Any]:
 
 
 class _Segment:
-    """One object in the making."""
+    """One unfinished object."""
 
     def __init__(self, writer: StoreWriter, name: str, schema: Schema, rules: Rules) -> None:
         self._writer = writer
@@ -208,7 +208,7 @@ class _Segment:
 
     @property
     def size(self) -> int:
-        """Bytes of it that have left the encoder."""
+        """The number of its bytes that have left the encoder."""
         return self._writer.size
 
     def write(self, batch: pa.RecordBatch, newest_us: int | None = None) -> None:
@@ -234,7 +234,7 @@ class _Segment:
 
 
 class _LaterSegment(_Segment):
-    """One that is not seen before its Batch is published."""
+    """One that is not visible before its Batch is published."""
 
     def __init__(self, writer: LaterWriter, name: str, schema: Schema, rules: Rules) -> None:
         super().__init__(writer, name, schema, rules)

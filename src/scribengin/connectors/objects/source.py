@@ -1,4 +1,4 @@
-"""The source: objects below a url, each read once, in the order of their keys; the bytes are read as those of files are."""
+"""The source: objects below a url, each read once, in key order; their contents are read like those of files."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class ObjectsSource:
         self._content.schema = schema
 
     def resolve_schema(self) -> Schema:
-        """The declared columns; `value STRING` for text; of Parquet those of the first object where none are declared."""
+        """The declared columns; `value STRING` for text; for Parquet those of the first object if none are declared."""
         return self._content.resolve_schema()
 
     def reader(self) -> ObjectsReader:
-        """A fresh reader. Raises SourceError where a sink's manifests say which objects count; what the store raises."""
+        """A fresh reader. Raises SourceError if a sink's manifests say which objects are committed; the store's errors."""
         options = self._options
         return ObjectsReader(
             self._address,
@@ -80,12 +80,12 @@ class ObjectsSource:
         return self._content.decoder()
 
     def read(self, stream: SourceStream) -> Iterator[Block]:
-        """The blocks of the stream's pieces in order. Raises SourceError for an object that is not as it was recorded."""
+        """The blocks of the stream's pieces in order. Raises SourceError for an object that differs from its record."""
         return self._content.read(stream)
 
 
 class _Object:
-    """What `FilesSource` asks of a file's path."""
+    """The operations of a file's path that `FilesSource` uses."""
 
     def __init__(self, store: Store, key: str, size: int) -> None:
         self._store, self._key, self._size = store, key, size
@@ -95,13 +95,13 @@ class _Object:
         return f"{self._store}/{self._key}"
 
     def open(self, _mode: str = "rb", buffering: int = 0) -> RangedFile:
-        """To be read and sought in."""
+        """A stream that can be read and sought in."""
         assert buffering <= 0
         return RangedFile(self._store, self._key, self._size)
 
 
 class _Content(FilesSource):
-    """Objects as the files that they are inside."""
+    """Objects presented as files."""
 
     def __init__(self, place: ConnectorContext, address: ObjectsAddress) -> None:
         super().__init__(_with(place, {**place.options, **_OF_FILES}))
@@ -120,19 +120,19 @@ class _Content(FilesSource):
                 yield from self._content(file, path, piece)
 
     def check_first(self) -> None:
-        """Of the first object."""
+        """The schema of the first object."""
         first = ObjectsReader(self.address, divide=lambda piece: [piece], match=self._match).first()
         if first is not None and first.size:
             self.check_object(first.key, first.size)
 
     def check_keys(self) -> None:
-        """Of the first object: to look at all of them costs a request each."""
+        """The columns of the first object: reading all of them costs a request each."""
         first = ObjectsReader(self.address, divide=lambda piece: [piece], match=self._match).first()
         if first is not None and first.size:
             self._refuse(self._without_key(cast("Path", _Object(self._store, first.key, first.size)), first.size))
 
     def check_object(self, key: str, size: int) -> None:
-        """Of that object."""
+        """The first bytes of that object."""
         self.check_file(cast("Path", _Object(self._store, key, size)), size)
 
     def _own_names(self, path: Path) -> list[str] | None:
@@ -148,15 +148,15 @@ class _Content(FilesSource):
 
     @contextmanager
     def _opened(self, path: Path, piece: FilePiece) -> Iterator[IO[bytes]]:
-        """The object, compared with what was recorded, before it is read and after."""
+        """The object, compared with its record before and after reading."""
         try:
             self._compare(path, piece)
             yield cast("IO[bytes]", path.open("rb", buffering=0))
             self._compare(path, piece)
         except FileNotFoundError:
             raise SourceError(
-                f"{path} is gone; it was taken with {piece.size} bytes and is not yet committed",
-                remedy="put it there again as it was; somebody, or a rule of the bucket, may have deleted it",
+                f"{path} is missing; it had {piece.size} bytes, and its Batch is not yet committed",
+                remedy="restore it unchanged; a user, or a rule of the bucket, may have deleted it",
             ) from None
 
     def _compare(self, path: Path, piece: FilePiece) -> None:
@@ -165,8 +165,8 @@ class _Content(FilesSource):
             raise FileNotFoundError(str(path))
         if self._stop_on_change and (now.size, number_of(now.etag)) != (piece.size, piece.inode):
             raise SourceError(
-                f"{path} changed after it was taken, and is not yet committed: {how_changed(piece.size, now.size)}",
-                remedy="put the old content there again, or set `on_change: ignore`; new records belong into new objects",
+                f"{path} changed after it was assigned to a Batch that is not yet committed: {how_changed(piece.size, now.size)}",
+                remedy="restore the old content, or set `on_change: ignore`; put new records into new objects",
             )
 
     def _schema_of_first_file(self) -> Schema:
@@ -176,7 +176,7 @@ class _Content(FilesSource):
         first = reader.first()
         if first is None:
             raise SourceError(
-                f"{self.address} holds no Parquet object yet that could say its columns", remedy="declare them with `schema:`"
+                f"{self.address} holds no Parquet object yet from which the columns could be read", remedy="declare them with `schema:`"
             )
         return schema_of_file(cast("Path", RangedFile(self._store, first.key, first.size)))
 

@@ -1,10 +1,10 @@
-"""What a reset has removed from a place, kept for a while so that it can be brought back.
+"""Data that a reset has removed from a place, kept for a while so that it can be restored.
 
-    <url>/_scribengin_trash/<id>/<folder>/removed-NAME.removed     what was at <folder>/NAME
+    <url>/_scribengin_trash/<id>/<folder>/removed-NAME.removed     the object that was at <folder>/NAME
     <url>/_scribengin/moving                                       the id, while manifests are being moved and cannot be read
 
-Nothing leaves the store: objects are copied there and deleted, files of an HDFS are renamed. Readers pass over names that begin with `_`.
-Each step may be killed at any point and done again. Claims go last, and come back last: in between no run takes the place.
+Nothing leaves the store: objects are copied there and deleted, files of an HDFS are renamed. Readers skip names that begin with `_`. Each
+step may be interrupted at any point and repeated. Claims are moved last, and restored last: in between no run can claim the place.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 _MOVING = f"{INTERNAL}/moving"
 _NOTE = re.compile(rf"{INTERNAL}/[^/]+/(?:staged|merging)/\d+/(.+)")
 _AT_ONCE = 8
-"""objects that are moved at a time"""
+"""objects that are moved concurrently"""
 
 
 def can_keep(store: Store) -> bool:
-    """Whether the objects of the place can be moved to its trash. Tries it with an object of its own: no store tells the right to copy."""
+    """Whether the objects of the place can be moved to its trash. Tries it with an object of its own: no store reports the right to
+    copy."""
     if any(entry.size > store.copy_bytes for entry in store.list()):
         return False
     probe = f"{TRASH}/probe-{uuid4().hex}"
@@ -51,12 +52,13 @@ def can_keep(store: Store) -> bool:
 
 
 def is_moving(store: Store) -> bool:
-    """Whether a move to the trash was cut short when all objects were there already, and only manifests were left."""
+    """Whether a move to the trash was interrupted when all objects had been moved, and only manifests were left."""
     return store.get(_MOVING) is not None
 
 
 def noted_keys(store: Store) -> set[str]:
-    """The keys of uploads that are not objects yet, and whose Batches or turns are in the trash: they stay until that is over."""
+    """The keys of uploads that are not objects yet, and whose Batches or compaction runs are in the trash: they are kept until the trash is
+    deleted."""
     originals = (_original(entry.key) for entry in store.list(TRASH))
     return {noted[1] for key in originals if (noted := _NOTE.match(key)) is not None}
 
@@ -67,7 +69,7 @@ def _original(kept: str) -> str:
 
 
 class StoreTrash:
-    """What one reset has removed from one place."""
+    """The data that one reset has removed from one place."""
 
     def __init__(self, store: Store, id_: str) -> None:
         self._store = store
@@ -75,7 +77,7 @@ class StoreTrash:
         self._top = f"{TRASH}/{id_}"
 
     def take(self, named: Iterable[str]) -> None:
-        """Move objects there, what tasks and rollers have staged, and all that says whose they are."""
+        """Move objects there, staged objects of tasks and compactors, and all ownership records."""
         store = self._store
         if not is_moving(store):
             wanted = {*named, *self._staged()}
@@ -83,41 +85,41 @@ class StoreTrash:
             store.put(_MOVING, self._id.encode())
         ours = [entry.key for entry in store.list(INTERNAL) if entry.key != _MOVING]
         self._move((key, self._kept(key)) for key in ours if not key.startswith(CLAIMS))
-        store.delete(_MOVING)  # before the claims: without one a run may take the place
+        store.delete(_MOVING)  # before the claims: without one a run may claim the place
         for key in sorted((key for key in ours if key.startswith(CLAIMS)), reverse=True):
             self._check_same(key, self._kept(key))
             self._move([(key, self._kept(key))])
 
     def check_back(self) -> None:
-        """Raise Refused where something is in the place of an object by now, or where nothing is in the trash."""
+        """Raise Refused if the place of an object is occupied by now, or the trash is empty."""
         kept = dict(self._originals())
         if not kept and not Owners(self._store).claims():
             raise Refused(
-                f"{self._store}/{self._top} is empty: what was removed cannot be brought back",
-                remedy="look whether a rule of the bucket deletes objects there; bring them back from a backup",
+                f"{self._store}/{self._top} is empty: the removed objects cannot be restored from there",
+                remedy="check whether a rule of the bucket deletes objects there; restore them from a backup",
                 code="trash-missing",
             )
         there = {entry.key: entry.size for entry in self._store.list() if not entry.key.startswith(f"{TRASH}/")}
         for key in there.keys() & kept.keys():
-            # killed between a copy and its deletion, the same is at both
+            # killed between a copy and its deletion, the object exists at both
             if is_internal(key):
                 self._check_same(key, kept[key][0])
             elif there[key] != kept[key][1]:
                 raise self._taken(key)
 
     def give_back(self) -> None:
-        """Move all back to where it was."""
+        """Move everything back to its place."""
         kept = {key: where for key, (where, _) in self._originals()}
         claims = sorted(key for key in kept if key.startswith(CLAIMS))
         ours = [key for key in kept if is_internal(key) and not key.startswith(CLAIMS)]
         self._move((kept[key], key) for key in kept if not is_internal(key))
         self._move((kept[key], key) for key in ours)
-        self._store.delete(_MOVING)  # of a reset that was cut short
+        self._store.delete(_MOVING)  # of a reset that was interrupted
         for key in claims:
             self._move([(kept[key], key)])
 
     def drop(self) -> None:
-        """Delete it for good, with the parts of uploads that were never made objects."""
+        """Delete it permanently, with the parts of uploads that never became objects."""
         kept = dict(self._originals())
         for key in kept:
             if (noted := _NOTE.match(key)) is not None:
@@ -137,7 +139,7 @@ class StoreTrash:
         return f"{self._top}/{folder}{slash}{removed_name(name)}"
 
     def _originals(self) -> Iterator[tuple[str, tuple[str, int]]]:
-        """(the key that it had, (the one it has, its size))"""
+        """(its original key, (its current key, its size))"""
         for entry in self._store.list(self._top):
             yield _original(entry.key), (entry.key, entry.size)
 
@@ -157,7 +159,7 @@ class StoreTrash:
     def _taken(self, key: str) -> Refused:
         again = f"{flow_command('reset', '--outputs')}; then: {flow_command('reset', '--undo', self._id)}"
         return Refused(
-            f"{self._store}/{key} is there again: it was written after the reset",
+            f"{self._store}/{key} exists again: it was written after the reset",
             remedy=f"move that to the trash too: {again}",
             code="trash-taken",
         )

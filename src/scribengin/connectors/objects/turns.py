@@ -1,14 +1,14 @@
-"""What rollers of a store have done: committed segments that one large object stands for now, turn by turn.
+"""The compaction runs of a store: committed segments that one large object now replaces.
 
-    <url>/_scribengin/<lineage>/hidden/<key>           segments that wait for a roller, of a sink whose readers list
-    <url>/_scribengin/<lineage>/merges/…               one record a turn, put-if-absent; see `core.numbered_log`
-    <url>/_scribengin/<lineage>/merging/<turn>/<key>   says, without content, that a roller is about to write the key, or has
+    <url>/_scribengin/<lineage>/hidden/<key>           segments that wait for a compactor, of a sink whose readers list
+    <url>/_scribengin/<lineage>/merges/…               one record per run, put-if-absent; see `core.numbered_log`
+    <url>/_scribengin/<lineage>/merging/<turn>/<key>   an empty object: a compactor is about to write the key, or has written it
 
-A turn names each object that was made and the segments whose rows it holds: from then on these count no more. So a reader who takes the
-manifests first and the turns then sees each row once. It names the markers of folders by time that are closed, too. Any number of rollers
-may be at it: of two with the same number one is late, throws away what it has made, and goes on from what stands there. What a turn makes
-visible is finished before the next is put, so only the newest can be unfinished; segments are deleted by a later turn, when readers that
-had taken their names are done.
+A run names each new object and the segments whose rows it holds, which no longer count from then on. So a reader that reads the manifests
+first and the runs then sees each row once. It also names the completion markers of closed folders by time. Any number of compactors may
+work concurrently: of two with the same number one is rejected, discards its output, and continues from the recorded state. A run's output
+is made visible before the next run is recorded, so only the newest can be unfinished; segments are deleted by a later run, when readers
+that had read their names are finished.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ _ROOT = re.compile(rf"{INTERNAL}/[^/]+/hidden/|{DATA}/")
 
 
 def hidden_root(lineage: str) -> str:
-    """What the keys of segments begin with that wait for a roller."""
+    """Prefix of the keys of segments that wait for a compactor."""
     return f"{INTERNAL}/{lineage}/hidden/"
 
 
 @dataclass(slots=True)
 class ObjectFrontier:
-    """What is done after a turn. A segment's place is (Batch, index in its manifest); in a folder segments are merged in the order of their
-    places."""
+    """The state after a compaction run. A segment's position is (Batch, index in its manifest); in a folder segments are merged in the
+    order of their positions."""
 
     low: int = 0
-    """nothing of Batches below waits for a roller any more"""
+    """Batches below this number have no waiting segments any more"""
     done: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """folder → the last place that waits no more, where that is not below `low`"""
+    """folder → the last position that no longer waits, if that is not below `low`"""
     cleared: int = -1
-    """segments that turns up to this one have merged are deleted"""
+    """segments that were merged by runs up to this one are deleted"""
     scanned: int = -1
     """Batches up to this one are counted in `open`"""
     open: Mapping[str, Open] = field(default_factory=dict)
-    """folder by time → what no marker counts there, of sinks that close such; see `closing`"""
+    """folder by time → contents that no completion marker counts, for sinks that close folders; see `closing`"""
     ended: bool = False
-    """another lineage writes there now, and has taken `open` over: this one closes no folder any more"""
+    """another lineage writes there now, and has taken over `open`: this one closes no folder any more"""
 
     @staticmethod
     def of(turn: Mapping[str, Any] | None) -> ObjectFrontier:
-        """After that turn; None: before the first."""
+        """The state after that run; None: before the first."""
         if turn is None:
             return ObjectFrontier()
         body = turn["frontier"]
@@ -65,52 +65,52 @@ class ObjectFrontier:
         return ObjectFrontier(body["low"], done, body["cleared"], body.get("scanned", -1), open_, body.get("ended", False))
 
     def as_json(self) -> dict[str, Any]:
-        """The form in a turn."""
+        """The form in a record."""
         done = {folder: list(place) for folder, place in self.done.items()}
         closing = {"scanned": self.scanned, "open": {folder: list(each) for folder, each in self.open.items()}, "ended": self.ended}
         said = {"low": self.low, "done": done, "cleared": self.cleared}
         return said | (closing if self.ended or self.scanned >= 0 else {})
 
     def is_done(self, folder: str, place: tuple[int, int]) -> bool:
-        """Whether the segment of that place waits no more."""
+        """Whether the segment at that position no longer waits."""
         return place[0] < self.low or place <= self.done.get(folder, NOWHERE)
 
 
 class CompactionLog:
-    """Of one lineage at one place."""
+    """For one lineage at one place."""
 
     def __init__(self, store: Store, lineage: str) -> None:
         top = f"{INTERNAL}/{lineage}"
         self.log = NumberedLog(Path(top, "merges"), "turn", StoreShelf(store))
         self.notes = Notes(store, f"{top}/merging")
-        """of rollers, by turn"""
+        """announced keys of compactors, by run"""
 
     def newest(self) -> tuple[int, Mapping[str, Any] | None]:
-        """(its number, the turn), or (-1, None)."""
+        """(its number, the record), or (-1, None)."""
         number = self.log.newest()
         return (-1, None) if number is None else (number, self.log.read(number))
 
     def outputs(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """(turn, what it says of an object), in the order in which they were made."""
+        """(run, its entry for an object), in the order of creation."""
         return ((number, output) for number, turn in self.log.since() for output in turn["outputs"])
 
     def markers(self) -> Iterator[str]:
-        """The keys of the markers of folders that were closed."""
+        """The keys of the completion markers of closed folders."""
         return (marker["key"] for _, turn in self.log.since() for marker in turn.get("closed", ()))
 
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """One that counts."""
+    """One committed object."""
 
     batch: int
-    """that of its rows; the last of these where it was merged"""
+    """the Batch of its rows; the last of these for a merged object"""
     said: Mapping[str, Any]
 
 
 @dataclass(slots=True)
 class CountedManifests:
-    """What counts of a lineage: its manifests, with its turns behind them."""
+    """The committed objects of a lineage: its manifests, with its compaction runs after them."""
 
     records: list[tuple[int, Mapping[str, Any]]]
     outputs: list[Mapping[str, Any]]
@@ -119,8 +119,11 @@ class CountedManifests:
 
     @staticmethod
     def of(store: Store, lineage: str) -> CountedManifests:
-        """As it is now. What is being made visible at this moment, by who put the newest manifest or turn, is left out where it is not."""
-        records = list(Manifests(store, lineage).committed())  # before the turns: what they merge meanwhile is in the outputs
+        """The current state. Objects that are just being made visible, by the writer of the newest manifest or run, are left out if they
+        are not visible yet."""
+        records = list(
+            Manifests(store, lineage).committed()
+        )  # before the compaction runs: objects that they merge meanwhile are in the outputs
         turns = CompactionLog(store, lineage)
         outputs = list(turns.outputs())
         newest = outputs[-1][0] if outputs else -1
@@ -140,7 +143,7 @@ class CountedManifests:
 
 
 def named(store: Store, lineage: str) -> Iterator[str]:
-    """The keys of all objects that manifests and turns name, segments too that were merged, and markers."""
+    """The keys of all objects that manifests and runs name, including merged segments, and completion markers."""
     for _, record in Manifests(store, lineage).committed():
         yield from (file["name"] for file in record["files"])
     turns = CompactionLog(store, lineage)
@@ -149,17 +152,17 @@ def named(store: Store, lineage: str) -> Iterator[str]:
 
 
 def root_of(name: str) -> str:
-    """Below what the partitions' folders of an object begin: hidden ones, those that are for readers by manifests, or nothing."""
+    """The prefix before the partition folders of an object: of hidden ones, of those for readers that use manifests, or empty."""
     found = _ROOT.match(name)
     return found[0].rstrip("/") if found else ""
 
 
 def place_of(name: str) -> str:
-    """The partition's folder of an object, with its `/`, wherever it lies; empty for none."""
+    """The partition folder of an object, with its `/`, wherever it is stored; empty if there is none."""
     found = _ROOT.match(name)
     return folder_of(name[found.end() :] if found else name)
 
 
 def is_visible(store: Store, files: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether the uploads are completed of these objects of a manifest or a turn."""
+    """Whether the uploads of these objects of a manifest or a run are completed."""
     return all(store.head(file["name"]) is not None for file in files if "upload" in file)

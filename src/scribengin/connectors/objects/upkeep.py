@@ -1,4 +1,4 @@
-"""The upkeep of a place in a store that a sink writes to: what `roll` asks for, of all lineages that have written there."""
+"""Maintenance of a place in a store that a sink writes to: the work that `roll` requires, for all lineages that have written there."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
 
 
 LINEAGES_S = 60.0
-"""so long a keeper goes by who it has seen to write there"""
+"""how long a known list of writers is used"""
 
 
 @dataclass(slots=True)
 class StoreKeeper:
-    """Of one sink. Kept from look to look it asks the store for little more than what is new. `options` are the sink's, with defaults."""
+    """For one sink. Kept between polls, it reads little more than new data from the store. `options` are the sink's, with defaults."""
 
     address: ObjectsAddress
     options: Mapping[str, Any]
     _store: Store | None = None
     _rollers: dict[str, ObjectCompactor] = field(default_factory=dict)
     _lineages: tuple[float, list[str]] = (-LINEAGES_S, [])
-    """(when they were looked for, oldest first)"""
+    """(when they were listed, oldest first)"""
     _ended: set[str] = field(default_factory=set)
-    """lineages that write no more, of which nothing waits"""
+    """lineages that write no more, and have no waiting segments"""
     _idle: bool = False
-    """nothing is hidden there, and nothing will be: the sink does not roll (any more)"""
+    """nothing is hidden there, and nothing will be: the sink has no `roll` (any more)"""
 
     def __str__(self) -> str:
         return str(self.address)
 
     @property
     def hides(self) -> bool:
-        """Whether readers see what is committed only when it is kept."""
+        """Whether readers see committed rows only after maintenance."""
         return bool(self.options["visible"] == "listing")
 
     @property
     def closes(self) -> bool:
-        """Whether folders by time get markers."""
+        """Whether folders by time get completion markers."""
         return self.options.get("close") is not None
 
     @property
@@ -58,17 +58,17 @@ class StoreKeeper:
 
     @property
     def look_s(self) -> float:
-        """Between two looks, each of some requests."""
+        """Interval between two polls, each of some requests."""
         wants = rolling_of(self.options)
         return 5.0 if wants is None else min(60.0, max(5.0, wants.every_s / 20))
 
     @property
     def wanted(self) -> bool:
-        """Whether there may be something to keep."""
+        """Whether there may be anything to do."""
         return self.hides or self.closes or rolling_of(self.options) is not None
 
     def keep(self, *, flush: bool = False) -> MaintenanceRun:
-        """All that is due now; with `flush` all that waits. Raises what a Roller does."""
+        """Do all work that is due now; with `flush` merge everything that waits. Raises what a Roller raises."""
         if self._idle:
             return MaintenanceRun()
         store = self._store = self._store or self.address.open()
@@ -84,12 +84,12 @@ class StoreKeeper:
         if wants is None and not hides and not self.closes:
             self._idle = True
             return MaintenanceRun()
-        # without `roll` nothing is merged but what is hidden
+        # without `roll` only hidden segments are merged
         plain = CompactionOptions(listed=True) if self.hides else CompactionOptions(size=0)
         done = []
         busy: set[str] = set()
         for lineage in there:
-            # who wrote there before writes no more: what it has left to wait would wait for ever
+            # an earlier lineage writes no more: its waiting segments would wait for ever
             ended = wants is None or lineage != there[-1]
             roller = self._rollers.get(lineage)
             if roller is None:
@@ -97,7 +97,7 @@ class StoreKeeper:
             elif lineage in self._ended and roller.now_s() < roller.ripe_s:
                 continue
             if self._by_time and lineage == there[-1]:
-                # also where the sink closes no more folders: another one may count by these turns
+                # also if the sink does not close folders any more: another one may count by these records
                 roller.busy = busy
                 closing = Closing.read(store, lineage) if roller.open is None else None
                 roller.open = roller.open if closing is None else OpenFolders(store, lineage, closing)
@@ -116,7 +116,7 @@ class StoreKeeper:
 
 
 def rolling_of(options: Mapping[str, Any]) -> CompactionOptions | None:
-    """What a sink's options ask for; None where they do not."""
+    """The settings in a sink's options; None if there are none."""
     given, declared = options.get("roll"), SINK.option("roll")
     assert declared is not None
     if given is None:

@@ -1,4 +1,4 @@
-"""Uploads in parts that one process begins and another ends, which obstore keeps to itself."""
+"""Multipart uploads that one process starts and another completes, which obstore does not offer."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
 
 
 class Uploads:
-    """Of one store. Keys are those of the store. Raises what the store raises."""
+    """For one store. Keys are those of the store. Raises the store's errors."""
 
     def __init__(self, store: S3Store | SignedRequests) -> None:
-        """Of a store, or of a whole bucket. Raises SinkError where the store has no access key."""
+        """For a store, or for a whole bucket. Raises SinkError if the store has no access key."""
         if isinstance(store, SignedRequests):
             self._requests, self._prefix = store, ""
         else:
             self._requests, self._prefix = SignedRequests(store.address, store.bucket), store.prefix
 
     def writer(self, key: str) -> PartedWriter:
-        """An object whose parts are sent, and nothing more."""
+        """An object whose parts are sent, but which is not completed."""
         return PartedWriter(self, key)
 
     def begin(self, key: str, headers: Mapping[str, str] | None = None) -> str:
-        """The name of a new upload; `headers`: of the object, such as `x-amz-meta-…`."""
-        return self._requests.asked("POST", self._prefix + key, {"uploads": ""}, f"does not begin {key}", headers=headers).one_of(
-            "UploadId"
-        )
+        """The id of a new upload; `headers`: of the object, such as `x-amz-meta-…`."""
+        return self._requests.asked(
+            "POST", self._prefix + key, {"uploads": ""}, f"failed to start the upload of {key}", headers=headers
+        ).one_of("UploadId")
 
     def part(self, key: str, upload: str, nth: int, data: bytes) -> str:
-        """Send part `nth`, from 1 on; its tag. Again it takes the place of the same."""
+        """Send part `nth`, from 1 on; returns its tag. Sending a part again replaces it."""
         query = {"partNumber": str(nth), "uploadId": upload}
-        return self._requests.asked("PUT", self._prefix + key, query, f"does not take {key}", data).headers.get("ETag", "")
+        return self._requests.asked("PUT", self._prefix + key, query, f"failed to write {key}", data).headers.get("ETag", "")
 
     def complete(self, key: str, upload: str, etags: Sequence[str], *, create: bool = False) -> bool:
-        """Make the parts the object; False where there is no such upload (any more), or, with `create`, where there is an object."""
+        """Complete the upload; False if it does not exist (any more), or, with `create`, if the object exists."""
         parts = "".join(f"<Part><PartNumber>{nth}</PartNumber><ETag>{etag}</ETag></Part>" for nth, etag in enumerate(etags, 1))
         body = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
-        what = f"does not complete {key}"
+        what = f"failed to complete {key}"
         known = (GONE, EXISTS, CONFLICT) if create else (GONE,)
         headers = {"if-none-match": "*"} if create else None
         answer = self._requests.asked("POST", self._prefix + key, {"uploadId": upload}, what, body, headers, known)
@@ -55,15 +55,15 @@ class Uploads:
         return answer.status not in known
 
     def abort(self, key: str, upload: str) -> None:
-        """Delete its parts; no error where there is no such upload."""
-        self._requests.asked("DELETE", self._prefix + key, {"uploadId": upload}, f"does not abort {key}", known=(GONE,))
+        """Delete its parts; no error if there is no such upload."""
+        self._requests.asked("DELETE", self._prefix + key, {"uploadId": upload}, f"failed to abort {key}", known=(GONE,))
 
     def unfinished(self, key: str = "") -> Iterator[tuple[str, str]]:
         """(key, upload) of those whose keys begin with `key`."""
         marker: dict[str, str] = {}
         prefix = self._prefix + key
         while True:
-            answer = self._requests.asked("GET", None, {"uploads": "", "prefix": prefix} | marker, "does not list its uploads")
+            answer = self._requests.asked("GET", None, {"uploads": "", "prefix": prefix} | marker, "failed to list its uploads")
             found = zip(answer.all_of("Key"), answer.all_of("UploadId"), strict=False)
             yield from ((name.removeprefix(self._prefix), upload) for name, upload in found if name.startswith(prefix))
             if answer.one_of("IsTruncated") != "true":
@@ -71,15 +71,15 @@ class Uploads:
             marker = {"key-marker": answer.one_of("NextKeyMarker"), "upload-id-marker": answer.one_of("NextUploadIdMarker")}
 
     def make_bucket(self) -> None:
-        """No error where it is there and ours."""
-        answer = self._requests.asked("PUT", None, {}, "cannot be made", known=(CONFLICT,))
+        """Ignore the error if the object exists and is ours."""
+        answer = self._requests.asked("PUT", None, {}, "cannot be created", known=(CONFLICT,))
         if "BucketAlreadyOwnedByYou" not in answer.text:
-            self._requests.check(answer, "cannot be made")
+            self._requests.check(answer, "cannot be created")
 
 
 class PartedWriter(CountedWriter):
-    """An object whose parts are at the store, and that `Uploads.complete` makes visible, in whatever process. See StoreWriter, but that
-    `finish` only sends the last part: `upload` and `etags` are what is needed then."""
+    """An object whose parts are in the store, and that `Uploads.complete` makes visible, in any process. See StoreWriter, but `finish` only
+    sends the last part: `upload` and `etags` are needed to complete it."""
 
     def __init__(self, uploads: Uploads, key: str) -> None:
         self._uploads = uploads
@@ -92,7 +92,7 @@ class PartedWriter(CountedWriter):
 
     @property
     def etags(self) -> list[str]:
-        """Of the parts, once it is finished."""
+        """The tags of the parts, after it is finished."""
         return [sent.result() for sent in self._sent]
 
     def finish(self) -> None:

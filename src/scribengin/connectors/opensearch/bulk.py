@@ -1,4 +1,4 @@
-"""The body of a `_bulk` request, made column by column."""
+"""The body of a `_bulk` request, built column by column."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from scribengin.connectors.keyed.contract import KeyedRows
 
 _ESCAPED = r'[\x00-\x1f"\\]'
-"""what JSON has no room for in a text"""
+"""characters that JSON must escape in a text"""
 
 
 def bulk_body(rows: KeyedRows, indexes: pa.Array | str) -> bytes:
-    """Two lines for each row: that it is to be indexed in its index, of `indexes` (STRING, one for each row) or in the one for all, by its
-    id with its version; and its document."""
+    """Two lines for each row: the action, which indexes it in its index, from `indexes` (STRING, one for each row) or the common one, by
+    its id with its version; and its document."""
     versions = pa.array(np.arange(rows.version, rows.version + len(rows), dtype=np.int64)).cast(pa.string())
     begin = b'{"index":{"_index":"'
     named = (begin + _inside(indexes),) if isinstance(indexes, str) else (begin, _insides(indexes))
@@ -40,7 +40,7 @@ def bulk_body(rows: KeyedRows, indexes: pa.Array | str) -> bytes:
 
 
 def _insides(texts: pa.Array) -> pa.Array:
-    """Each text (BINARY) as it stands between the quotes of JSON."""
+    """Each text (BINARY) as it is written between the quotes of JSON."""
     if pc.any(pc.match_substring_regex(texts, _ESCAPED)).as_py():
         return pa.array([_inside(text) for text in texts.to_pylist()], pa.binary())
     return texts.cast(pa.binary())

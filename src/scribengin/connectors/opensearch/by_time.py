@@ -1,4 +1,4 @@
-"""Names of indexes by a time of the row: `"orders-{ts:%Y.%m.%d}"`."""
+"""Names of indexes that depend on a time in the row: `"orders-{ts:%Y.%m.%d}"`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _COLUMN = re.compile(r"\{([^{}:]*)(?::([^{}]*))?\}")
 _DIRECTIVE = re.compile("%(.?)")
 _DIGITS = {"Y": 4, "m": 2, "d": 2, "H": 2, "G": 4, "V": 2, "j": 3}
-"""of strftime; each has always so many digits"""
+"""strftime directives with a fixed number of digits"""
 TYPES = ("TIMESTAMP", "DATE")
 _EXAMPLE = 'write a column and how much of its time, such as "orders-{ts:%Y.%m.%d}"'
 
@@ -31,28 +31,28 @@ class TimeTemplate:
 
     @staticmethod
     def of(text: str) -> TimeTemplate | None:
-        """None where it is the name of one index. Raises ValueError, which says what is wrong."""
+        """None for the name of a single index. Raises ValueError with the error text."""
         if "{" not in text and "}" not in text:
             return None
         found = _COLUMN.search(text)
         if found is None or not found[1].strip() or not found[2]:
-            raise ValueError(f'"{text}" names no column and its time: {_EXAMPLE}')
+            raise ValueError(f'"{text}" has no column with a time format: {_EXAMPLE}')
         before, behind = text[: found.start()], text[found.end() :]
         if "{" in behind or "}" in before + behind:
             raise ValueError(f'"{text}" has more than one part in braces: {_EXAMPLE}')
         if not before:
-            raise ValueError(f'"{text}" begins with a time: all indexes of the cluster may look like it; write a name before it')
+            raise ValueError(f'"{text}" begins with a time, so any index of the cluster may match it; write a name before it')
         directives = _DIRECTIVE.findall(found[2])
         if unknown := [each for each in directives if each not in _DIGITS]:
             known = ", ".join(f"%{each}" for each in _DIGITS)
             raise ValueError(f'"%{unknown[0]}" in "{text}" is not known: {known}')
         if not directives:
-            raise ValueError(f'"{text}" takes nothing of the time: {_EXAMPLE}')
+            raise ValueError(f'"{text}" has no part of the time: {_EXAMPLE}')
         return TimeTemplate(before, found[1].strip(), found[2], behind)
 
     @property
     def wildcard(self) -> str:
-        """What the server finds its indexes by, and perhaps others."""
+        """A pattern that matches its indexes, and perhaps others."""
         return re.sub(r"\*+", "*", self._spelt(lambda _: "*", str))
 
     @property
@@ -65,7 +65,7 @@ class TimeTemplate:
         return re.fullmatch(self._spelt(lambda letter: rf"\d{{{_DIGITS[letter]}}}", re.escape), name, re.ASCII) is not None
 
     def of_rows(self, times: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
-        """The name of each row's index (STRING), null where it has none; and why, by the row's index."""
+        """The name of each row's index (STRING), null if it has none; and the reason, by the row's index."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -75,9 +75,9 @@ class TimeTemplate:
         first, last = (pa.scalar(end, times.type) for end in ends)
         outside = pc.or_(pc.less(times, first), pc.greater(times, last))
         for index in _those(outside):
-            wrong[index] = f'the column "{self.column}" is a time outside of the years 1 to 9999: the row has no index'
+            wrong[index] = f'the column "{self.column}" is a time outside the years 1 to 9999: the row has no index'
         inside = pc.if_else(outside, None, times) if wrong else times
-        # a time without a zone is written as it is, which is in UTC, and needs no data of zones
+        # a time without a zone is written unchanged, which means UTC, and needs no time zone data
         named = pc.strftime(inside.cast(pa.timestamp("s") if is_date else pa.timestamp("us")), format=self.form)
         return pc.binary_join_element_wise(self.before, named, self.behind, ""), wrong
 

@@ -1,4 +1,4 @@
-"""HTTP to a cluster of OpenSearch or Elasticsearch."""
+"""HTTP requests to a cluster of OpenSearch or Elasticsearch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 NO_INDEX = "index_not_found_exception"
 BLOCKED = "cluster_block_exception"
-"""the index, or all of them, take nothing for now: a disk is full, or somebody has said so"""
+"""the index, or all of them, accept no writes for now: a disk is full, or an operator blocked them"""
 _BLOCKS = (BLOCKED, "index_create_block_exception")
 _FORBIDDEN, _NOT_FOUND = 403, 404
 
@@ -31,44 +31,44 @@ class OpenSearchCluster(HttpCluster):
         other="search",
     )
     known = frozenset({"user", "password", "api_key", "ca"})
-    login = "correct `config`: user and password, or api_key; the user needs to read, write and make the index"
+    login = "correct `config`: user and password, or api_key; the user needs the rights to read, write and create the index"
     content_type = "application/x-ndjson"
     place = "index"
 
     def doubt(self, answer: httpx2.Response, path: str) -> None:
-        """A node that has not read its state yet answers some requests (`_refresh`, `_mapping`) as if it had no indexes. A search it
-        refuses, which raises Unreachable too."""
+        """A node that has not loaded its state yet answers some requests (`_refresh`, `_mapping`) as if it had no indexes. It refuses a
+        search, which raises Unreachable too."""
         index, _, what = path.lstrip("/").partition("?")[0].partition("/")
         if answer.status_code != _NOT_FOUND or NO_INDEX not in answer.text or index.startswith("_") or what == "_search":
             return
         look = self.ask("POST", f"/{index}/_search?size=0&filter_path=_shards.total", also=[_NOT_FOUND])
         if look.status_code != _NOT_FOUND and look.json()["_shards"]["total"]:
             raise Unreachable(
-                f"{self.called}: {self} has just started, and does not know its indexes yet",
-                remedy="wait for it; a flow that runs tries again by itself",
+                f"{self.called}: {self} has just started and has not loaded its indexes yet",
+                remedy="wait until it is ready; a running flow retries automatically",
                 code=self.codes.away,
                 node=self.node,
             )
 
     def refused(self, answer: httpx2.Response, what: str) -> ScribenginError:
-        """A block says 403 too, and who asks does not matter to it."""
+        """A block also has the status 403, independent of the user."""
         if answer.status_code == _FORBIDDEN and any(block in answer.text for block in _BLOCKS):
-            said = f"{self.called}: {self} answers {what} with {_FORBIDDEN}: {self.reason_in(answer)}"
-            remedy = "make room on the disks of the cluster, or lift the block; a flow that runs tries again by itself"
+            said = f"{self.called}: {self} answered {what} with {_FORBIDDEN}: {self.reason_in(answer)}"
+            remedy = "free disk space in the cluster, or remove the block; a running flow retries automatically"
             return Unreachable(said, remedy=remedy, code=self.codes.away, node=self.node)
         return super().refused(answer, what)
 
     def not_allowed(self, said: str) -> ScribenginError:
-        """The server does not let us do this. Not raised here."""
+        """The server denies access. The error is returned, not raised."""
         return self._error(f"{self.called}: {self} {said}", self.login, self.codes.login)
 
     def reason_in(self, answer: httpx2.Response) -> str:
-        """What the server says went wrong."""
+        """The server's error message."""
         return reason_in(answer)
 
 
 def reason_in(answer: httpx2.Response) -> str:
-    """What the server says went wrong."""
+    """The server's error message."""
     try:
         error = answer.json()["error"]
         return str(error) if isinstance(error, str) else f"{error['type']}: {error['reason']}"

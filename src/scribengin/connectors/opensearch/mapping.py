@@ -35,28 +35,28 @@ _WIDER = {
     "text": ("keyword", "wildcard", "match_only_text", "constant_keyword", "ip", "date", "search_as_you_type", "completion", "geo_point"),
     "object": ("nested", "flattened", "flat_object"),
 }
-"""what a column may be mapped to, beside what we would; a value that does not fit there after all is a dead letter"""
+"""the mappings that each column type accepts, beside the default; a value that does not fit becomes a dead letter"""
 _LONG_TEXT = 8191
-"""characters of a text that can be sorted and counted by: four bytes each below Lucene's 32,766"""
+"""maximum characters of a text that can be sorted and aggregated: four bytes each below Lucene's 32,766"""
 
 
 def mapping_of(schema: Schema) -> dict[str, Any]:
-    """What an index is made with; other fields than these are refused."""
+    """The mapping of a new index; other fields are refused."""
     return {"dynamic": "strict", "properties": _properties(schema.fields)}
 
 
 def unlike(schema: Schema, mapping: Mapping[str, Any]) -> list[str]:
-    """What of an index that is there does not take rows with these columns, a sentence each."""
+    """Why an existing index does not accept rows with these columns, one sentence per reason."""
     held: Mapping[str, Any] = mapping.get("properties", {})
     found = []
     for field in schema.fields:
         if field.name not in held:
             if mapping.get("dynamic") in ("strict", "strict_allow_templates"):
-                found.append(f'the index maps no field "{field.name}", and takes none that it does not map')
+                found.append(f'the index has no mapping for field "{field.name}", and accepts no unmapped fields')
             continue
         ours, there = _property(field.type).get("type", "object"), held[field.name].get("type", "object")
         if there != ours and there not in _WIDER.get(ours, ()):
-            found.append(f'field "{field.name}" is {there} in the index, the flow gives {field.type}')
+            found.append(f'field "{field.name}" is {there} in the index, but {field.type} in the flow')
     return found
 
 

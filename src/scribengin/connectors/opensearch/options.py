@@ -1,4 +1,4 @@
-"""What a flow can say of `type: opensearch` and `type: elasticsearch`. Imports no client."""
+"""The options of `type: opensearch` and `type: elasticsearch`. Imports no client."""
 
 from scribengin.connectors.addresses import url_check
 from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option, keys_check
@@ -10,7 +10,7 @@ _SERVER = (
     Option(
         "server",
         "list",
-        "where it answers; several of one cluster, of which any will do",
+        "address of the server; or several equivalent addresses of one cluster",
         REQUIRED,
         example="[https://search1:9200]",
         pace=True,
@@ -20,7 +20,7 @@ _SERVER = (
     Option(
         "config",
         "map",
-        "how to log in, `user` and `password` or `api_key`, as `${secret:env/NAME}`; `ca`: a PEM file of who signs the server's "
+        "login: `user` and `password` or `api_key`, as `${secret:env/NAME}`; `ca`: a PEM file of the CA that signed the server's "
         "certificate",
         {},
         example="{ca: /etc/ssl/ca.pem}",
@@ -32,19 +32,19 @@ _SERVER = (
 
 
 def source_type(type_: str, name: str) -> NodeType:
-    """The declaration; both speak the same but for how a point in time is opened."""
+    """The declaration; both servers use the same protocol, except for opening a point in time."""
     return NodeType(
         type=type_,
         role="source",
-        doc=f"Reads the documents of an index of {name} once, as they are at the start: from a point in time, cut by shards and by the "
-        "order of their writing.",
+        doc=f"Reads the documents of an index of {name} once, as they are at the start: from a point in time, split by shard and write "
+        "order.",
         options=(
             *_SERVER,
             Option("index", "text", "the index, an alias, or several by a pattern", REQUIRED, example='"orders-*"'),
             Option(
                 "on_change",
                 "choice",
-                "what documents do that changed after they were taken and before they were committed, where the point in time is gone: "
+                "if documents change after they were assigned to a Batch and before it is committed, and the point in time has expired: "
                 "`stop`, or `ignore`, which is at least once",
                 "stop",
                 ("stop", "ignore"),
@@ -53,31 +53,34 @@ def source_type(type_: str, name: str) -> NodeType:
             Option(
                 "keep_alive",
                 "duration",
-                "how long the cluster holds the point in time between two requests",
+                "how long the cluster keeps the point in time between two requests",
                 600.0,
                 example="30m",
                 pace=True,
             ),
-            Option("max_rows", "int", "documents one Batch takes at most", 1_000_000, example="100000", low=1, pace=True, of_streams=True),
-            Option("split", "int", "documents one task reads at most", 100_000, example="20000", low=1, pace=True),
+            Option("max_rows", "int", "maximum documents of one Batch", 1_000_000, example="100000", low=1, pace=True, of_streams=True),
+            Option("split", "int", "maximum documents that one task reads", 100_000, example="20000", low=1, pace=True),
         ),
         abilities=frozenset({"bounded", "static"}),
     )
 
 
 def sink_type(type_: str, name: str) -> NodeType:
-    """The declaration; both speak the same."""
+    """The declaration; both servers use the same protocol."""
     return NodeType(
         type=type_,
         role="sink",
-        doc=f"Writes rows as documents to an index of {name}, each record once: ids from the records or a key, versions from the Batch.",
+        doc=(
+            f"Writes rows as documents to an index of {name}, each record once: ids come from the records or a key, versions from the "
+            "Batch."
+        ),
         options=(
             *_SERVER,
             Option(
                 "index",
                 "text",
-                "the index; made where it is not there, with a mapping of the columns. With a column and strftime's letters in braces "
-                "it is the index of the row's time in UTC: `orders-{ts:%Y.%m.%d}`",
+                "the index; created if it does not exist, with a mapping of the columns. With a column and a strftime format in braces "
+                "it is the index for the row's time in UTC: `orders-{ts:%Y.%m.%d}`",
                 REQUIRED,
                 example="tweets",
             ),
@@ -90,12 +93,12 @@ def sink_type(type_: str, name: str) -> NodeType:
                 adds={"upsert": _KEYED},
                 alone={"upsert": ALONE_BY_KEY},
             ),
-            Option("key", "list", "upsert: the columns that make a document's id", (), example="[user, day]"),
-            Option("connections", "int", "how many requests are sent at once", 2, low=1, high=64, pace=True),
+            Option("key", "list", "upsert: the columns that form the document id", (), example="[user, day]"),
+            Option("connections", "int", "how many requests are sent in parallel", 2, low=1, high=64, pace=True),
             Option(
                 "compression",
                 "choice",
-                "how rows are sent: `gzip` makes the requests small, for some work at both ends",
+                "compression of the requests: `gzip` makes them smaller at the cost of CPU time on both sides",
                 "none",
                 ("none", "gzip"),
                 pace=True,
@@ -103,7 +106,7 @@ def sink_type(type_: str, name: str) -> NodeType:
             Option(
                 "records",
                 "text",
-                "the index for our own records: who writes where, and which Batch came last",
+                "the index for Scribengin's own records: the writer of each index, and its newest Batch",
                 "scribengin",
                 example="scribengin",
             ),

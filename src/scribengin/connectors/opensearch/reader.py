@@ -1,9 +1,9 @@
-"""The driver's side of the source: which ranges of documents come next.
+"""The driver's side of the source: which ranges of documents are read next.
 
-The first look makes a plan: of each index a point in time, of each of its shards the greatest number in it, and how many documents. All
-streams carry the plan, so that whoever goes on after a crash reads the same snapshot: from the same points in time while the server holds
-them, else from new ones, where as many documents must be left. Numbers above `settled` may come later though they are smaller than others
-that are there: the few of these are a range of their own, known by the digest of what is in it.
+The first poll makes a plan: a point in time of each index, the greatest number in each of its shards, and the number of documents. All
+streams carry the plan, so that a restarted reader reads the same snapshot: from the same points in time while the server keeps them, else
+from new ones, which must have as many documents left. Numbers above `settled` may arrive later although they are smaller than existing
+ones: these few documents are a range of their own, identified by the digest of its contents.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.opensearch.client import OpenSearchCluster
 
 _Part = tuple[int, int]
-"""(index, shard), by their places in the plan"""
+"""(index, shard), by their positions in the plan"""
 _Range = tuple[_Part, int, int, int, str | None]
 """part, after, upto, documents, digest"""
 
@@ -47,7 +47,7 @@ class IndexReader:
         self._done = False
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
-        """Go on behind what was handed out."""
+        """Continue after the restored entries."""
         for streams in entries:
             for stream in streams:
                 place = stream.place
@@ -58,8 +58,8 @@ class IndexReader:
                 self._done = place["last"]
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (what is there stays)
-        """The next ranges; [] when all of the snapshot was handed out. Raises SourceError where the rest of it is not what it was,
-        Unreachable where the cluster is away."""
+        """The next ranges; [] if the whole snapshot was handed out. Raises SourceError if its rest has changed, Unreachable if the cluster
+        is unavailable."""
         if self._done:
             return []
         most = min(self._max_rows, limits.max_rows or self._max_rows)
@@ -80,18 +80,18 @@ class IndexReader:
         return streams
 
     def backlog(self) -> Backlog:
-        """What is left of the snapshot."""
+        """The rest of the snapshot."""
         if self._plan is None:
             return Backlog(rows=None)
         planned = sum(shard["rows"] + shard["tail"][1] for each in self._plan for shard in each["shards"])
         return Backlog(rows=0 if self._done else max(0, planned - sum(self._handed.values())))
 
     def notices(self) -> list[str]:
-        """None."""
+        """Returns no notices."""
         return []
 
     def committed(self, streams: Sequence[SourceStream], *, query: str) -> None:  # noqa: ARG002
-        """The server need not hold the points in time any more, once all is through."""
+        """Release the points in time on the server, once everything is read."""
         if any(stream.place["last"] for stream in streams):
             with suppress(ScribenginError):
                 for each in self._plan or ():
@@ -107,7 +107,8 @@ class IndexReader:
                 yield from self._ranges_of((number, shard), rows)
 
     def _planned(self, name: str) -> dict[str, Any]:
-        """One index as it is now. What has settled is asked before the view is opened: then the view has it all."""
+        """One index in its current state. The settled number is read before the point in time is opened, which then includes everything up
+        to it."""
         try:
             shards = self._views.shards(name)
             view = self._views.open(name)
@@ -132,7 +133,7 @@ class IndexReader:
         except Gone as error:
             with suppress(Gone):
                 self._views.shards(name)
-            raise self._changed(f"{name} was deleted as it was looked at") from error
+            raise self._changed(f"{name} was deleted while it was read") from error
         return {"name": name, "view": view, "shards": found}
 
     def _ranges_of(self, part: _Part, rows: int) -> Iterator[_Range]:
@@ -158,10 +159,10 @@ class IndexReader:
             except Gone:
                 self._open_again(each)
         else:
-            raise self._changed(f"{each['name']} cannot be looked at within keep_alive")
+            raise self._changed(f"{each['name']} cannot be opened within keep_alive")
         left, was = sum(count for _, _, count in found), shard["rows"] - self._handed.get(part, 0)
         if self._compares and left != was:
-            raise self._changed(f"{left} documents are left in {each['name']}, shard {part[1]}, it was {was}")
+            raise self._changed(f"{each['name']}, shard {part[1]}, has {left} documents left; expected {was}")
         return found
 
     def _open_again(self, each: dict[str, Any]) -> None:
@@ -170,7 +171,7 @@ class IndexReader:
         except Gone as error:
             raise self._changed(f"{each['name']} was deleted") from error
         if self._compares and [shard.history for shard in now] != [shard["history"] for shard in each["shards"]]:
-            raise self._changed(f"{each['name']} was made anew, or restored")
+            raise self._changed(f"{each['name']} was recreated or restored")
         each["view"] = self._views.open(each["name"])
 
     def _stream(self, each: _Range, *, last: bool) -> SourceStream:
@@ -185,10 +186,10 @@ class IndexReader:
 
 
 def changed(cluster: OpenSearchCluster, index: str, what: str) -> SourceError:
-    """What was handed out, or belongs to the same snapshot, is not there any more."""
+    """Documents that were handed out, or belong to the same snapshot, do not exist any more."""
     return SourceError(
-        f"{cluster.called}: {index} changed since its snapshot was begun, of which the server does not hold the view any more: {what}",
-        remedy=f"restore it; or say on_change: ignore to go on with what is there now, at least once; or {start_over()}; a longer "
-        "keep_alive holds the view for longer",
+        f"{cluster.called}: {index} changed since its snapshot began, and the server does not keep that point in time any more: {what}",
+        remedy=f"restore it; or, to continue with the current data at least once, set on_change: ignore; or {start_over()}; a longer "
+        "keep_alive keeps the point in time for longer",
         code="search-changed",
     )

@@ -1,4 +1,4 @@
-"""The source: documents of an index, as they were at one moment, shard by shard in the order in which they were written."""
+"""The source: documents of an index, as they were at one moment, shard by shard in the order of writing."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ class IndexSource:
         self._views = Views(self._cluster, api, self._options["keep_alive"])
 
     def resolve_schema(self) -> Schema:
-        """The declared columns. Raises SourceError where there are none: a mapping does not say which fields are lists."""
+        """The declared columns. Raises SourceError if there are none: a mapping does not say which fields are lists."""
         if self.schema is None:
             raise SourceError(
                 f"{self._cluster.called} has no schema",
-                remedy='add the columns that you want: schema: "id BIGINT, name STRING"',
+                remedy='add the columns to read: schema: "id BIGINT, name STRING"',
                 code="schema-missing",
             )
         return self.schema
 
     def reader(self) -> IndexReader:
-        """A fresh reader. Raises SourceError where there is no such index, Unreachable where the cluster does not answer."""
+        """A fresh reader. Raises SourceError if there is no such index, Unreachable if the cluster does not answer."""
         return IndexReader(self._cluster, self._views, self._options, self._names())
 
     def decoder(self) -> JsonDecoder:
-        """Documents are JSON."""
+        """A decoder for JSON documents."""
         return JsonDecoder(self.resolve_schema())
 
     def read(self, stream: SourceStream) -> Iterator[LineBlock]:
-        """The documents of the range. Raises SourceError, at its end, where they are not those that it was made of."""
+        """The documents of the range. Raises SourceError after the last document if they differ from the logged ones."""
         place, rows, offset = stream.place, 0, 0
         digest = DocumentDigest()
         for block, hits in self._blocks(place, stream.label):
@@ -64,12 +64,12 @@ class IndexSource:
         if not self._compares:
             return
         if rows != stream.rows:
-            raise changed(self._cluster, self._index, f"{rows} documents are in {stream.label}, it was {stream.rows}")
+            raise changed(self._cluster, self._index, f"found {rows} documents in {stream.label}, expected {stream.rows}")
         if place["digest"] not in (None, str(digest)):
-            raise changed(self._cluster, self._index, f"in {stream.label} are other documents")
+            raise changed(self._cluster, self._index, f"the documents in {stream.label} differ")
 
     def _blocks(self, place: Mapping[str, Any], label: str) -> Iterator[tuple[LineBlock, list[Hit]]]:
-        """From the view of the plan while the server holds it, else from one of its own."""
+        """From the point in time of the plan while the server keeps it, else from a new one."""
         index, shard = place["part"]
         planned = place["plan"][index]
         slice_ = {"id": shard, "max": len(planned["shards"])}
@@ -81,14 +81,14 @@ class IndexSource:
             return
         except Gone:
             self._compare(planned)
-        # what came already is the same in any view: numbers of documents do not change
+        # documents already received are the same in any point in time: their numbers do not change
         view = self._views.open(planned["name"])
         try:
             for hits in self._views.pages(view, slice_, after, place["upto"], whole=True):
                 yield self._block(hits, label), hits
         except Gone as error:
             self._compare(planned)
-            raise changed(self._cluster, self._index, f"{label} cannot be read at once within keep_alive") from error
+            raise changed(self._cluster, self._index, f"{label} cannot be read within keep_alive") from error
         finally:
             self._views.close(view)
 
@@ -98,18 +98,18 @@ class IndexSource:
         except Gone as error:
             raise changed(self._cluster, self._index, f"{planned['name']} was deleted") from error
         if self._compares and [each.history for each in now] != [each["history"] for each in planned["shards"]]:
-            raise changed(self._cluster, self._index, f"{planned['name']} was made anew, or restored")
+            raise changed(self._cluster, self._index, f"{planned['name']} was recreated or restored")
 
     def _block(self, hits: list[Hit], label: str) -> LineBlock:
         lines = [bytes(hit.source) for hit in hits]
         if not all(lines):
             raise SourceError(
-                f"{self._cluster.called}: {self._index} keeps no documents: _source is off",
+                f"{self._cluster.called}: {self._index} stores no documents: _source is disabled",
                 remedy="read another index",
                 code="search-source",
             )
         data = b"\n".join(lines) + b"\n"
-        if data.count(b"\n") != len(lines):  # as somebody wrote it, on several lines
+        if data.count(b"\n") != len(lines):  # as it was written, on several lines
             data = b"\n".join(line.replace(b"\n", b" ") for line in lines) + b"\n"
         return LineBlock(label, data)
 

@@ -1,7 +1,7 @@
 """An index as a keyed store: `_bulk` with external versions, of which the server keeps the highest.
 
-A document is written where its version is above the one that stands there; else the answer is 409, and what stands there is this row or
-a later one (OpenSearch's and Elasticsearch's reference, "Index API": `version_type: external`).
+A document is written if its version is above the stored one; otherwise the answer is 409, and the stored document is this row or a later
+one (OpenSearch's and Elasticsearch's reference, "Index API": `version_type: external`).
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 _BRIEFLY = "filter_path=errors,items.*.error.type,items.*.error.reason"
-"""names only the rows that were not taken: an answer to many rows costs as much as a tenth of writing them"""
+"""returns only the rows that were not accepted: a full answer to many rows costs as much as a tenth of writing them"""
 _IN_FULL = "filter_path=errors,items.*._index,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
 _IN_DETAIL = 16
-"""requests whose answers are asked for in full after one in which something was refused"""
+"""number of requests with full answers after one in which a row was refused"""
 _CURRENT = re.compile(r"current version \[(\d+)\]")
 _SOME = 5_000
 _UNKNOWN, _FORBIDDEN, _NOT_FOUND, _CONFLICT, _TOO_LARGE, _OVERLOADED = 401, 403, 404, 409, 413, 429
 _CONFLICTS = "version_conflict_engine_exception"
 _CLOSED = "index_closed_exception"
 _LOOK_S = 1.0
-"""between two looks whether the index is still the one that was found: a request to one that is gone makes another, without our mapping"""
+"""seconds between two checks that the index is still the same: a request to a deleted one creates another, without our mapping"""
 _TEMPLATE = "scribengin-"
-"""what the names of our index templates begin with"""
+"""beginning of the names of our index templates"""
 
 
 class IndexStore:
-    """See KeyedStore. One index, or, where its name has a time of the row in it, as many as there are such times: a row then says
-    which is its own, one record says who writes to them all."""
+    """See KeyedStore. One index, or, if its name contains a time of the row, one for each time: the row determines its own, and one record
+    names the writer of all."""
 
     form: Literal["json", "columns"] = "json"
     most_id_bytes = 512
@@ -65,38 +65,38 @@ class IndexStore:
         self._schema: Schema | None = None
         self._made: set[str] = set()
         self._uuid = ""
-        """of the one index, since it was made or found"""
+        """the single index, since it was created or found"""
         self._looked = 0.0
         self._in_detail = 0
-        """so many more requests ask what became of each row"""
+        """number of further requests with full answers"""
         self._repeats = False
-        """the last request changed nothing: what is sent may have been sent before"""
+        """the last request changed nothing: the rows may have been sent before"""
         self._record = f"/{quote(options['records'], safe='')}/_doc/{quote(self._index, safe='')}"
 
     def __str__(self) -> str:
         return f"index {self._index} at {self._cluster}"
 
     def read_record(self) -> WriterRecord | None:
-        """By its id: never from a snapshot that a refresh made."""
+        """Read by id: never from an outdated refresh snapshot."""
         answer = self._cluster.ask("GET", self._record, also=[_NOT_FOUND])
         if answer.status_code == _NOT_FOUND:
             return None
         found = answer.json()
-        # a field that is indexed by no one: its numbers would be mapped, and could be too large for that
+        # a field that is not indexed: its numbers would be mapped, and could be too large for that
         return WriterRecord(
             msgspec.json.decode(found["_source"]["record"]), f"if_seq_no={found['_seq_no']}&if_primary_term={found['_primary_term']}"
         )
 
     def write_record(self, body: Mapping[str, Any], held: WriterRecord | None) -> bool:
-        """Under the sequence number of what was read."""
+        """Conditional on the sequence number that was read."""
         condition = "op_type=create" if held is None else held.tag
         document = {"record": msgspec.json.encode(body).decode()}
         answer = self._cluster.ask("PUT", f"{self._record}?{condition}&refresh=true", json=document, also=[_CONFLICT])
         return answer.status_code != _CONFLICT
 
     def make(self, schema: Schema) -> None:
-        """With a mapping of the columns; one that is there stays as it is. Indexes by time are made when their first row comes, here only
-        their template. Raises SinkError where it could lose what it has acknowledged."""
+        """Create the index with a mapping of the columns; an existing one is not changed. Indexes by time are created with their first row;
+        here only their template is. Raises SinkError if it could lose acknowledged rows."""
         self._schema = schema
         if self.by_time is None:
             self._make(self._index)
@@ -104,7 +104,7 @@ class IndexStore:
             self._put_template(self.by_time, mapping_of(schema))
 
     def unlike(self, schema: Schema) -> list[str]:
-        """What of the index that is there does not take these columns."""
+        """Why the existing index does not accept these columns."""
         answer = self._cluster.ask("GET", f"{self._all}/_mapping", also=[_NOT_FOUND])
         if answer.status_code == _NOT_FOUND:
             return []
@@ -118,7 +118,7 @@ class IndexStore:
         return [f"{text} (of {min(names)}{f' and {len(names) - 1} more' if names[1:] else ''})" for text, names in found.items()]
 
     def is_there(self) -> bool:
-        """Indexes by time may all have been deleted, for their age."""
+        """True for indexes by time, which may all have been deleted because of their age."""
         return self.by_time is not None or self._cluster.ask("HEAD", _path(self._index), also=[_NOT_FOUND]).status_code != _NOT_FOUND
 
     def is_empty(self) -> bool:
@@ -126,7 +126,7 @@ class IndexStore:
         return all(map(self._has_none, self._names()))
 
     def send(self, rows: KeyedRows) -> WriteAnswer:
-        """One request, as a rule. Where the one before changed nothing it is asked first whether these rows stand there too."""
+        """Normally one request. If the one before changed nothing, existing versions are checked first."""
         self._look()
         if self._repeats and (above := self._all_stand(rows)):
             return WriteAnswer(above=above)
@@ -142,13 +142,13 @@ class IndexStore:
                 if errors:
                     self._flush(self._names_of(rows))
                 return WriteAnswer(above=max(map(_version_there, errors), default=0))
-            # which rows they are a short answer does not say; what was taken meanwhile is not written again
+            # a short answer does not say which rows they are; rows accepted meanwhile are not written again
             self._in_detail = _IN_DETAIL
         answer = self._ask_bulk(rows, body, _IN_FULL)
         return answer if isinstance(answer, WriteAnswer) else self._judged(rows, answer)
 
     def _ask_bulk(self, rows: KeyedRows, body: bytes, asked: str) -> WriteAnswer | list[dict[str, Any]]:
-        """The items of which something was asked, if the request as a whole was taken and any row was not."""
+        """The items that need attention, if the request as a whole was accepted and any row was not."""
         passing = [_TOO_LARGE, _OVERLOADED]
         answer = self._cluster.ask("POST", f"/_bulk?{asked}", content=body, also=passing, gzipped=self._gzipped)
         if answer.status_code == _TOO_LARGE:
@@ -162,7 +162,7 @@ class IndexStore:
         return items
 
     def _judged(self, rows: KeyedRows, items: list[dict[str, Any]]) -> WriteAnswer:
-        """Of a row that is refused it is asked whether it stands there, from a try before."""
+        """For a refused row, check whether it exists already, from an earlier attempt."""
         again: list[int] = []
         refused: list[tuple[int, str, str]] = []
         above, why = 0, ""
@@ -178,11 +178,11 @@ class IndexStore:
                 again.append(index)
                 why = why or f"{error['type']}: {error['reason']}"
             elif status in (_UNKNOWN, _FORBIDDEN):
-                raise self._cluster.not_allowed(f"does not let us write to {outcome['_index']}: {error['type']}: {error['reason']}")
+                raise self._cluster.not_allowed(f"rejected writes to {outcome['_index']}: {error['type']}: {error['reason']}")
             elif error["type"] == _CLOSED:
                 raise self._error(f"is closed ({outcome['_index']})", "open it: POST /INDEX/_open", "search-index")
             elif status == _NOT_FOUND and self.by_time is not None:
-                self._made.clear()  # an old one that somebody has deleted meanwhile
+                self._made.clear()  # an old one that was deleted meanwhile
                 again.append(index)
             elif status == _NOT_FOUND:
                 raise self._gone()
@@ -192,7 +192,8 @@ class IndexStore:
                     (
                         index,
                         "refused",
-                        f"{outcome['_index']} does not take it: {error['type']}: {error['reason']}" + (f" ({caused})" if caused else ""),
+                        f"{outcome['_index']} rejected the document: {error['type']}: {error['reason']}"
+                        + (f" ({caused})" if caused else ""),
                     )
                 )
         if not refused and not again:
@@ -202,7 +203,7 @@ class IndexStore:
         return WriteAnswer(self._not_there(rows, refused) if refused else (), again, above=above, why=why)
 
     def _all_stand(self, rows: KeyedRows) -> int:
-        """The highest version of these documents, if none is below its row's; else 0. They outlive the node then."""
+        """The highest version of these documents, if none is below its row's; else 0. They are made durable first."""
         asked: dict[str, Any]
         if self.by_time is None:
             path, asked = f"{_path(self._index)}/_mget", {"ids": list(rows.ids)}
@@ -218,8 +219,8 @@ class IndexStore:
         return max(there) if self._flush(self._names_of(rows)) else 0
 
     def _flush(self, names: Iterable[str]) -> bool:
-        """Bring what stands in these indexes to the disk of each copy; whether that came about. A request does so for what it writes itself
-        alone: what stood there before may be in the memory of a node, written for a driver that was killed before it had its answer."""
+        """Write the contents of these indexes to the disk of each copy; returns whether that succeeded. A request does so only for its own
+        writes: earlier ones may only be in the memory of a node, if their driver was killed before it had its answer."""
         asked = [self._cluster.ask("POST", f"{_path(name)}/_flush", also=[_FORBIDDEN, _NOT_FOUND]) for name in names]
         return all(answer.status_code == 200 and not answer.json()["_shards"]["failed"] for answer in asked)
 
@@ -229,7 +230,7 @@ class IndexStore:
             yield [hit["_version"] for hit in hits]
 
     def clear(self) -> int:
-        """Document by document, so that no server needs a module for it; the index stays."""
+        """Delete document by document, so that no server needs a module for it; the index is kept."""
         deleted = 0
         while not self.is_empty():
             for hits in self._hits():
@@ -240,7 +241,7 @@ class IndexStore:
         return deleted
 
     def close(self) -> None:
-        """Give up connections."""
+        """Close the connections."""
         self._cluster.close()
 
     def _hits(self) -> Iterator[list[dict[str, Any]]]:
@@ -262,14 +263,14 @@ class IndexStore:
 
     @property
     def _all(self) -> str:
-        """The path of all its indexes that are there, and perhaps of others."""
+        """The path of all its existing indexes, and perhaps of others."""
         return _path(self._index if self.by_time is None else self.by_time.wildcard)
 
     def _is_ours(self, name: str) -> bool:
         return self.by_time is None or self.by_time.fits(name)
 
     def _names(self) -> list[str]:
-        """Those that are there, where they are by time; else the one that may be."""
+        """The existing ones, if they are by time; else the single one."""
         if self.by_time is None:
             return [self._index]
         found = self._cluster.ask("GET", f"{self._all}/_settings/index.uuid?expand_wildcards=open,hidden").json()
@@ -281,14 +282,14 @@ class IndexStore:
         return not self._cluster.ask("GET", f"{_path(name)}/_count").json()["count"]
 
     def _names_of(self, rows: KeyedRows) -> Sequence[str]:
-        """The indexes that the rows are for."""
+        """The indexes of the rows."""
         if self.by_time is None:
             return (self._index,)
         names: list[str] = rows.columns.column(1).unique().to_pylist()
         return names
 
     def _parts(self, rows: KeyedRows) -> pa.Array:
-        """The index of each row; each of them is there."""
+        """The index of each row; each is created if needed."""
         named = rows.columns.column(1)
         for name in named.unique().to_pylist():
             if name not in self._made:
@@ -296,15 +297,15 @@ class IndexStore:
         return named
 
     def _make(self, name: str) -> None:
-        assert self._schema is not None, "a place is made before rows are sent"
+        assert self._schema is not None, "a place must be created before rows are sent"
         answer = self._cluster.ask("PUT", _path(name), json={"mappings": mapping_of(self._schema)}, also=[400])
         if answer.status_code == 400 and answer.json()["error"]["type"] != "resource_already_exists_exception":
-            raise self._error(f"cannot be made: {reason_in(answer)}", "correct `index`, or see what the cluster lacks", "search-index")
+            raise self._error(f"cannot be created: {reason_in(answer)}", "correct `index`, or the settings of the cluster", "search-index")
         asked = f"{_path(name)}/_settings/index.uuid,index.translog.durability?flat_settings=true"
         settings = [each["settings"] for each in self._cluster.ask("GET", asked).json().values()]
         if any(each.get("index.translog.durability") == "async" for each in settings):
             raise self._error(
-                f"has index.translog.durability: async ({name}): what it acknowledges is lost when a node dies",
+                f"has index.translog.durability: async ({name}): acknowledged rows are lost if a node fails",
                 "set it to request",
                 "search-durability",
             )
@@ -312,7 +313,8 @@ class IndexStore:
         self._uuid = "" if self.by_time is not None else settings[0]["index.uuid"]
 
     def _look(self) -> None:
-        """Now and then, whether the one index still is that one. Raises SinkError. Of indexes by time old ones are deleted as a rule."""
+        """Check now and then that the single index is still the same. Raises SinkError. Indexes by time are not checked: old ones are
+        deleted as a rule."""
         if not self._uuid or time.monotonic() - self._looked < _LOOK_S:
             return
         answer = self._cluster.ask("GET", f"{_path(self._index)}/_settings/index.uuid?flat_settings=true", also=[_FORBIDDEN, _NOT_FOUND])
@@ -323,8 +325,8 @@ class IndexStore:
         self._looked = time.monotonic()
 
     def _put_template(self, by_time: TimeTemplate, mapping: Mapping[str, Any]) -> None:
-        """So that whoever makes such an index makes it with our mapping. Of several templates a server takes one: where there is one of
-        somebody else, that one stays, and only the indexes that we make have both."""
+        """Create the template, so that such an index always gets our mapping. A server uses one of several templates: an existing one of
+        another writer is kept, and then only the indexes that we create have our mapping."""
         own = f"{_TEMPLATE}{by_time.title}"
         sample = by_time.wildcard.replace("*", "0")
         found = self._cluster.ask("GET", "/_index_template?filter_path=index_templates.name,index_templates.index_template.index_patterns")
@@ -334,7 +336,7 @@ class IndexStore:
         body = {"index_patterns": [by_time.wildcard], "template": {"mappings": mapping}}
         answer = self._cluster.ask("PUT", f"/_index_template/{quote(own, safe='')}", json=body, also=[400])
         if answer.status_code == 400:
-            raise self._error(f"gets no index template: {reason_in(answer)}", "correct `index`, or that template", "search-index")
+            raise self._error(f"cannot have an index template: {reason_in(answer)}", "correct `index`, or that template", "search-index")
 
     def _not_there(self, rows: KeyedRows, refused: list[tuple[int, str, str]]) -> list[tuple[int, str, str]]:
         part = rows.columns.column(1) if self.by_time is not None else None
@@ -350,14 +352,14 @@ class IndexStore:
 
     def _gone(self) -> SinkError:
         remedy = f"restore it, with its documents; or {start_over()}"
-        return self._error("is gone, and with it what was written", remedy, "search-index")
+        return self._error("does not exist any more, nor do the documents that were written", remedy, "search-index")
 
     def _error(self, what: str, remedy: str, code: str) -> SinkError:
         return SinkError(f'sink "{self._node}": {self} {what}', remedy=remedy, code=code, node=self._node)
 
 
 def _version_there(error: Mapping[str, Any]) -> int:
-    """Of the document that was in the way; 0 where the server does not say."""
+    """The version of the document that was in conflict; 0 if the server does not report it."""
     found = _CURRENT.search(error["reason"])
     return int(found[1]) if found else 0
 
@@ -367,5 +369,5 @@ def _path(name: str) -> str:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """Whether a name matches a pattern of the server's, in which `*` is the only sign."""
+    """Whether a name matches a server pattern, in which `*` is the only special character."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name) is not None

@@ -1,7 +1,7 @@
-"""What an index was at one moment: a point in time at the server, of which each slice is a shard, searched in the order of `_seq_no`.
+"""The state of an index at one moment: a point in time on the server. Each slice of it is a shard, searched in the order of `_seq_no`.
 
-A shard gives each write a sequence number of its own, which stays with the document until it is written again. So of the documents in a
-range of numbers some may go later, and none can come, once every number up to its end has been given and its write has reached all copies
+A shard gives each write a sequence number, which stays with the document until it is written again. So in a range of numbers documents may
+disappear later, and none can be added, once every number up to its end has been assigned and its write has reached all copies
 (`global_checkpoint`).
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _NOT_FOUND, _AWAY = 404, 503
 _MISSING, _NO_SHARD = "search_context_missing_exception", "no_shard_available_action_exception"
 _FIRST_HITS, _MOST_HITS = 1_000, 10_000
-"""of a page; the most is `index.max_result_window` where nobody has changed it"""
+"""size of a page; the default maximum of `index.max_result_window`"""
 _PAGE_BYTES = 4 << 20
 _BUCKETS = 1_000
 _MOST = 1 << 62
@@ -36,13 +36,13 @@ _MOST = 1 << 62
 
 
 class Gone(Exception):
-    """The server does not hold that point in time any more; or, so says Elasticsearch of an index that was deleted, no shard of it answers:
-    whether the index has its shards `Views.shards` tells."""
+    """The server does not keep that point in time any more; or, as Elasticsearch answers for a deleted index, no shard of it answers:
+    `Views.shards` reports whether the index has its shards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """How one of the two servers names points in time."""
+    """The names of points in time in one of the two servers."""
 
     open: str
     delete: str
@@ -56,7 +56,7 @@ ELASTICSEARCH = Api("_pit", "/_pit", "id", "id")
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of an index: who it is, which is another after a restore and in an index that was made anew; and up to which number all writes
+    """A shard of an index: its identity, which changes after a restore or if the index is recreated; and the number up to which all writes
     have reached all of its copies."""
 
     history: str
@@ -70,7 +70,7 @@ class Hit(msgspec.Struct):
     number: int = msgspec.field(name="_seq_no", default=-1)
     term: int = msgspec.field(name="_primary_term", default=0)
     source: msgspec.Raw = msgspec.field(name="_source", default=msgspec.Raw())
-    """as its writer wrote it; empty where the server did not send it"""
+    """as its writer wrote it; empty if the server did not send it"""
     sort: list[int] = msgspec.field(default_factory=list)
 
 
@@ -103,13 +103,13 @@ _DECODER = msgspec.json.Decoder(_Said)
 
 
 class DocumentDigest:
-    """Of documents in their order: which, and how often each was written."""
+    """A digest of documents in order: their ids, and how often each was written."""
 
     def __init__(self) -> None:
         self._hash = blake2b(digest_size=16)
 
     def add(self, hits: list[Hit]) -> None:
-        """The next ones."""
+        """Add the next documents."""
         self._hash.update(msgspec.json.encode([(hit.number, hit.term, hit.id) for hit in hits]))
 
     def __str__(self) -> str:
@@ -125,7 +125,7 @@ class Views:
         self._keep = f"{max(1, round(keep_alive_s))}s"
 
     def shards(self, name: str) -> list[Shard]:
-        """In their order. Raises Gone where there is no such index, Unreachable where one of them is not there."""
+        """In order. Raises Gone if there is no such index, Unreachable if one of its shards is unavailable."""
         wanted = "indices.*.shards.*.routing.primary,indices.*.shards.*.seq_no,indices.*.shards.*.commit.user_data.history_uuid"
         answer = self._cluster.ask("GET", f"{_path(name)}/_stats?level=shards&filter_path=_shards.failed,{wanted}", also=[_NOT_FOUND])
         found = answer.json().get("indices", {}).get(name) if answer.status_code != _NOT_FOUND else None
@@ -140,11 +140,11 @@ class Views:
         settings = self._cluster.ask("GET", f"{_path(name)}/_settings/index.number_of_shards?flat_settings=true").json()
         many = int(settings[name]["settings"]["index.number_of_shards"])
         if len(primaries) < many:
-            raise self._away(f"{many - len(primaries)} of {many} shards of {name} are not there")
+            raise self._away(f"{many - len(primaries)} of {many} shards of {name} are missing")
         return [primaries[number] for number in range(many)]
 
     def open(self, name: str) -> str:
-        """Of what is there now. Raises Unreachable where a copy is not there; as `ask` where there is no such index."""
+        """For the current state. Raises Unreachable if a copy is unavailable; as `ask` if there is no such index."""
         said = self._cluster.ask("POST", f"{_path(name)}/_refresh").json()
         if said["_shards"]["failed"]:
             raise self._away(f"{said['_shards']['failed']} copies of {name} do not answer")
@@ -153,12 +153,12 @@ class Views:
         return id_
 
     def close(self, id_: str) -> None:
-        """Let the server forget it, if it has not yet."""
+        """Release it on the server, unless it has expired."""
         given: Any = [id_] if self._api is OPENSEARCH else id_
         self._cluster.ask("DELETE", self._api.delete, json={self._api.id_of: given}, also=[_NOT_FOUND])
 
     def pages(self, id_: str, slice_: Mapping[str, int], after: int, upto: int, *, whole: bool) -> Iterator[list[Hit]]:
-        """The documents with a number above `after` up to `upto`, in their order; `whole`: with what they hold. Raises Gone."""
+        """The documents with a number above `after` up to `upto`, in order; `whole`: with their contents. Raises Gone."""
         size = _FIRST_HITS
         asked = {"seq_no_primary_term": True, "_source": whole, "sort": [{"_seq_no": "asc"}], "track_total_hits": False}
         begins: dict[str, Any] = {}
@@ -174,22 +174,22 @@ class Views:
             size = max(1, min(_MOST_HITS, 2 * size, by_size))
 
     def count(self, id_: str, slice_: Mapping[str, int], after: int, upto: int) -> int:
-        """How many such documents. Raises Gone."""
+        """The number of such documents. Raises Gone."""
         total = self._said(self._search(id_, slice_, after, upto, {"size": 0, "track_total_hits": True})).hits.total
         return total.value if total is not None else 0
 
     def is_empty(self, id_: str) -> bool:
-        """Whether no shard has a document. Then nothing else is to be asked: an index without a mapping cannot be sliced. Raises Gone."""
+        """Whether no shard has a document. Then no other request is possible: an index without a mapping cannot be sliced. Raises Gone."""
         return not self.count(id_, {"id": 0, "max": 1}, -1, _MOST)
 
     def last(self, id_: str, slice_: Mapping[str, int]) -> int:
-        """The greatest number; -1 where there is no document. Raises Gone."""
+        """The greatest number; -1 if there is no document. Raises Gone."""
         asked = {"size": 1, "_source": False, "seq_no_primary_term": True, "sort": [{"_seq_no": "desc"}]}
         hits = self._said(self._search(id_, slice_, -1, _MOST, asked)).hits.hits
         return hits[0].number if hits else -1
 
     def cut(self, id_: str, slice_: Mapping[str, int], after: int, upto: int, rows: int) -> Iterator[tuple[int, int, int]]:
-        """(after, upto, documents) of ranges that follow one another, of about so many documents at most. Raises Gone."""
+        """(after, upto, documents) of consecutive ranges with at most about that many documents each. Raises Gone."""
         width = -(-(upto - after) // _BUCKETS)
         histogram = {"field": "_seq_no", "interval": width, "offset": (after + 1) % width, "min_doc_count": 1}
         asked = {"size": 0, "track_total_hits": False, "aggs": {"numbers": {"histogram": histogram}}}
@@ -201,7 +201,7 @@ class Views:
                 yield begin, end, held
                 begin, held = end, 0
             if count > rows and width > 1:
-                # numbers that lie close together: most others were given to what was written again
+                # numbers that lie close together: most others belong to documents that were written again
                 yield from self.cut(id_, slice_, first - 1, min(upto, first + width - 1), rows)
                 begin = end = min(upto, first + width - 1)
                 continue
@@ -231,7 +231,7 @@ class Views:
         return said
 
     def _away(self, what: str) -> ScribenginError:
-        remedy = "look whether the cluster is well; a flow that runs tries again by itself"
+        remedy = "check that the cluster is healthy; a running flow retries automatically"
         return Unreachable(f"{self._cluster.called}: {self._cluster}: {what}", remedy=remedy, code="search-away")
 
 

@@ -1,1 +1,1 @@
-"""Places that only take rows and cannot tell what stands there: what their sinks have in common. See `sink.PlainSink`."""
+"""Places that only accept rows and cannot report their contents: the common parts of their sinks. See `sink.PlainSink`."""

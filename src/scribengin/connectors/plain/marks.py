@@ -1,4 +1,4 @@
-"""What a sink remembers of its own writes, in its folder of the state: the place itself tells nothing."""
+"""A sink's record of its own writes, in its folder of the state: the place itself reports nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FORMAT = 1
 
 
 class BatchMark(msgspec.Struct, frozen=True):
-    """A Batch that the place has taken. `tries`: how often its rows were begun to be handed over."""
+    """A Batch that the place has accepted. `tries`: how often writing its rows was started."""
 
     hash: str
     term: int
@@ -29,10 +29,9 @@ class BatchMark(msgspec.Struct, frozen=True):
 class Marks:
     """The marks of one lineage.
 
-    <work>/claim.json                       whose rows the place holds
-    <work>/<lineage>/staged/<batch>/…       rows of Batches that are not handed over yet
-    <work>/<lineage>/written/<batch>.json   a Mark; a numbered log
-    <work>/<lineage>/begun.json             the Batch that is being handed over, and how often that was begun
+    <work>/claim.json the owner of the rows at the place <work>/<lineage>/staged/<batch>/… rows of Batches that are not written yet
+    <work>/<lineage>/written/<batch>.json a Mark; a numbered log <work>/<lineage>/begun.json the Batch that is being written, and how often
+    that was started
     """
 
     def __init__(self, work: Path, lineage: str) -> None:
@@ -40,25 +39,25 @@ class Marks:
         self.log = NumberedLog(self._path / "written", "written")
 
     def read(self, number: int) -> BatchMark | None:
-        """Of that Batch, or None."""
+        """The mark of that Batch, or None."""
         body = self.log.read(number)
         return None if body is None else msgspec.convert(body, BatchMark)
 
     def newest(self) -> tuple[int, BatchMark] | None:
-        """The last one."""
+        """The last mark."""
         number = self.log.newest()
         mark = None if number is None else self.read(number)
         return None if number is None or mark is None else (number, mark)
 
     def put(self, number: int, mark: BatchMark) -> BatchMark:
-        """Write it durably, if none stands there; returns the one that does."""
+        """Write it durably, unless there is one; returns the existing one."""
         stored: BatchMark = msgspec.convert(self.log.put(number, msgspec.to_builtins(mark)), BatchMark)
         if self.log.wants_folding(number, gaps=True):
             self.log.fold(_summarize)
         return stored
 
     def begin(self, number: int) -> int:
-        """Note durably that the Batch is going to be handed over; returns how often that was noted, now too."""
+        """Record durably that writing the Batch starts; returns how often that was recorded, including now."""
         file = self._path / "begun.json"
         data = read_or_none(file)
         body = {"number": -1, "tries": 0} if data is None else unseal(data, "begun", _FORMAT, file)
@@ -67,18 +66,18 @@ class Marks:
         return tries
 
     def folder(self, number: int) -> Path:
-        """Where tasks stage the rows of a Batch."""
+        """The folder in which tasks stage the rows of a Batch."""
         return self._path / "staged" / f"{number:010d}"
 
     def drop_staged(self, before: int) -> None:
-        """Delete what was staged for Batches with smaller numbers."""
+        """Delete the staged rows of Batches with smaller numbers."""
         for name in names_in(self._path / "staged"):
             if name.isdigit() and int(name) < before:
                 remove_tree(self._path / "staged" / name)
 
 
 def read_claim(work: Path) -> dict[str, Any] | None:
-    """`owner` and `lineage` of the rows that the place was given last; None where it was given none."""
+    """`owner` and `lineage` of the rows that were written to the place last; None if there were none."""
     file = work / "claim.json"
     data = read_or_none(file)
     claim: dict[str, Any] | None = None if data is None else unseal(data, "claim", _FORMAT, file)
@@ -86,7 +85,7 @@ def read_claim(work: Path) -> dict[str, Any] | None:
 
 
 def write_claim(work: Path, owner: str, lineage: str) -> None:
-    """Durably."""
+    """Store them durably."""
     replace(work / "claim.json", seal("claim", _FORMAT, {"owner": owner, "lineage": lineage}))
 
 

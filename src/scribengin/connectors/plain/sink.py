@@ -1,7 +1,7 @@
-"""A sink whose place only takes rows: they are staged, decided, handed over, and then marked as handed over in the flow's state.
+"""A sink whose place only accepts rows: they are staged, decided, written, and then marked as written in the flow's state.
 
-What is handed over is what was decided, the same at each try, and never before. Between the hand-over and its mark lies the one gap: who
-is killed there hands the Batch over again, because nothing at the place tells that it stands there.
+Exactly the decided rows are written, the same at each attempt, and never before the decision. There is one gap, between the write and its
+mark: a process killed there writes the Batch again, because the place does not report that it has it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class PlainSink(ABC):
-    """At least once, but where a subclass says more. Executors get a pickled copy, from which they take streams."""
+    """At least once, unless a subclass provides more. Executors get a pickled copy, from which they take streams."""
 
     exactly_once = False
     audited_in_state = True
@@ -38,22 +38,22 @@ class PlainSink(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """At a start: whether the place is as the options say. Raises as `publish`."""
+        """At a start: check the place against the options. Raises as `publish`."""
 
     @abstractmethod
     def give(self, decided: Decided, marks: Marks) -> int:
-        """Hand over the rows that were staged, of which there are some, unless that was done; returns how often it was begun. Raises
-        Unreachable, SinkError."""
+        """Write the staged rows, of which there are some, unless that was done; returns how often it was started. Raises Unreachable,
+        SinkError."""
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Note whose rows the place is given, and look at it. Raises Refused where the promise would not hold: another lineage's rows stand
-        there, which its replay would not tell from new ones."""
+        """Record the owner of the rows, and check the place. Raises Refused if the guarantee would be broken: the place holds rows of
+        another lineage, which it could not distinguish from new ones."""
         self._owner = owner
         held = read_claim(self._folder)
         if held is None or (held["owner"], held["lineage"]) != (owner, lineage):
             if held is not None and self.exactly_once and not adopt:
                 raise Refused(
-                    f'sink "{self.node}": {self}: it was given rows of another lineage',
+                    f'sink "{self.node}": {self}: rows of another lineage were written to it',
                     remedy=f"{add_to_outputs()}; or empty the place, and {start_over(outputs=False)}",
                     code="output-foreign",
                     node=self.node,
@@ -62,7 +62,7 @@ class PlainSink(ABC):
         self.check()
 
     def publish(self, decided: Decided) -> None:
-        """Hand the rows over and mark the Batch, unless it is marked. Raises FencedError where a later one is, or this one otherwise."""
+        """Write the rows and mark the Batch, unless it is marked. Raises FencedError if a later one is marked, or this one differently."""
         batch, marks = decided.batch, self._marks(decided.batch.lineage)
         if not self._is_done(decided, marks):
             tries = self.give(decided, marks) if any(receipt.rows for receipt in decided.receipts) else 1
@@ -70,12 +70,12 @@ class PlainSink(ABC):
             mine = BatchMark(decided.input_hash, batch.term, decided.rows, tries)
             stored = marks.put(batch.number, mine)
             if stored.hash != mine.hash:
-                raise self._fenced(batch, "it is marked already, decided otherwise")
+                raise self._fenced(batch, "it is already marked, with another decision")
             faults.reached("publish.record.after")
         marks.drop_staged(batch.number + 1)
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
-        """Publish the newest decision, then delete what tasks of decided Batches left behind."""
+        """Publish the newest decision, then delete leftovers of tasks of decided Batches."""
         if decided is not None:
             self.publish(decided)
         self._marks(lineage).drop_staged(before)
@@ -87,61 +87,61 @@ class PlainSink(ABC):
         decided: Iterable[Decided],
         since: int | None = None,  # noqa: ARG002  a mark comes behind its decision
     ) -> Iterator[Published]:
-        """Compare what was decided with the marks: the place itself is not read. `since`: see `group.contract.MemberSink`."""
+        """Compare the decisions with the marks: the place itself is not read. `since`: see `group.contract.MemberSink`."""
         marks = self._marks(lineage)
         for each in decided:
             number = each.batch.number
             mark = marks.read(number)
             if mark is None:
-                yield Published(number, 0, (f"batch {number} is decided, but not handed over; the next run does it",))
+                yield Published(number, 0, (f"batch {number} is decided, but not written; the next run writes it",))
             elif mark.hash != each.input_hash:
-                yield Published(number, mark.rows, (f"batch {number} was handed over otherwise than it was decided",))
+                yield Published(number, mark.rows, (f"batch {number} was written differently from its decision",))
             else:
                 yield Published(number, mark.rows)
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:  # noqa: ARG002 (the contract's)
-        """Nothing that was handed over can be taken back. Raises Refused where something was."""
+        """Written rows cannot be removed. Raises Refused if any were written."""
         if self._work is not None and any((self._work / name).is_dir() for name in names_in(self._work)):
             raise Refused(
-                f'sink "{self.node}": what {self} was given cannot be taken back from here',
-                remedy="delete it there, and reset without --outputs",
+                f'sink "{self.node}": rows written to {self} cannot be removed from here',
+                remedy="delete them there, and reset without --outputs",
                 code="output-stays",
                 node=self.node,
             )
         return 0
 
     def upkeep(self) -> list[str]:
-        """What a person should hear of."""
+        """Notices for people."""
         notes, self._notes = self._notes, []
         return notes
 
-    # --- pieces ---
+    # --- implementation ---
 
     @property
     def _folder(self) -> Path:
-        assert self._work is not None, "a sink that is written to has a work folder"
+        assert self._work is not None, "a sink needs a work folder to be written to"
         return self._work
 
     def _marks(self, lineage: str) -> Marks:
         return Marks(self._folder, lineage)
 
     def _is_done(self, decided: Decided, marks: Marks) -> bool:
-        """True where this very Batch is marked."""
+        """True if exactly this Batch is marked."""
         batch = decided.batch
         newest = marks.newest()
         if newest is None or newest[0] < batch.number:
             if newest is not None and newest[1].term > batch.term:
-                raise self._fenced(batch, f"batch {newest[0]} is marked under the newer term {newest[1].term}")
+                raise self._fenced(batch, f"batch {newest[0]} is marked under the newer Term {newest[1].term}")
             return False
         if newest[0] > batch.number:
-            raise self._fenced(batch, f"batch {newest[0]} is marked already")
+            raise self._fenced(batch, f"batch {newest[0]} is already marked")
         if newest[1].hash != decided.input_hash:
-            raise self._fenced(batch, "it is marked already, decided otherwise")
+            raise self._fenced(batch, "it is already marked, with another decision")
         return True
 
     def _fenced(self, batch: BatchId, why: str) -> FencedError:
         return FencedError(
             f'sink "{self.node}" refuses batch {batch.number} of lineage {batch.lineage}: {why} ({self})',
-            remedy="another driver writes here, or the state folder was copied or restored; stop this one",
+            remedy="another driver writes here, or the state folder was copied or restored; stop this driver",
             node=self.node,
         )

@@ -1,4 +1,4 @@
-"""Rows as the bytes that COPY reads under FORMAT binary: the server has no texts to parse."""
+"""Rows in the bytes that COPY reads with FORMAT binary: the server has no texts to parse."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 _HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TAIL = b"\xff\xff"
 _NUMBERS = {"int2": ">i2", "int4": ">i4", "int8": ">i8", "float4": ">f4", "float8": ">f8"}
-"""type of the server → how its bytes are laid out"""
+"""type of the server → the layout of its bytes"""
 _TEXTS = ("text", "varchar")
 _UNIX, _DAY = dt.datetime(1970, 1, 1), dt.timedelta(days=1)
 _AHEAD = dt.datetime(2000, 1, 1) - _UNIX
-"""the server counts from there"""
+"""the server's epoch"""
 _FIRST, _LAST = dt.datetime.min - _UNIX, dt.datetime.max - _UNIX
-"""what lies outside goes as text, which the server judges"""
+"""values outside this range are sent as text, which the server checks"""
 
 
 def as_binary(batch: pa.RecordBatch, types: Mapping[str, str]) -> bytes | None:
-    """The rows, for columns of these types (`typname`); None where they must go as text."""
+    """The rows, for columns of these types (`typname`); None if they must be sent as text."""
     fields: list[pa.Array] = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         parts = _field(column, types.get(name, ""))
@@ -41,7 +41,7 @@ def as_binary(batch: pa.RecordBatch, types: Mapping[str, str]) -> bytes | None:
 
 
 def _field(column: pa.Array, type_: str) -> list[pa.Array] | None:
-    """Its bytes in each row (BINARY): their number, and they."""
+    """The field of each row (BINARY): its length, and its bytes."""
     form = column.type
     if type_ in _TEXTS and pa.types.is_string(form):
         return _of_any_length(column.cast(pa.binary()))
@@ -54,7 +54,7 @@ def _field(column: pa.Array, type_: str) -> list[pa.Array] | None:
     if type_ == "date" and pa.types.is_date32(form):
         return _since(column.cast(pa.int32()), _DAY, ">i4")
     if type_ in ("float4", "float8") and pa.types.is_floating(form):
-        # of a narrower number the text is meant, 0.1, and not the bits
+        # for a narrower number the text is meant, 0.1, and not the bits
         return _of_one_length(column, _NUMBERS[type_]) if form.bit_width == 8 * np.dtype(_NUMBERS[type_]).itemsize else None
     if type_ in ("int2", "int4", "int8") and pa.types.is_signed_integer(form):
         return _of_one_length(column, _NUMBERS[type_]) if form.bit_width <= 8 * np.dtype(_NUMBERS[type_]).itemsize else None
@@ -62,7 +62,7 @@ def _field(column: pa.Array, type_: str) -> list[pa.Array] | None:
 
 
 def _since(counted: pa.Array, unit: dt.timedelta, wire: str) -> list[pa.Array] | None:
-    """Times, counted in `unit`s since 1970."""
+    """Times, in `unit`s since 1970."""
     ends = pc.min_max(counted)
     if ends["min"].as_py() is not None and not _FIRST // unit <= ends["min"].as_py() <= ends["max"].as_py() <= _LAST // unit:
         return None
@@ -70,7 +70,7 @@ def _since(counted: pa.Array, unit: dt.timedelta, wire: str) -> list[pa.Array] |
 
 
 def _of_one_length(column: pa.Array, wire: str) -> list[pa.Array]:
-    """Numbers; a null is -1 for its length, and nothing."""
+    """Numbers; a null has the length -1, and no bytes."""
     rows, size = len(column), np.dtype(wire).itemsize
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     values = column.filter(column.is_valid()) if column.null_count else column

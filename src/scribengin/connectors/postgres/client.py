@@ -1,4 +1,4 @@
-"""The client library behind one door: connections, its errors in our words, names that are quoted."""
+"""The only module that uses the client library: connections, errors as Scribengin errors, quoted names."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ if TYPE_CHECKING:
 
 CONNECT_S = 10
 ABANDONED_MS = 20_000
-"""a session that is silent for so long within a transaction the server ends: a driver that sleeps there would hold up its successor"""
+"""the server ends a session that is silent for this long within a transaction: a suspended driver would block its successor"""
 _PASSES = ("08", "53", "57", "58", "40", "25P03")
-"""beginnings of SQLSTATEs that a later try may not see: connection, resources, operator, system, a transaction that met another or slept"""
+"""beginnings of SQLSTATEs that a retry may solve: connection, resources, operator, system, a transaction that conflicted with another or
+was suspended"""
 _AS_TEXT = "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET extra_float_digits = 1; SET client_encoding = 'UTF8'"
-"""how the server writes values: the same in every session, whatever its own settings are, so that what is parsed, and what a position
-says, means one thing"""
+"""the format in which the server writes values: the same in every session, whatever its own settings are, so that parsed values and stored
+positions have one meaning"""
 _LOGIN = ("authentication failed", "no password supplied", "no pg_hba.conf entry", "is not permitted to log in")
 _TRUST = ("certificate", "SSL", "sslmode")
 
 
 def driver() -> Any:
-    """The module `psycopg`. Raises EnvironmentFault where it is not installed."""
+    """The module `psycopg`. Raises EnvironmentFault if it is not installed."""
     try:
         import psycopg
     except ImportError as error:
@@ -43,7 +44,7 @@ def driver() -> Any:
 
 
 class PostgresServer:
-    """Where to connect to, and as whom. Travels to executors with its secrets; `str` shows none."""
+    """The server's address and login. Sent to executors with its secrets; `str` shows no secret."""
 
     def __init__(self, node: str, options: Mapping[str, Any], role: Literal["source", "sink"] = "sink") -> None:
         self.node = node
@@ -56,8 +57,8 @@ class PostgresServer:
             raise self.error(f"{self.called}: `server` is not an address", "write postgresql://USER@HOST:PORT/DATABASE", "postgres")
         if parts.password is not None:
             raise self.error(
-                f"{self.called}: `server` holds a password",
-                'take it out and write config: {password: "${secret:env/NAME}"}: a secret is never shown',
+                f"{self.called}: `server` contains a password",
+                'remove it and write config: {password: "${secret:env/NAME}"}: a secret is never shown',
                 "secret-in-plain",
             )
         several = "," in parts.netloc
@@ -67,12 +68,13 @@ class PostgresServer:
         return self._shown
 
     def connect(self) -> Connection[Any]:
-        """A fresh one, each statement a transaction of its own. Raises Unreachable; SourceError or SinkError where no later try will do."""
+        """A new connection, with each statement in its own transaction. Raises Unreachable; raises SourceError or SinkError if a retry
+        cannot succeed."""
         given = {name: value.reveal() if isinstance(value, Secret) else value for name, value in self._config.items()}
         settings = {"application_name": "scribengin", "connect_timeout": CONNECT_S} | given
         psycopg = driver()
         try:
-            # no prepared statements: what stands between may give each transaction another session of the server
+            # no prepared statements: a pooler may give each transaction another session of the server
             connection: Connection[Any] = psycopg.connect(self._uri, autocommit=True, prepare_threshold=None, **settings)
             connection.execute(f"SET idle_in_transaction_session_timeout = {ABANDONED_MS}")
             if self._kind is SourceError:
@@ -83,37 +85,37 @@ class PostgresServer:
 
     @contextmanager
     def connected(self, what: str) -> Iterator[Connection[Any]]:
-        """A fresh connection; errors of the client come out in our words, with `what` was tried."""
+        """A new connection; client errors become Scribengin errors, with the failed action `what`."""
         with closing(self.connect()) as connection, self.explained(what):
             yield connection
 
     @contextmanager
     def explained(self, what: str) -> Iterator[None]:
-        """Errors of the client come out of it in our words, with `what` was tried."""
+        """Converts client errors to Scribengin errors, with the failed action `what`."""
         try:
             yield
         except driver().Error as error:
             raise self.fault(error, what) from error
 
     def fault(self, error: Exception, what: str) -> ScribenginError:
-        """An error of the client, in our words. `what` was tried when it came: "cannot be written"."""
+        """A client error as a Scribengin error. `what`: the action that failed, such as "cannot be written"."""
         text = " ".join(str(error).split())
         state: str = getattr(error, "sqlstate", None) or ""
         said = f"{self.called}: {self} {what}: {text}"
         if state.startswith("28") or any(each in text for each in _LOGIN):
             return self.error(said, "correct the user in `server` and the password in `config`", "postgres-login")
         if state == "3D000" or ("database" in text and "does not exist" in text):
-            return self.error(said, "make the database, or correct `server`", "postgres-database")
+            return self.error(said, "create the database, or correct `server`", "postgres-database")
         if state == "42501":
             reads = "grant the user SELECT on the table and USAGE on its schema"
-            writes = "grant the user CREATE on the schemas of `table` and `staging`, or make them"
+            writes = "grant the user CREATE on the schemas of `table` and `staging`, or create them"
             return self.error(said, reads if self._kind is SourceError else writes, "postgres-rights")
         if not state and any(each in text for each in _TRUST):
-            return self.error(said, "say in `config` whom to trust: sslmode, sslrootcert", "postgres-trust")
+            return self.error(said, "set in `config` which certificates to trust: sslmode, sslrootcert", "postgres-trust")
         if state.startswith(_PASSES) or (not state and isinstance(error, driver().OperationalError)):
             return Unreachable(
                 said,
-                remedy="look whether the server is up and has room; a flow that runs tries again by itself",
+                remedy="check that the server is up and has free space; a running flow retries automatically",
                 code="postgres-away",
                 node=self.node,
             )
@@ -121,22 +123,20 @@ class PostgresServer:
             reads, writes = "restore it, or correct `table`", f"restore it, with its rows; or {start_over()}"
             return self.error(said, reads if self._kind is SourceError else writes, "postgres-table")
         if state.startswith("23"):
-            remedy = "rows break a rule of the table that spans rows: correct the rule or the data, or write mode: upsert"
+            remedy = "rows violate a constraint across rows of the table: correct the constraint or the data, or write mode: upsert"
             return self.error(said, remedy, "postgres-rule")
         if state.startswith("54"):
-            remedy = (
-                "a row, or its value in an index, is too large for the table: shorten it, or let a `filter` before the sink leave it out"
-            )
+            remedy = "a row, or its value in an index, is too large for the table: shorten it, or remove it with a `filter` before the sink"
             return self.error(said, remedy, "postgres-large")
         return self.error(said, "correct the table or the flow", "postgres")
 
     def error(self, said: str, remedy: str, code: str) -> SourceError | SinkError:
-        """One that no later try mends."""
+        """An error that a retry cannot solve."""
         return self._kind(said, remedy=remedy, code=code, node=self.node)
 
 
 def quoted(*names: str) -> str:
-    """A name, with its schema before it, for PostgreSQL's parser.
+    """A name, with its schema before it, quoted for the PostgreSQL parser.
 
     >>> quoted("sales", 'odd"one')
     '"sales"."odd""one"'

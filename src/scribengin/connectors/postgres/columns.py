@@ -30,12 +30,12 @@ _TYPES = {
 
 
 def type_of(type_: Type) -> str:
-    """The type of a column that we make."""
+    """The type of a column in a table that we create."""
     return f"numeric({type_.precision},{type_.scale})" if type_.name == "DECIMAL" else _TYPES[type_.name]
 
 
 def as_csv(batch: pa.RecordBatch) -> bytes:
-    """The rows as COPY reads them under FORMAT csv: values in quotes, nulls without."""
+    """The rows in the form that COPY reads with FORMAT csv: values quoted, nulls unquoted."""
     import pyarrow as pa
     from pyarrow import csv
 

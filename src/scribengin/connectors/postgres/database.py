@@ -1,4 +1,4 @@
-"""PostgreSQL as the SQL layer asks for it: its words, and what its catalog says."""
+"""PostgreSQL for the SQL layer: its statements, and queries of its catalog."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema, Type
 
 _XIDS = 2**32
-"""`xmin` of a row counts transactions so far, and begins anew"""
+"""`xmin` of a row is the 32-bit number of a transaction, and wraps around"""
 _HELD_MS = 200
 _ASKED_FOR = "is_nullable = 'NO' AND column_default IS NULL AND is_identity = 'NO' AND is_generated = 'NEVER'"
 _CALLED = (
@@ -30,7 +30,7 @@ _CALLED = (
     "WHEN is_generated = 'ALWAYS' THEN data_type || ' GENERATED ALWAYS' ELSE data_type END"
 )
 _FILLS = "SELECT 1 FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND NOT tgisinternal AND tgtype & 7 = 7 AND tgenabled <> 'D' LIMIT 1"
-"""a trigger BEFORE INSERT FOR EACH ROW, which may give what the flow does not"""
+"""a BEFORE INSERT FOR EACH ROW trigger, which may set columns that the flow does not have"""
 _OWN = (
     "claims (target text PRIMARY KEY, owner text NOT NULL, lineage text NOT NULL, sink text NOT NULL, flow text NOT NULL, "
     "earlier text[] NOT NULL DEFAULT '{}', folded_rows bigint NOT NULL DEFAULT 0, had_rows boolean NOT NULL)",
@@ -62,11 +62,11 @@ class PostgresDatabase:
         return str(self._server)
 
     def connect(self) -> Connection[Any]:
-        """By the one door."""
+        """Delegates to the client module."""
         return self._server.connect()
 
     def explained(self, what: str) -> AbstractContextManager[None]:
-        """By the one door."""
+        """Delegates to the client module."""
         return self._server.explained(what)
 
     # --- names and types ---
@@ -76,7 +76,7 @@ class PostgresDatabase:
         return quoted(*names)
 
     def escaped(self, *names: str) -> str:
-        """By the one door."""
+        """Delegates to the client module."""
         return escaped(*names)
 
     def own(self, name: str) -> tuple[str, ...]:
@@ -88,7 +88,7 @@ class PostgresDatabase:
         return list(texts)
 
     def unpacked(self, value: list[str]) -> Sequence[str]:
-        """As it comes."""
+        """Unchanged."""
         return value
 
     def type_of(self, type_: Type) -> str:
@@ -106,12 +106,12 @@ class PostgresDatabase:
         session.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (what,))
 
     def is_there(self, session: Connection[Any], *names: str) -> bool:
-        """Also where this user must not read it."""
+        """True also if this user is not allowed to read it."""
         there = session.execute("SELECT to_regclass(%s) IS NOT NULL", (quoted(*names),)).fetchone()
         return bool(there and there[0])
 
     def make_own(self, session: Connection[Any]) -> None:
-        """Two that make a schema at once would meet in the catalog."""
+        """With a lock: two sessions that create a schema at once would conflict in the catalog."""
         self.alone(session, f"scribengin {self._staging}")
         place = quoted(self._staging)
         session.execute(f"CREATE SCHEMA IF NOT EXISTS {place}")
@@ -119,12 +119,12 @@ class PostgresDatabase:
             session.execute(f"CREATE TABLE IF NOT EXISTS {place}.{table}")
 
     def make(self, session: Connection[Any], target: Target, columns: str) -> None:
-        """Where it is not there, two would meet in the catalog too."""
+        """With a lock if it does not exist: two sessions would conflict in the catalog too."""
         self.alone(session, f"scribengin {target}")
         session.execute(f"CREATE TABLE IF NOT EXISTS {quoted(*target.names)} ({columns})")
 
     def columns(self, session: Connection[Any], *names: str) -> Mapping[str, tuple[str, bool]]:
-        """Those that this user may use."""
+        """Those that this user is allowed to use."""
         found = session.execute(
             f"SELECT column_name, {_CALLED}, {_ASKED_FOR} FROM information_schema.columns "
             "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
@@ -134,7 +134,7 @@ class PostgresDatabase:
         return {name: (type_, must and fills is None) for name, type_, must in found.fetchall()}
 
     def has_key(self, session: Connection[Any], target: Target) -> bool:
-        """A unique index of all rows."""
+        """A unique index over all rows."""
         found = session.execute(
             "SELECT array_agg(a.attname::text) FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
             "WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indpred IS NULL GROUP BY i.indexrelid",
@@ -143,11 +143,11 @@ class PostgresDatabase:
         return any(set(names) == set(target.key) for (names,) in found.fetchall())
 
     def stage(self, session: Connection[Any], name: str, target: Target, schema: Schema) -> PostgresStaging:
-        """Logged, so that it stays through a crash of the server."""
+        """A logged table, so that it survives a crash of the server."""
         return PostgresStaging(session, quoted(*self.own(name)), target, schema)
 
     def drop(self, session: Connection[Any], name: str) -> None:
-        """Waits for others a moment."""
+        """Waits for other sessions only a moment."""
         session.execute(f"SET LOCAL lock_timeout = {_HELD_MS}")
         try:
             session.execute(f"DROP TABLE IF EXISTS {quoted(*self.own(name))}")
@@ -162,7 +162,7 @@ class PostgresDatabase:
         return client.ABANDONED_MS / 1000
 
     def step(self, session: Connection[Any]) -> AbstractContextManager[Any]:
-        """A savepoint; what is written behind it has a number of its own."""
+        """A savepoint; rows written after it have their own transaction number."""
         return session.transaction()
 
     def load(self, session: Connection[Any], target: Target, schema: Schema) -> Copying:
@@ -179,7 +179,7 @@ class PostgresDatabase:
         return f"SELECT DISTINCT ON ({keys}) {_listed(columns)} FROM ({every}) every ORDER BY {keys}, {order}{places}"
 
     def set_aside(self, name: str, query: str) -> str:
-        """Gone with the transaction, as a pool may give the session to others."""
+        """Dropped with the transaction, because a pool may give the session to others."""
         return f"CREATE TEMPORARY TABLE {name} ON COMMIT DROP AS {query}"
 
     def delete(self, target: Target, gone: str, version: str | None) -> str:
@@ -201,7 +201,7 @@ class PostgresDatabase:
     # --- for audit ---
 
     def rows_by_transaction(self, session: Connection[Any], target: Target) -> Mapping[int, int]:
-        """Rows show theirs as `xmin`, also once they are frozen."""
+        """Rows show theirs as `xmin`, even after they are frozen."""
         return dict(session.execute(f"SELECT {self.row_transaction}, count(*) FROM {quoted(*target.names)} GROUP BY 1").fetchall())
 
 

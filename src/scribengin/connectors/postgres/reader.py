@@ -1,11 +1,11 @@
-"""The driver's side of the source: which ranges of the table come next.
+"""The driver's side of the source: which ranges of the table are read next.
 
-A range says behind which row it begins and with which it ends, by the columns that order the table. Ranges are made within one transaction
-that keeps seeing what it saw at first, and lends its view to the tasks; it goes with the reader. Whoever reads a range later looks
-whether it is still the same: so many rows, none of them written by a transaction that was not over then.
+A range is given by the row after which it begins and the row with which it ends, in the columns that order the table. Ranges are made
+within one transaction, which keeps its snapshot and exports it to the tasks; it ends with the reader. Whoever reads a range later checks
+that it is unchanged: the same number of rows, none of them written by a transaction that was not finished then.
 
-`mode: incremental` takes rows up to the greatest one that was there at some look, once every transaction that was open at that look is
-over, and `settle` has passed: one that commits late could otherwise bring a row in front of those that were taken.
+`mode: incremental` reads rows up to the greatest one seen in some poll, once every transaction that was open at that poll is finished, and
+`settle` has passed: otherwise a late commit could add a row before those already read.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
     from scribengin.connectors.postgres.table import PostgresTable
 
 Row = tuple[str, ...]
-"""the texts of a row in the columns of the order"""
+"""a row's values in the ordering columns, as texts"""
 _COUNTED = 1_000_000
-"""rows that wait are counted up to here: the more there are, the longer it would take"""
+"""maximum backlog that is counted: counting more would take longer"""
 _ENDS_WITHIN_S = 30.0
-"""how long `--once` waits for transactions that write as it begins"""
+"""how long `--once` waits for transactions that are open when it begins"""
 _POLL_S = 0.02
 _LOOKS = 8
-"""that are remembered at most"""
+"""maximum number of remembered polls"""
 _SLOW_S = 60.0
-"""how long rows are held up by an open transaction before a person hears of it"""
+"""how long rows wait for an open transaction before it is reported"""
 OURS = 7_310_579_003
-"""an advisory lock that all our transactions that read hold together: none of them waits for another"""
+"""an advisory lock that all our reading transactions hold in shared mode, so that none of them waits for another"""
 _OPEN = f"""
 SELECT l.virtualxid FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 WHERE l.locktype = 'virtualxid' AND l.granted AND a.usesysid IS NOT NULL AND a.datname = current_database() AND NOT EXISTS (
     SELECT FROM pg_locks o WHERE o.pid = l.pid AND o.locktype = 'advisory' AND o.classid = {OURS >> 32} AND o.objid = {OURS & 0xFFFFFFFF})
 """
-"""transactions of people and programs, of whatever user, that are open in the database"""
+"""transactions of people and programs, of any user, that are open in the database"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A look at the table: when, the greatest row, and what must be over for it to be taken: every transaction before a number, and those
-    that are open and may have none yet."""
+    """A poll of the table: its time, the greatest row, and the transactions that must finish before it is read: all before a number, and
+    open ones that may have no number yet."""
 
     at_s: float
     next_transaction: int
@@ -64,7 +64,7 @@ class _Seen:
 
 
 def oldest_running(snapshot: str) -> int:
-    """Of a snapshot as PostgreSQL writes it: every transaction before this one was over."""
+    """For a snapshot in PostgreSQL's text form: every transaction before this one was finished."""
     return int(snapshot.partition(":")[0])
 
 
@@ -85,19 +85,19 @@ class PostgresReader:
         self._connection: Connection[Any] | None = None
         self._shared = ""
         self._view = ""
-        """what the open transaction sees, as the server writes it; empty where none is open"""
+        """the snapshot of the open transaction, in the server's form; empty if none is open"""
         self._read_oid: int | None = None
-        """the table that `_after` was read of"""
+        """the table that `_after` refers to"""
         self._after: Row | None = None
         self._snapshot = ""
-        """of mode: snapshot, what the whole reading sees"""
+        """for mode: snapshot, the snapshot of the whole read"""
         self._end: Row | None = None
         self._left: int | None = None
         self._seen: deque[_Seen] = deque()
         self._safe: Row | None = None
         self._final = False
         self._looked_s: float | None = None
-        """when there was nothing more to take; None where there may be more"""
+        """the time when nothing was left to read; None if there may be more"""
         self._held_up_told = False
         self._backlog = Backlog(rows=None)
         self._notices: list[str] = []
@@ -112,7 +112,7 @@ class PostgresReader:
         self._let_go()
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
-        """Go on behind what was handed out."""
+        """Continue after the restored entries."""
         for streams in entries:
             for stream in streams:
                 place = stream.place
@@ -122,9 +122,9 @@ class PostgresReader:
                     self._backlog = Backlog(rows=self._left)
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
-        """The next ranges. Raises SourceError where the rest of a snapshot is not what it was, Unreachable where the server is away.
+        """The next ranges. Raises SourceError if the rest of a snapshot has changed, Unreachable if the server is unavailable.
 
-        `final`: what is there at the first such call is all there will be; a table that is written to all the time has no other end.
+        With `final`, only rows that exist at the first such call are read; a table that is written to continuously has no other end.
         """
         now_s = time.monotonic()
         if self._left == 0 or (not final and self._looked_s is not None and now_s - self._looked_s < self._every_s):
@@ -141,11 +141,11 @@ class PostgresReader:
             raise self._server.fault(error, f"cannot be read ({self._name})") from error
 
     def backlog(self) -> Backlog:
-        """What waited at the last look; a million where it is more."""
+        """The backlog at the last poll; a million if it is greater."""
         return self._backlog
 
     def measure(self) -> Backlog:
-        """See `MeasuringReader`; of mode: snapshot what was left of it when the flow read last."""
+        """See `MeasuringReader`; for mode: snapshot the rest at the flow's last read."""
         if self._incremental:
             try:
                 self._measure(self._in_transaction())
@@ -156,7 +156,7 @@ class PostgresReader:
         return self._backlog
 
     def notices(self) -> list[str]:
-        """An index that lacks; transactions that hold up rows."""
+        """Notices: a missing index; transactions that delay rows."""
         told, self._notices = self._notices, []
         return told
 
@@ -170,12 +170,12 @@ class PostgresReader:
         elif self._view != self._snapshot and self._compares:
             found = self._count(connection, self._after, self._end)
             if found != self._left:
-                raise self._changed(f"{found} of its rows are left, it was {self._left}")
+                raise self._changed(f"it has {found} rows left; expected {self._left}")
         ranges = self._ranges(connection, self._end, most)
         assert self._left is not None
         streams = []
         for after, upto, rows in ranges:
-            # of what may change a count says nothing: its end is where the last row was
+            # a count says nothing about rows that may change: its end is the last row
             self._left = self._left - rows if self._compares else max(self._left - rows, 1) * (upto != self._end)
             more = {"end": self._end, "left": self._left}
             streams.append(self._stream(after, upto, rows, self._snapshot, more))
@@ -184,7 +184,7 @@ class PostgresReader:
         self._backlog = Backlog(rows=self._left)
         return streams
 
-    # --- rows that come ---
+    # --- new rows ---
 
     def _next_growing(self, most: int, *, final: bool) -> list[SourceStream]:
         if final and not self._final:
@@ -202,12 +202,12 @@ class PostgresReader:
         return streams
 
     def _look(self) -> None:
-        """One more look; what earlier ones saw may be taken once it has settled."""
+        """Poll once; rows seen by earlier polls may be read once they are settled."""
         now_s = time.monotonic()
         connection = self._in_transaction()
         oldest, coming = (int(part) for part in self._view.split(":")[:2])
         last = self._last(connection)
-        # behind the view was taken: what was open then and is not told here is over, and is in the next view
+        # after the snapshot was taken: a transaction that was open then and is not listed here is finished, and is in the next snapshot
         still = frozenset(row[0] for row in connection.execute(_OPEN).fetchall()) if self._waits_for_all else frozenset[str]()
         while self._seen and now_s - self._seen[0].at_s >= self._settle_s:
             if self._seen[0].next_transaction > oldest or self._seen[0].open & still:
@@ -221,7 +221,7 @@ class PostgresReader:
             self._seen.append(_Seen(now_s, coming, last, still))
 
     def _settle(self) -> None:
-        """Wait until what is there now has settled."""
+        """Wait until the current rows are settled."""
         self._seen.clear()
         self._end_transaction()
         self._look()
@@ -238,16 +238,16 @@ class PostgresReader:
     def _tell_of_slow_ones(self, now_s: float) -> None:
         if not self._held_up_told and now_s - self._seen[0].at_s > self._settle_s + _SLOW_S:
             self._held_up_told = True
-            self._notices.append(f"{self._held_up(_SLOW_S)}; they come when it is over")
+            self._notices.append(f"{self._held_up(_SLOW_S)}; they are read when it ends")
 
     def _held_up(self, for_s: float) -> str:
         return (
-            f"{self._server.called}: a transaction that is open for more than {for_s:g} s may bring rows of {self._name} in front of those "
-            f"that wait (see pg_stat_activity at {self._server})"
+            f"{self._server.called}: a transaction open for more than {for_s:g} s may add rows of {self._name} before the waiting ones "
+            f"(see pg_stat_activity at {self._server})"
         )
 
     def _measure(self, connection: Connection[Any]) -> None:
-        """What waits behind the last range; of `--once` only what belongs to it."""
+        """The backlog after the last range; with `--once` only rows that belong to the run."""
         waits = self._count(connection, self._after, self._safe, _COUNTED) if not self._final or self._safe is not None else 0
         oldest_s = None
         if not self._final:
@@ -264,7 +264,7 @@ class PostgresReader:
     # --- both ---
 
     def _ranges(self, connection: Connection[Any], upto: Row | None, most: int) -> list[tuple[Row | None, Row, int]]:
-        """(behind which row, with which row it ends, rows) of the next ones, and go on behind them."""
+        """(row after which it begins, row with which it ends, rows) of the next ranges; continues after them."""
         table = self._table
         where, bounds = table.between(self._after, upto)
         found = connection.execute(
@@ -307,18 +307,18 @@ class PostgresReader:
     def _changed(self, what: str) -> Exception:
         return self._server.error(
             f"{self._server.called}: {self._name} changed since it was read: {what}",
-            f"restore it; or say on_change: ignore to go on with what is there now, at least once; or {start_over()}",
+            f"restore it; or, to continue with the current data at least once, set on_change: ignore; or {start_over()}",
             "postgres-changed",
         )
 
     # --- the transaction ---
 
     def _in_transaction(self) -> Connection[Any]:
-        """Of which the view is `_view`, and lent to tasks as `_shared`; the one that is open, or a new one."""
+        """The transaction whose snapshot is `_view`, exported to tasks as `_shared`; the open one, or a new one."""
         if self._connection is None or self._connection.closed:
             self._let_go()
             self._connection = self._server.connect()
-            # it keeps the view for tasks that read, however long they take
+            # it keeps the snapshot for reading tasks, however long they take
             self._connection.execute("SET idle_in_transaction_session_timeout = 0")
         if not self._view:
             self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

@@ -1,4 +1,4 @@
-"""What COPY sends, as Arrow batches: parsed column by column; values that do not fit cost their own rows only."""
+"""The output of COPY as Arrow batches, parsed column by column; a value that does not fit affects only its own row."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 XMIN = "\0xmin"
-"""a column besides: the transaction that wrote the row"""
+"""an additional column: the transaction that wrote the row"""
 
 
 class PostgresRowParser:
-    """Of one stream. `with_xmin`: the rows end in one column more, the transaction that wrote them."""
+    """Rows of one stream. `with_xmin`: the rows have one more column at the end, the transaction that wrote them."""
 
     def __init__(self, file: str, schema: Schema, *, with_xmin: bool) -> None:
         self._file = file
@@ -72,7 +72,7 @@ class PostgresRowParser:
         return batch
 
     def _row_by_row(self, texts: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Bad]]:
-        """Each value by itself where its column as a whole does not parse; null where it does not fit, and its row bad."""
+        """Parse each value by itself if its column as a whole does not parse; a value that does not fit is null, and its row bad."""
         columns, bad = [], dict[int, Bad]()
         for name in self._names:
             form, column = self._types[name], texts.column(name)
@@ -94,15 +94,15 @@ class PostgresRowParser:
 
 
 def _cast(column: pa.Array, form: pa.DataType) -> pa.Array:
-    """Texts as the server writes them, as `form`. Raises ArrowInvalid."""
+    """Texts in the server's format, as `form`. Raises ArrowInvalid."""
     if pa.types.is_boolean(form):
         return pc.equal(column, "t")
     return column.cast(form)
 
 
 def _bytes_of(column: pa.Array) -> pa.Array:
-    """Bytes that came as hex digits, all of them at once."""
-    column = pa.concat_arrays([column])  # of its own: without an offset
+    """Bytes from hex digits, all of them at once."""
+    column = pa.concat_arrays([column])  # a separate array, without an offset
     validity, offsets, data = column.buffers()
     halved = np.frombuffer(offsets, np.int32, len(column) + 1) // 2
     plain = unhexlify(b"" if data is None else memoryview(data)[: int(halved[-1]) * 2])
@@ -110,10 +110,10 @@ def _bytes_of(column: pa.Array) -> pa.Array:
 
 
 def written_since(xmin: NDArray[np.uint32], oldest: int, now: int) -> bool:
-    """Whether any of these transactions may have been running, or not yet begun, when `oldest` was the oldest one that ran. `now`: the
-    next one to come. All counts are whole but `xmin`, which the server keeps to 32 bits: a row that is older than 2^32 transactions may
-    be taken for a new one, never a new one for an old one."""
-    if not 0 <= now - oldest < 1 << 32:  # less than none: of a server that was restored
+    """Whether any of these transactions may have been running, or not yet started, when `oldest` was the oldest running one. `now`: the
+    next transaction number. All numbers are complete except `xmin`, of which the server keeps 32 bits: a row older than 2^32 transactions
+    may be considered new, but never a new one old."""
+    if not 0 <= now - oldest < 1 << 32:  # negative: from a restored server
         return True
     behind: Any = xmin - np.uint32(oldest & 0xFFFFFFFF)
     return bool(len(xmin)) and int(behind.min()) < now - oldest

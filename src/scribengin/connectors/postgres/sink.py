@@ -1,4 +1,4 @@
-"""The sink: that of every database with transactions, over PostgreSQL."""
+"""The sink: the one for all databases with transactions, with PostgreSQL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PostgresSink(SqlSink):
-    """One table, as the options say."""
+    """One table, by the options."""
 
     def __init__(self, place: ConnectorContext) -> None:
         super().__init__(place, _database(place), _target(place), place.options["version"])

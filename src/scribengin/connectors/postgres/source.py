@@ -1,4 +1,4 @@
-"""The source: what a flow says becomes a reader (driver) and blocks of rows (executors), which COPY brings in the order of the key."""
+"""The source: options become a reader (driver) and blocks of rows (executors), which COPY returns in key order."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class PostgresSource:
         self._known: Schema | None = None
 
     def resolve_schema(self) -> Schema:
-        """The declared columns, or the table's. Raises SourceError where the table is not there, or does not give what is declared;
-        Unreachable where the server does not answer."""
+        """The declared columns, or the table's. Raises SourceError if the table does not exist or does not match the declared columns;
+        Unreachable if the server does not answer."""
         if self._known is None:
-            with self._server.connected("cannot be asked for its columns") as connection:
+            with self._server.connected("did not return its columns") as connection:
                 self._known = columns_of(self._server, self._table, self._describe(connection), self.schema)
         return self._known
 
@@ -52,13 +52,13 @@ class PostgresSource:
         return PostgresReader(self._server, table, self._options)
 
     def decoder(self) -> TableDecoder:
-        """The rows have types; only what did not fit is left to tell."""
+        """A decoder for typed rows: it only reports values that did not fit."""
         from scribengin.formats.table_blocks import TableDecoder
 
         return TableDecoder(self.resolve_schema())
 
     def read(self, stream: SourceStream) -> Iterator[TableBlock]:
-        """The rows of the range. Raises SourceError, at its end, where they are not those that it was made of."""
+        """The rows of the range. Raises SourceError after the last row if they differ from the logged ones."""
         from scribengin.connectors.postgres.rows import PostgresRowParser, written_since
 
         place, rows = stream.place, 0
@@ -78,27 +78,27 @@ class PostgresSource:
                 changed = changed or (xmin is not None and written_since(xmin, oldest, now))
                 yield block
         if self._compares and (changed or rows != stream.rows):
-            found = f"{rows} rows are there, it was {stream.rows}" if rows != stream.rows else "rows were written since"
+            found = f"found {rows} rows, expected {stream.rows}" if rows != stream.rows else "rows were written since then"
             raise self._server.error(
-                f"{self._server.called}: {stream.label} changed after it was taken, and is not yet committed: {found}",
-                f"restore it; or say on_change: ignore to go on with what is there now, at least once; or {start_over()}",
+                f"{self._server.called}: {stream.label} changed after it was assigned to a Batch that is not yet committed: {found}",
+                f"restore it; or, to continue with the current data at least once, set on_change: ignore; or {start_over()}",
                 "postgres-changed",
             )
 
     @contextmanager
     def _as_of(self, connection: Connection[Any], place: Any) -> Iterator[bool]:
-        """A transaction that sees what the reader saw as it took the range, while that one still holds it: then True."""
+        """Import the snapshot that the reader had when it made the range, if that transaction still holds it; returns whether it did."""
         is_same = False
         if place["shared"] is not None:
             try:
                 connection.execute(_ALONE)
                 connection.execute(f"SET TRANSACTION SNAPSHOT '{place['shared']}'")
                 found = connection.execute("SELECT pg_current_snapshot()::text").fetchone()
-                is_same = found is not None and found[0] == place["as_of"]  # a name comes again where a server starts again
+                is_same = found is not None and found[0] == place["as_of"]  # names repeat after a restart of the server
             except driver().OperationalError:
                 raise
             except driver().Error:
-                pass  # its holder is gone
+                pass  # its holder has ended
             if not is_same:
                 connection.execute("ROLLBACK")
         if not is_same:
@@ -117,7 +117,7 @@ def _next_transaction(connection: Connection[Any]) -> int:
 
 
 def _pieces(connection: Connection[Any], query: str, bounds: list[str]) -> Iterator[bytes]:
-    """What COPY sends, whole rows, about a block at a time."""
+    """The output of COPY, whole rows, about a block at a time."""
     parts: list[Any] = []
     size = 0
     with connection.cursor() as cursor, cursor.copy(query, bounds) as copy:

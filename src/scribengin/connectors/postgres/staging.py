@@ -1,4 +1,4 @@
-"""A staging table, made like the target; and COPY, which fills it, or the target itself."""
+"""A staging table with the columns of the target; and COPY, which fills it, or the target itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 _DATA = ("22", "23", "54")
-"""classes of SQLSTATE that a row is at fault for: a value that does not fit, a rule of the table that it breaks, a row that is too large"""
+"""SQLSTATE classes of errors caused by a row: a value that does not fit, a constraint that it violates, a row that is too large"""
 
 _COLUMNS = """
 SELECT attname, attnotnull, attgenerated <> '', pg_get_expr(adbin, adrelid) IS NULL OR pg_get_expr(adbin, adrelid) LIKE 'nextval(%%'
@@ -41,18 +41,18 @@ SELECT attname FROM pg_partitioned_table JOIN pg_attribute ON attrelid = partrel
 WHERE partrelid IN (SELECT relid FROM pg_partition_tree(to_regclass(%s)) UNION SELECT pg_partition_ancestors(to_regclass(%s)))
 """
 _MOST_PARTITIONS = 200
-"""each of them is looked at for each row"""
+"""the constraint that each change is checked against"""
 _CHANGE = "text NOT NULL CONSTRAINT \"a change is insert, update or delete\" CHECK (lower({}) IN ('insert', 'update', 'delete'))"
 
 
 class PostgresStaging:
-    """See `Staging`. Made in the transaction that this is called in."""
+    """See `Staging`. Created in the current transaction."""
 
     def __init__(self, connection: Connection[Any], place: str, target: Target, schema: Schema) -> None:
         like = quoted(*target.names)
         connection.execute(f"CREATE TABLE {place} (LIKE {like} INCLUDING CONSTRAINTS INCLUDING DEFAULTS INCLUDING GENERATED)")
         found = connection.execute(_COLUMNS, (like,)).fetchall()
-        # what the flow does not name the server fills in when the rows are taken: by a default, an identity, a trigger
+        # columns that the flow does not have are filled in by the server when the rows are moved: by a default, an identity, a trigger
         left = [name for name, asked, generated, _ in found if name not in schema.names and (asked or not generated)]
         blank = [name for name, _, generated, empty in found if name in left and empty and not generated]
         may_lack = [name for name, asked, generated, _ in found if asked and name in left and (not generated or target.change is not None)]
@@ -68,13 +68,13 @@ class PostgresStaging:
         """By one COPY, in a transaction of its own."""
         self._copying.check(batch)
         with self._connection.transaction():
-            # nobody waits for this commit alone; for the transaction only, as a pool may give the session to others
+            # nothing waits for this commit alone; only for this transaction, because a pool may give the session to others
             self._connection.execute("SET LOCAL synchronous_commit = off")
             return self._copying.copy(batch)
 
 
 class Copying:
-    """See `Staging`. COPY into the table `place`, in whatever transaction is open."""
+    """See `Staging`. COPY into the table `place`, in the current transaction."""
 
     def __init__(self, connection: Connection[Any], place: str, target: Target, schema: Schema) -> None:
         self._connection = connection
@@ -91,7 +91,7 @@ class Copying:
         return self.copy(batch)
 
     def check(self, batch: pa.RecordBatch) -> None:
-        """Raises NotTaken where the server would change a value of a row without a word."""
+        """Raises NotTaken if the server would silently change a value of a row."""
         import pyarrow.compute as pc
 
         for name, values in zip(batch.schema.names, batch.columns, strict=True):
@@ -99,10 +99,10 @@ class Copying:
             unlike = None if column is None else changed(values, column.base, column.modifier)
             if column is not None and unlike is not None and pc.any(unlike).as_py():
                 value = values.filter(unlike)[0].as_py()
-                raise NotTaken(f'"{value}" does not go into {column.type} as it is (column "{name}")')
+                raise NotTaken(f'"{value}" does not fit into {column.type} unchanged (column "{name}")')
 
     def copy(self, batch: pa.RecordBatch) -> int:
-        """Without a look at the values."""
+        """Without a check of the values."""
         data, form = as_binary(batch, self._types), "binary"
         if data is None:
             data, form = as_csv(batch), "csv"
@@ -121,7 +121,7 @@ class Copying:
 
 
 def _take_changes(connection: Connection[Any], place: str, target: Target, change: str, asked: Sequence[str]) -> None:
-    """The column that says the change; and of a row that is to be deleted the key is enough."""
+    """Add the column of the change; a row to be deleted needs only the key."""
     connection.execute(f"ALTER TABLE {place} ADD COLUMN {change} {_CHANGE.format(change)}")
     for name in asked:
         if name not in target.key:
@@ -131,7 +131,8 @@ def _take_changes(connection: Connection[Any], place: str, target: Target, chang
 
 
 def _leave_out(connection: Connection[Any], place: str, left: Sequence[str], blank: Sequence[str]) -> None:
-    """`left` may be null, which the server fills in later. So `blank` ones are, and no rule about them can be looked at."""
+    """`left` columns may be null, because the server fills them in later. So `blank` ones are null, and constraints on them cannot be
+    checked."""
     for name in left:
         connection.execute(f"ALTER TABLE {place} ALTER COLUMN {quoted(name)} DROP NOT NULL")
     for name in blank:
@@ -141,7 +142,7 @@ def _leave_out(connection: Connection[Any], place: str, left: Sequence[str], bla
 
 
 def _take_partitions(connection: Connection[Any], place: str, like: str, schema: Schema) -> None:
-    """Of a table in partitions: a row that none of them takes is to be refused here, not when the Batch is decided."""
+    """For a partitioned table: a row that no partition accepts must be refused here, not after the Batch is decided."""
     parted_by = [name for (name,) in connection.execute(_PARTED_BY, (like, like)).fetchall()]
     found = connection.execute(_PARTITIONS, (like, like)).fetchall()
     if not parted_by or not set(parted_by) <= set(schema.names) or len(found) > _MOST_PARTITIONS or any(whole for _, whole in found):

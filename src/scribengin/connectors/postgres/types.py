@@ -1,7 +1,7 @@
-"""What goes into which type of a column and comes out of it, and values that the server would change without a word.
+"""Which types go into and come out of each column type, and which values the server would change silently.
 
-One declaration for both ends. PostgreSQL rounds digits that a `numeric(p,s)` or a time of fewer decimals has no place for, and cuts blanks
-off: such a value is a dead letter, as those are that the server refuses.
+One declaration for both directions. PostgreSQL rounds digits that do not fit into a `numeric(p,s)` or a time with fewer decimals, and
+truncates blanks: such a value becomes a dead letter, like those that the server refuses.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _NESTED = ("ARRAY", "MAP", "STRUCT")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A type of the server. `name` is SQL's word; `read` is what a flow may read it as beside STRING, the first where it does not say;
-    `written` are the types of a flow that go into it."""
+    """A server type. `name` is its SQL name; `read` are the types that a flow may read it as beside STRING, the first by default; `written`
+    are the flow types that can be written to it."""
 
     name: str
     read: tuple[str, ...]
@@ -47,27 +47,27 @@ KINDS: Mapping[str, Kind] = {
     "text": Kind("text", (), ("STRING", *_NESTED)),
     "money": Kind("money", (), ()),
 }
-"""by the name in the server's catalog. Any other type is read as STRING, and written from it, as the server words its values"""
+"""by the name in the server's catalog. Any other type is read and written as STRING, in the server's text form"""
 _OTHERS = Kind("", (), ("STRING",))
 _BY_NAME = {kind.name: kind for kind in KINDS.values()}
 _FINEST = 6
-"""decimals of a second that the server keeps"""
+"""decimals of a second in the server"""
 _OF_DAY = ("time", "timetz", "interval")
 
 
 def read_as(base: str) -> tuple[str, ...]:
-    """The types, beside STRING, that a flow may read a column of the type `base` as; the first where it does not say."""
+    """The types, beside STRING, that a flow may read a column of the type `base` as; the first by default."""
     return KINDS.get(base, _OTHERS).read
 
 
 def takes(type_: Type, there: str) -> bool:
-    """Whether a column of the type `there`, as SQL calls it, takes our values, but perhaps for some."""
+    """Whether a column of the SQL type `there` accepts values of the flow's type, except perhaps for some."""
     return "GENERATED ALWAYS" not in there and type_.name in _BY_NAME.get(there, _OTHERS).written
 
 
 def changed(column: pa.Array, base: str, modifier: int) -> pa.Array | None:
-    """Which values the server would change without a word, in a column of the type `base` with the server's number `modifier` for its
-    digits or its length; None where it changes none."""
+    """The values that the server would change silently, in a column of the type `base` with the server's number `modifier` for its digits
+    or its length; None if it changes none."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -86,7 +86,7 @@ def changed(column: pa.Array, base: str, modifier: int) -> pa.Array | None:
     if base == "bpchar":
         return pc.ends_with(column, " ")
     if base == "varchar" and modifier >= 0:
-        # the server refuses what is too long, but for blanks at its end, which it cuts off
+        # the server refuses values that are too long, except blanks at the end, which it truncates
         most = modifier - 4
         return pc.and_(pc.greater(pc.utf8_length(column), most), pc.less_equal(pc.utf8_length(pc.utf8_rtrim(column, " ")), most))
     return None

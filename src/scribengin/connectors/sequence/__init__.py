@@ -1,4 +1,4 @@
-"""Rows that make themselves."""
+"""Generated rows."""
 
 from scribengin.connectors.contract import ConnectorContext, SourceConnector
 from scribengin.connectors.sequence.options import SOURCE
@@ -14,4 +14,4 @@ def make_source(place: ConnectorContext) -> SourceConnector:
 
 
 def look_at_source(place: ConnectorContext) -> None:
-    """There is no place to look at."""
+    """There is no place to check."""

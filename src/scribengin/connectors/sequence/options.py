@@ -1,4 +1,4 @@
-"""What a flow can say of `type: sequence`."""
+"""The options of `type: sequence`."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ def start_us(text: str) -> int:
 
 
 def start_fault(text: str) -> tuple[str, str] | None:
-    """What is wrong with `start`, and what to write; None if nothing is."""
+    """What is wrong with `start`, and what to write; None if it is valid."""
     try:
         start_us(text)
     except ValueError:
@@ -26,24 +26,24 @@ def start_fault(text: str) -> tuple[str, str] | None:
 
 
 def rows_fault(options: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    """(option, what is wrong, what to do) if `ts` of the last row is behind the last time that a TIMESTAMP can be."""
+    """(option, what is wrong, remedy) if `ts` of the last row is after the greatest TIMESTAMP."""
     rows: int | None = options["rows"]
     if not rows or start_us(options["start"]) + (rows - 1) * round(options["step"] * 1e6) <= _LAST_US:
         return None
-    return "rows", f"has {rows:,} rows, and the time of the last one is past the year 9999", "make `step` or `rows` smaller"
+    return "rows", f"has {rows:,} rows, and the time of the last one is after the year 9999", "make `step` or `rows` smaller"
 
 
 SOURCE = NodeType(
     type="sequence",
     role="source",
-    doc="Makes rows by itself: `id BIGINT` from 0, and `ts TIMESTAMP`, `start` plus the id times `step`.",
+    doc="Generates rows: `id BIGINT` from 0, and `ts TIMESTAMP`, `start` plus the id times `step`.",
     options=(
-        Option("rows", "int", "how many in all; endless without it (`--once` needs it)", None, example="1000000", low=0),
-        Option("rate", "int", "rows per second at most; as fast as they are taken without it", None, example="50000", low=1, pace=True),
+        Option("rows", "int", "total number of rows; unlimited by default (`--once` requires it)", None, example="1000000", low=0),
+        Option("rate", "int", "maximum rows per second; by default unlimited", None, example="50000", low=1, pace=True),
         Option("start", "text", "`ts` of row 0, ISO 8601", "2026-01-01T00:00:00Z", example='"2026-01-01T00:00:00Z"', check=start_fault),
-        Option("step", "duration", "between the `ts` of two rows", 1.0, example="10ms"),
-        Option("max_rows", "int", "rows one Batch takes at most", 1_000_000, example="100000", low=1, pace=True),
-        Option("splits", "int", "tasks a Batch is cut into", 2, example="4", low=1, pace=True),
+        Option("step", "duration", "interval between the `ts` of two rows", 1.0, example="10ms"),
+        Option("max_rows", "int", "maximum rows of one Batch", 1_000_000, example="100000", low=1, pace=True),
+        Option("splits", "int", "tasks that a Batch is split into", 2, example="4", low=1, pace=True),
     ),
     abilities=frozenset({"replayable", "bounded"}),
     check=rows_fault,

@@ -1,4 +1,4 @@
-"""Rows that make themselves: the same id always has the same row, whoever asks and however often."""
+"""Generated rows: the same id always has the same row, however often it is read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BLOCK_ROWS = 65_536
 
 
 class SequenceSource:
-    """`id` from 0, and `ts`: `start` plus id times `step`. Raises SourceError for options that cannot hold together."""
+    """`id` from 0, and `ts`: `start` plus id times `step`. Raises SourceError for contradictory options."""
 
     def __init__(self, place: ConnectorContext) -> None:
         self.schema: Schema | None = SCHEMA
@@ -68,7 +68,7 @@ class SequenceSource:
 
 
 class SequenceReader:
-    """Hands out ranges of ids; with a rate, as many as its time has brought since the first `split`."""
+    """Hands out ranges of ids; with a rate, as many as are due since the first `split`."""
 
     def __init__(self, node: str, *, rows: int | None, rate: int | None, max_rows: int, splits: int) -> None:
         self._node = node
@@ -79,15 +79,15 @@ class SequenceReader:
         self._next = 0
         self._began: tuple[float, int] | None = None
         self._over = False
-        """it has no end of its own, and was told to come to one"""
+        """it has no end of its own, and was asked to finish"""
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
-        """Go on behind the last row that was handed out."""
+        """Continue after the last row that was handed out."""
         for streams in entries:
             self._next = max([self._next, *(stream.place["end"] for stream in streams)])
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
-        """The next rows, cut into `splits` streams of like size. With `final` an endless sequence ends where it is."""
+        """The next rows, split into `splits` streams of similar size. With `final` an endless sequence ends at its current position."""
         self._over = self._over or (final and self._rows is None)
         if self._over:
             return []
@@ -101,14 +101,14 @@ class SequenceReader:
         return [SourceStream(f"{self._node}[{low}:{high}]", {"start": low, "end": high}, rows=high - low) for low, high in pairwise(bounds)]
 
     def backlog(self) -> Backlog:
-        """The rows that are due, or all that are left where there is an end and no rate."""
+        """The rows that are due, or all remaining ones if there is an end and no rate."""
         if self._over:
             return Backlog(rows=0)
         rows = max(0, self._due(final=False) - self._next) if self._rate or self._rows is not None else None
         return Backlog(rows=rows, more=self._rows is None)
 
     def notices(self) -> list[str]:
-        """Nothing to tell."""
+        """Returns no notices."""
         return []
 
     def _due(self, *, final: bool) -> int:

@@ -1,4 +1,4 @@
-"""The sink: tasks stage Parquet in the state folder; once it is decided, the driver lets Spark's writer have the whole Batch."""
+"""The sink: tasks stage Parquet in the state folder; after the decision the driver passes the whole Batch to Spark's writer."""
 
 from __future__ import annotations
 
@@ -42,37 +42,37 @@ class SparkWriterSink(PlainSink):
 
     @property
     def redacted(self) -> Sequence[str]:
-        """Options whose values Spark shows nowhere; see `abilities.redacts`."""
+        """Options whose values Spark must not show; see `abilities.redacts`."""
         return [name for name, value in self._given.items() if isinstance(value, Secret)]
 
     def check(self) -> None:
-        """Whether Spark has such a writer. Without a session nobody can say."""
+        """Whether Spark has such a writer. Unknown without a session."""
         check_format(self.node, self._format)
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> ParquetRows:
-        """A stream for one unit."""
+        """A stream for one task output."""
         folder = self._marks(batch.lineage).folder(batch.number)
         return ParquetRows(StagedPlace(self.node, batch.lineage, batch.number, unit, attempt, folder), schema)
 
     def give(self, decided: Decided, marks: Marks) -> int:
-        """One write of Spark's; and a word for people where it is not the first try."""
+        """One write by Spark; and a notice if it is not the first attempt."""
         batch = decided.batch
         tries = marks.begin(batch.number)
         if tries > 1 and not self.exactly_once:
             self._notes.append(
-                f'sink "{self.node}": batch {batch.number} ({decided.rows:,} rows) is handed over again: the try before was cut short, and '
-                f"what of it came to {self} may be duplicated"
+                f'sink "{self.node}": batch {batch.number} ({decided.rows:,} rows) is written again: the previous attempt was '
+                f"interrupted, and rows that it wrote to {self} may be duplicated"
             )
         self._write(decided, marks.folder(batch.number))
         return tries
 
     def _write(self, decided: Decided, folder: Path) -> None:
-        """Let the writer have the files that were decided and no others."""
+        """Pass exactly the decided files to the writer."""
         segments = [segment for receipt in decided.receipts for segment in receipt.segments]
         options = {name: value.reveal() if isinstance(value, Secret) else value for name, value in self._given.items()}
         if self._transaction is not None:
             batch = decided.batch
-            # numbers begin again in each lineage, and the writer would leave out what it takes for old
+            # numbers start from the beginning in each lineage, and the writer would skip Batches that it considers old
             options[self._transaction["app"]] = f"scribengin {self._owner} {self._flow} {self.node} {batch.lineage}"
             options[self._transaction["version"]] = str(batch.number)
         spark = session(self.node)
@@ -83,14 +83,14 @@ class SparkWriterSink(PlainSink):
                 writer = writer.partitionBy(*self._partition_by)
             writer.save(self._path)
         except Exception as error:
-            raise fault(error, self.node, f"{self} did not take batch {decided.batch.number}", self._secrets()) from None
+            raise fault(error, self.node, f"{self} did not accept batch {decided.batch.number}", self._secrets()) from None
 
     def _secrets(self) -> list[str]:
         return [value.reveal() for value in self._given.values() if isinstance(value, Secret)]
 
 
 class ParquetRows:
-    """One unit's rows, staged as Parquet. A segment says its `columns` too."""
+    """Rows of one task output, staged as Parquet. A segment also contains its `columns`."""
 
     wants_ids = False
     json_needs = None
@@ -101,7 +101,7 @@ class ParquetRows:
         self._columns = schema.ddl()
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
-        """Stage the rows; all are taken."""
+        """Stage the rows; all are accepted."""
         return self._rows.write(batch, ids)
 
     def close(self) -> Receipt:
@@ -111,5 +111,5 @@ class ParquetRows:
         return Receipt(receipt.sink, receipt.unit, receipt.rows, receipt.bytes, segments)
 
     def abort(self) -> None:
-        """Remove what was staged."""
+        """Delete the staged files."""
         self._rows.abort()

@@ -1,4 +1,4 @@
-"""Spark in the driver, as the sink meets it: the session that runs the flow, whether it has a writer, its errors in our words."""
+"""Spark in the driver, for the sink: the session that runs the flow, whether it has a writer, and its errors as Scribengin errors."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ _PASSES = (
     "ConcurrentModificationException",
     "CommitFailedException",
 )
-"""what a later try may not meet: a system that is away, or full (HDFS: no DataNode takes a block), a commit that met another"""
+"""errors that a retry may solve: an unavailable or full system (HDFS: no DataNode accepts a block), a conflicting commit"""
 _MOST = 500
 _CALL = "An error occurred while calling "
-"""how what Java raised begins in Python; what it was stands in the next line, behind a colon"""
+"""beginning of a Java exception in Python; the exception itself is in the next line, after a colon"""
 
 
 def session(sink: str) -> SparkSession:
-    """The one that runs. Raises Refused where none does: of commands only a run has one."""
+    """The running session. Raises Refused if there is none: among commands only a run has one."""
     found = _running()
     if found is None:
         raise Refused(
-            f'sink "{sink}": a batch is decided and not handed over, and only a run can do that: Spark writes it',
-            remedy=f"run the flow once as it was: {flow_command('run', '--once')}",
+            f'sink "{sink}": a batch is decided and not written, and only a run can write it, with Spark',
+            remedy=f"run the unchanged flow once: {flow_command('run', '--once')}",
             code="spark-needed",
             node=sink,
         )
@@ -51,7 +51,7 @@ def session(sink: str) -> SparkSession:
 
 
 def check_format(sink: str, format: str) -> None:
-    """Ask Spark for a writer of that name, where it runs. Raises SinkError."""
+    """Ask the running Spark for a writer of that name. Raises SinkError."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -65,24 +65,27 @@ def check_format(sink: str, format: str) -> None:
     except (PySparkException, Py4JJavaError) as error:
         raise SinkError(
             f'sink "{sink}": Spark has no writer called "{format}": {_sentence(str(error))}',
-            remedy="mind the spelling; a writer that comes as a package is named in the settings of Spark: spark.jars.packages",
+            remedy="correct the name; if the writer is in a package, add it to the Spark settings: spark.jars.packages",
             code="spark-format",
             node=sink,
         ) from None
 
 
 def fault(error: Exception, sink: str, what: str, secrets: Iterable[str]) -> ScribenginError:
-    """What Spark said of a failed write, in our words and without the secrets. `what` begins the sentence."""
+    """Spark's message about a failed write, as a Scribengin error without secrets. `what` begins the sentence."""
     text = str(error)
     for secret in secrets:
         text = text.replace(secret, "***") if secret else text
     said = f'sink "{sink}": {what}: {_sentence(text)}'
     if any(each in text for each in _PASSES):
         return Unreachable(
-            said, remedy="look whether the place is up and has room; a flow that runs tries again by itself", code="spark-away", node=sink
+            said,
+            remedy="check that the target is up and has free space; a running flow retries automatically",
+            code="spark-away",
+            node=sink,
         )
     return SinkError(
-        said, remedy="correct the sink's options, or the columns that it gets, by what the writer says", code="spark-write", node=sink
+        said, remedy="correct the sink's options, or its columns, according to the writer's message", code="spark-write", node=sink
     )
 
 
@@ -96,7 +99,7 @@ def _running() -> SparkSession | None:
 
 
 def _sentence(text: str) -> str:
-    """The innermost cause, else the beginning: a writer's own error lies below those of the job that ran it."""
+    """The innermost cause, else the first line: a writer's own error is below those of its job."""
     lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
     lines = lines[1:] if len(lines) > 1 and lines[0].startswith(_CALL) else lines
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]

@@ -1,1 +1,2 @@
-"""What sinks of databases with transactions have in common; a connector of one brings its words. No type of a flow file by itself."""
+"""The common parts of sinks for databases with transactions; the connector of a database adds its statements. Not a type in flow files by
+itself."""

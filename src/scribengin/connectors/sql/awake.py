@@ -1,4 +1,4 @@
-"""A session that is not taken for one that sleeps."""
+"""Keeps a session from being ended as idle."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class Awake:
-    """Asks for something now and then, from a thread of its own, within a session's transaction: databases end those that are silent for
-    `silence_s`, since whoever is stopped there keeps others waiting, and the next row of a unit may be long in the making. A process that
-    is stopped asks for nothing. Use the session under `with` only."""
+    """Sends a query now and then, from a thread of its own, within a session's transaction: databases end sessions that are silent for
+    `silence_s`, because a suspended process blocks others, but producing the next row of a task output may take long. A suspended process
+    sends no queries. Use the session only inside `with`."""
 
     def __init__(self, session: SqlSession, silence_s: float) -> None:
         self._session = session
@@ -33,12 +33,12 @@ class Awake:
         self._lock.release()
 
     def end(self) -> SqlSession:
-        """Ask no more; the session may be used as before."""
+        """Stop the queries; the session may be used as before."""
         self._ended.set()
         self._thread.join()
         return self._session
 
     def _ask(self) -> None:
         while not self._ended.wait(min(self._every_s, threading.TIMEOUT_MAX)):
-            with self._lock, suppress(Exception):  # what is wrong with the session its next row will tell
+            with self._lock, suppress(Exception):  # the session's next row reports what is wrong with it
                 self._session.execute("SELECT 1")

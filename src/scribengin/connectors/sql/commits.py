@@ -1,8 +1,7 @@
-"""Our own tables beside the rows: who writes to a table, what was committed there, and what tasks have staged.
+"""Scribengin's own tables beside the rows: which lineage writes to a table, what was committed there, and what tasks have staged.
 
-claims      one row a table: owner, lineage and sink that may write; it is locked by whoever publishes
-commits     one row a Batch: input hash, Term, receipts, rows, and the transaction that wrote them
-staged      one row a table that a task has staged rows in; the table lies beside
+claims one row per table: owner, lineage and sink that may write; a publication locks it commits one row per Batch: input hash, Term, write
+receipts, rows, and the transaction that wrote them staged one row per staging table of a task; the table itself is beside them
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ if TYPE_CHECKING:
     from scribengin.connectors.sql.contract import Database, LoadingDatabase, SqlSession
 
 DETAILED = 1_000
-"""newest Batches of which `commits` keeps a row each; of older ones the number of rows stays, in `claims`"""
+"""number of newest Batches with a row of their own in `commits`; for older ones the number of rows is kept, in `claims`"""
 
 
 @dataclass(frozen=True, slots=True)
 class TableClaim:
-    """Who may write to a table."""
+    """The claim of a table: which lineage may write to it."""
 
     owner: str
     lineage: str
@@ -39,7 +38,7 @@ class TableClaim:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What was committed as one Batch; `xid` is the transaction, as rows tell it, of which there are none where units have committed."""
+    """The commit of one Batch; `xid` is the transaction, as shown by rows; if task outputs have committed, no row has it."""
 
     number: int
     input_hash: str
@@ -50,33 +49,34 @@ class Commit:
 
 
 class Commits:
-    """The three tables, asked about one `table`. `units`: what units have committed by themselves, where the database can do that."""
+    """The three tables, for one `table`. `units`: commits of single task outputs, if the database supports that."""
 
     def __init__(self, database: Database[Any], table: str) -> None:
         self.table = table
         self.database = database
         # each of these statements comes with values
         self._claims, self._commits, self._staged = (database.escaped(*database.own(name)) for name in OWN)
-        # words that some databases have for themselves
+        # reserved words in some databases
         self._number, self._rows = database.quoted("number"), database.quoted("rows")
         self.units = Units(database, table) if loads(database) else None
 
     def make(self, session: SqlSession) -> None:
-        """Make what is not there. Two that do so at once wait for each other."""
+        """Create missing tables. Two processes that do so at once wait for each other."""
         with session.transaction():
             self.database.make_own(session)
 
     def there(self, session: SqlSession) -> bool:
-        """Whether our tables are."""
+        """Whether our tables exist."""
         return self.database.is_there(session, *self.database.own(OWN[-1]))
 
     def claim(self, session: SqlSession, *, lock: bool = False) -> tuple[TableClaim, tuple[str, ...]] | None:
-        """Whose the table is, and which lineages wrote there before; None where it is nobody's. `lock`: nobody else changes or locks it
-        until the transaction ends."""
+        """The claim of the table, and the lineages that wrote there before; None if it is not claimed. `lock`: no other session changes or
+        locks it until the transaction ends."""
         return self._claim(session, self.database.for_update if lock else "")
 
     def claim_to_share(self, session: SqlSession) -> TableClaim | None:
-        """Whose the table is; nobody changes that until the transaction ends, in which units do the same at once."""
+        """The claim of the table, with a shared lock: it does not change until the transaction ends, but other task outputs may lock it
+        too."""
         assert loads(self.database)
         held = self._claim(session, self.database.for_share)
         return None if held is None else held[0]
@@ -89,7 +89,8 @@ class Commits:
         return None if found is None else (TableClaim(*found[:4]), tuple(self.database.unpacked(found[4])))
 
     def take(self, session: SqlSession, claim: TableClaim, held: tuple[TableClaim, tuple[str, ...]] | None, *, had_rows: bool) -> None:
-        """Make it that one's; `held`, as `claim` has told it, stays known. `had_rows`: of nobody's table, whether it holds rows."""
+        """Set the claim; `held`, as returned by `claim`, is kept in the history. `had_rows`: for an unclaimed table, whether it contains
+        rows."""
         m, packed = self.database.mark, self.database.packed
         if held is None:
             session.execute(
@@ -104,12 +105,12 @@ class Commits:
         )
 
     def had_rows(self, session: SqlSession) -> bool:
-        """Whether the table held rows when it was claimed first."""
+        """Whether the table contained rows when it was first claimed."""
         found = session.execute(f"SELECT had_rows FROM {self._claims} WHERE target = {self.database.mark}", (self.table,)).fetchone()
         return bool(found and found[0])
 
     def wrote(self, session: SqlSession) -> bool:
-        """Whether rows of a Batch, or those that were there before, must stand in the table."""
+        """Whether the table must contain rows, of a Batch or from before."""
         m = self.database.mark
         held = session.execute(f"SELECT had_rows OR folded_rows > 0 FROM {self._claims} WHERE target = {m}", (self.table,)).fetchone()
         some = f"SELECT 1 WHERE EXISTS (SELECT 1 FROM {self._commits} WHERE target = {m} AND {self._rows} > 0)"
@@ -117,33 +118,33 @@ class Commits:
         return of_units or bool(held and held[0]) or session.execute(some, (self.table,)).fetchone() is not None
 
     def commit_of(self, session: SqlSession, lineage: str, number: int) -> Commit | None:
-        """What was committed as that Batch."""
+        """The commit of that Batch."""
         m = self.database.mark
         return self._one(session, f"AND lineage = {m} AND {self._number} = {m}", (lineage, number))
 
     def newest(self, session: SqlSession, lineage: str) -> Commit | None:
-        """The last one."""
+        """The newest commit."""
         m = self.database.mark
         last = f"SELECT max({self._number}) FROM {self._commits} WHERE target = {m} AND lineage = {m}"
         return self._one(session, f"AND lineage = {m} AND {self._number} = ({last})", (lineage, self.table, lineage))
 
     def of_lineage(self, session: SqlSession, lineage: str) -> dict[int, Commit]:
-        """Number → each that is still told."""
+        """Number → each commit that still has a row of its own."""
         return {each.number: each for each in self._all(session, f"AND lineage = {self.database.mark}", (lineage,))}
 
     def rows_by_lineage(self, session: SqlSession) -> dict[str, int]:
-        """Of each that has written, in Batches that are still told."""
+        """Lineage → its rows, in Batches that still have a row of their own."""
         lineages = f"SELECT lineage, sum({self._rows}) FROM {self._commits} WHERE target = {self.database.mark} GROUP BY lineage"
         return {lineage: int(rows) for lineage, rows in session.execute(lineages, (self.table,)).fetchall()}
 
     def xids(self, session: SqlSession) -> tuple[list[int], int]:
-        """(the transactions of all Batches, of every lineage; rows of Batches that are told no more)."""
+        """(the transactions of all Batches, of every lineage; rows of folded Batches)."""
         held = session.execute(f"SELECT folded_rows FROM {self._claims} WHERE target = {self.database.mark}", (self.table,)).fetchone()
         whole = [each.xid for each in self._all(session, "", ())]
         return [*whole, *chain.from_iterable(self.unit_xids(session).values())], held[0] if held else 0
 
     def unit_xids(self, session: SqlSession) -> dict[tuple[str, int], list[int]]:
-        """(lineage, number) → the transactions of its units, of each Batch that has some; also of one that is not decided yet."""
+        """(lineage, number) → the transactions of its task outputs, for each Batch that has some; also for one that is not decided yet."""
         return {} if self.units is None or not self.units.there(session) else self.units.transactions(session)
 
     def note(self, session: SqlSession, decided: Decided, rows: int) -> None:
@@ -166,45 +167,45 @@ class Commits:
             self.units.fold(session, batch.lineage, batch.number - DETAILED)
 
     def forget(self, session: SqlSession) -> None:
-        """Who has written to the table, and what; not what is staged."""
+        """Delete the claim and the commits of the table; staged data is kept."""
         for place in (self._commits, self._claims):
             session.execute(f"DELETE FROM {place} WHERE target = {self.database.mark}", (self.table,))
         if self.units is not None and self.units.there(session):
             self.units.forget(session)
 
     def stage(self, session: SqlSession, name: str, lineage: str, number: int) -> None:
-        """Say that a staging table of that name is about to be there."""
+        """Record that a staging table of that name is about to be created."""
         m = self.database.mark
         session.execute(f"INSERT INTO {self._staged} VALUES ({m}, {m}, {m}, {m})", (name, self.table, lineage, number))
 
     def confirm(self, session: SqlSession, name: str) -> None:
-        """Wait until what was committed before, into the staging table of that name, is durable. It takes a transaction that writes."""
+        """Wait until everything committed before, into the staging table of that name, is durable. This needs a transaction that writes."""
         session.execute(f"UPDATE {self._staged} SET {self._number} = {self._number} WHERE name = {self.database.mark}", (name,))
 
     def drop_staged(self, session: SqlSession) -> None:
-        """Delete all staging tables of the table. Outside of a transaction: one that somebody holds, such as a task that sleeps while it
-        fills it, is not waited for; it stays for the next time."""
+        """Drop all staging tables of the table. Outside a transaction: one that another session holds, such as a suspended task that fills
+        it, is not waited for, and is kept until the next time."""
         self._drop(session, "", ())
 
     def drop_staged_of(self, session: SqlSession, lineage: str, number: int) -> None:
-        """As `drop_staged`, those of one Batch."""
+        """Like `drop_staged`, for one Batch."""
         m = self.database.mark
         self._drop(session, f"AND lineage = {m} AND {self._number} = {m}", (lineage, number))
 
     def drop_staged_before(self, session: SqlSession, lineage: str, number: int) -> None:
-        """As `drop_staged`, those of the Batches before that one."""
+        """Like `drop_staged`, for the Batches before that one."""
         m = self.database.mark
         self._drop(session, f"AND lineage = {m} AND {self._number} < {m}", (lineage, number))
 
     def drop_staged_called(self, session: SqlSession, name: str) -> None:
-        """As `drop_staged`, that of this name."""
+        """Like `drop_staged`, for the one of this name."""
         self._drop(session, f"AND name = {self.database.mark}", (name,))
 
     def fenced(self, sink: str, part: str, batch: BatchId, why: str) -> FencedError:
-        """For who comes too late with a Batch, or with a `part` of it ("unit 3 of ")."""
+        """The error for a writer that is too late with a Batch, or with a `part` of it ("unit 3 of ")."""
         return FencedError(
             f'sink "{sink}" refuses {part}batch {batch.number} of lineage {batch.lineage}: {why} ({self.database}, table {self.table})',
-            remedy="another driver writes here, or the state folder was copied or restored; stop this one",
+            remedy="another driver writes here, or the state folder was copied or restored; stop this driver",
             node=sink,
         )
 
@@ -231,5 +232,5 @@ def loads(database: Database[Any]) -> TypeGuard[LoadingDatabase[Any]]:
 
 
 def receipts_of(decided: Decided) -> str:
-    """The receipts as a text that is the same for the same decision."""
+    """The write receipts as a text that is the same for the same decision."""
     return json.dumps([receipt.as_json() for receipt in decided.receipts], sort_keys=True)

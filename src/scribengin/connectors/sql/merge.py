@@ -1,4 +1,4 @@
-"""How the rows of staging tables come into the table, in one statement each."""
+"""Moves the rows of staging tables into the table, in one statement each."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from scribengin.connectors.sql.contract import Database, SqlSession, Target
 
 _PLACE = ("_scribengin_place", "_scribengin_place_row")
-"""(unit, row) of a staged row: the order in which they came"""
+"""(task output, row) of a staged row: the original order"""
 _CHANGES = "_scribengin_changes"
-"""a table of the transaction: what becomes of each key"""
+"""a table of the transaction: the result for each key"""
 
 
 def add(session: SqlSession, database: Database[Any], target: Target, staged: str, columns: Sequence[str]) -> int:
-    """Add the rows of a staging table; how many."""
+    """Append the rows of a staging table; returns their number."""
     names = ", ".join(map(database.quoted, columns))
     return session.execute(f"INSERT INTO {database.quoted(*target.names)} ({names}) SELECT {names} FROM {staged}").rowcount
 
@@ -24,8 +24,8 @@ def add(session: SqlSession, database: Database[Any], target: Target, staged: st
 def merge(
     session: SqlSession, database: Database[Any], target: Target, staged: Sequence[str], columns: Sequence[str], version: str | None
 ) -> None:
-    """Take the rows of `staged`, tables in the order of their units, with `columns`. The newest row of each key replaces what stands there,
-    or deletes it."""
+    """Merge the rows of `staged`, tables in the order of their task outputs, with `columns`. The newest row of each key replaces the
+    existing one, or deletes it."""
     rows = _newest(database, target, staged, columns, version)
     if target.change is not None:
         change = f"lower({database.quoted(target.change)})"
@@ -36,7 +36,7 @@ def merge(
 
 
 def _newest(database: Database[Any], target: Target, staged: Sequence[str], columns: Sequence[str], version: str | None) -> str:
-    """The row of each key that stands: with the greatest version, and of those the last to come."""
+    """The row of each key that is kept: the one with the greatest version, and of equal ones the last."""
     names, (unit_place, row_place) = ", ".join(map(database.quoted, columns)), _PLACE
     every = " UNION ALL ".join(
         f"SELECT {names}, {unit} AS {unit_place}, {database.row_place} AS {row_place} FROM {table}" for unit, table in enumerate(staged)

@@ -1,4 +1,4 @@
-"""The sink: tasks fill staging tables of their own; one transaction takes those that were decided, under the lock of the claim."""
+"""The sink: tasks fill staging tables of their own; one transaction merges the decided ones, under the lock of the claim."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class SqlSink:
         self._commits = Commits(database, str(target))
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Claim the table, or find it claimed by this lineage. Raises Refused where another's rows stand there, unless `adopt`;
-        Unreachable, SinkError where the database does not let us."""
+        """Claim the table, or confirm an existing claim of this lineage. Raises Refused if it holds rows of others, unless `adopt`;
+        Unreachable, SinkError if the database denies access."""
         mine = TableClaim(owner, lineage, self.node, self._flow)
         with self._connected("cannot be prepared") as session:
             self._commits.make(session)
             with session.transaction():
-                self._database.alone(session, f"scribengin claim {self._target}")  # a row that is not there yet cannot be locked
+                self._database.alone(session, f"scribengin claim {self._target}")  # a row that does not exist yet cannot be locked
                 held = self._commits.claim(session, lock=True)
                 if held is None or held[0] != mine:
                     if held is not None and lineage in held[1]:
@@ -56,28 +56,28 @@ class SqlSink:
                         self._check_writer(held[0], owner, self._flow)
                         self._check_sink(held[0].sink)
                     if not adopt and (held is not None or self._has_rows(session)):
-                        raise self._foreign("it holds rows that this lineage has not written")
+                        raise self._foreign("it holds rows that this lineage did not write")
                     self._commits.take(session, mine, held, had_rows=held is None and self._has_rows(session))
         self._owner = owner
 
     def look_at_place(self) -> None:
-        """See LookedAtSink. A table that is missing is made by the first run."""
-        with self._connected("cannot be looked at") as session:
+        """See LookedAtSink. A missing table is created by the first run."""
+        with self._connected("cannot be read") as session:
             self._columns(session)
 
     def look(self, *, claimed: bool) -> None:
-        """See `group.contract.MemberSink`. Takes the lock of a publication: a database that may only be read refuses that."""
-        with self._connected("cannot be looked at") as session, session.transaction():
+        """See `group.contract.MemberSink`. Takes the lock of a publication, which a read-only database refuses."""
+        with self._connected("cannot be read") as session, session.transaction():
             if claimed and not (self._commits.there(session) and self._commits.claim(session, lock=True)):
                 raise Unreachable(
-                    f'sink "{self.node}": nothing at {self._database} says who writes to {self._target}: another database was claimed',
-                    remedy="restore it, or connect to the one that was claimed",
+                    f'sink "{self.node}": {self._database} has no claim of {self._target}: the flow claimed another database',
+                    remedy="restore it, or connect to the claimed one",
                     node=self.node,
                 )
 
     def unlike(self, schema: Schema) -> list[str]:
-        """What the table that is there does not take of the columns, a sentence each."""
-        with self._connected("cannot be looked at") as session:
+        """Why the existing table does not accept the columns, one sentence per reason."""
+        with self._connected("cannot be read") as session:
             held = self._columns(session)
             if not held:
                 return []
@@ -88,13 +88,13 @@ class SqlSink:
             return found
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SqlSinkStream:
-        """A stream for one unit."""
+        """A stream for one task output."""
         return SqlSinkStream(self.node, self._database, self._commits, self._target, batch, unit, attempt, self._keyed(schema))
 
     def publish(self, decided: Decided) -> None:
-        """Rows and commit record in one transaction, or, where the record stands there already, nothing."""
+        """Write rows and commit record in one transaction; do nothing if the record exists."""
         batch = decided.batch
-        with self._connected(f"did not take batch {batch.number} into {self._target}") as session:
+        with self._connected(f"did not accept batch {batch.number} into {self._target}") as session:
             with session.transaction():
                 if not self._is_done(session, decided):
                     rows = self._take(session, decided)
@@ -104,14 +104,14 @@ class SqlSink:
             self._commits.drop_staged_of(session, batch.lineage, batch.number)
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
-        """Publish the newest decision, then delete what tasks of decided Batches left behind."""
+        """Publish the newest decision, then delete leftovers of tasks of decided Batches."""
         if decided is not None:
             self.publish(decided)
-        with self._connected("cannot be tidied up") as session:
+        with self._connected("cannot be cleaned up") as session:
             self._commits.drop_staged_before(session, lineage, before)
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
-        """Compare what was decided with the commit records; where rows are only added, count those of every transaction again. `since`: see
+        """Compare the decisions with the commit records; if rows are only appended, count those of every transaction again. `since`: see
         `group.contract.MemberSink`."""
         with self._connected("cannot be read") as session:
             commits, of_units = self._commits.of_lineage(session, lineage), self._commits.unit_xids(session)
@@ -124,16 +124,16 @@ class SqlSink:
                     continue
                 wrong = []
                 if (commit.input_hash, commit.receipts) != (each.input_hash, receipts_of(each)):
-                    wrong.append(f"batch {number} was published otherwise than it was decided")
+                    wrong.append(f"batch {number} was published differently from its decision")
                 xids = of_units.get((lineage, number), [commit.xid])
                 rows = commit.rows if found is None else sum(found.get(xid, 0) for xid in xids)
                 if rows != commit.rows:
-                    wrong.append(f"batch {number}: {commit.rows} rows were written to {self._target}, {rows} are there")
+                    wrong.append(f"batch {number}: expected {commit.rows} rows in {self._target}, found {rows}")
                 yield Published(number, rows, tuple(wrong))
             for number in sorted(number for number in commits if since is not None and number >= since):
-                yield Published(number, commits[number].rows, (f"batch {number} is published, but no decision says so",))
+                yield Published(number, commits[number].rows, (f"batch {number} is published, but there is no decision for it",))
             if found is not None and (strange := self._strange(session, found)) > 0:
-                yield Published(-1, 0, (f"{strange} rows in {self._target} were written by no batch",))
+                yield Published(-1, 0, (f"{strange} rows in {self._target} belong to no batch",))
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
         """See `CountingSink`."""
@@ -144,8 +144,8 @@ class SqlSink:
         return [Unaccounted(f"lineage {lineage}", rows) for lineage, rows in by_lineage.items() if lineage not in known and rows]
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
-        """Delete all rows, the commit records and the claim; returns how many rows. The table stays. Refused where rows of others may be
-        among them."""
+        """Delete all rows, the commit records and the claim; returns the number of rows. The table is kept. Raises Refused if the rows may
+        include those of others."""
         with self._connected("cannot be cleared") as session:
             if not self._commits.there(session):
                 return 0
@@ -155,10 +155,10 @@ class SqlSink:
                     return 0
                 self._check_writer(held[0], owner, flow)
                 if self._commits.had_rows(session):
-                    raise self._foreign("it held rows of others when the flow began to write there")
+                    raise self._foreign("it already held rows of other writers when the flow started to write there")
                 found = self._rows_by_transaction(session)
                 if found is not None and self._strange(session, found) > 0:
-                    raise self._foreign("it holds rows that no batch has written")
+                    raise self._foreign("it holds rows that no batch wrote")
                 if not self._columns(session):
                     rows = 0
                 elif dry_run:
@@ -173,7 +173,7 @@ class SqlSink:
 
     @property
     def _place(self) -> str:
-        """The table, in statements."""
+        """The table's name, in statements."""
         return self._database.quoted(*self._target.names)
 
     @contextmanager
@@ -184,7 +184,7 @@ class SqlSink:
     # --- inside a transaction ---
 
     def _is_done(self, session: SqlSession, decided: Decided) -> bool:
-        """True where this very Batch is committed. Raises FencedError where another is, or another writes here now."""
+        """True if exactly this Batch is committed. Raises FencedError if another one is, or another lineage has the claim now."""
         batch = decided.batch
         held = self._commits.claim(session, lock=True)
         if held is None or (held[0].owner, held[0].lineage) != (self._owner, batch.lineage):
@@ -192,15 +192,15 @@ class SqlSink:
         commit = self._commits.commit_of(session, batch.lineage, batch.number)
         if commit is not None:
             if (commit.input_hash, commit.receipts) != (decided.input_hash, receipts_of(decided)):
-                raise self._fenced(batch, "it exists already, decided otherwise")
+                raise self._fenced(batch, "it already exists with another decision")
             return True
         newest = self._commits.newest(session, batch.lineage)
         if newest is not None and (newest.number > batch.number or newest.term > batch.term):
-            raise self._fenced(batch, f"batch {newest.number} exists already, under term {newest.term}")
+            raise self._fenced(batch, f"batch {newest.number} already exists, under Term {newest.term}")
         return False
 
     def _take(self, session: SqlSession, decided: Decided) -> int:
-        """Put the decided rows into the table; how many were staged, or were put there by their units."""
+        """Put the decided rows into the table; returns how many were staged, or put there by their task outputs."""
         batch, units = decided.batch, self._commits.units
         done = {} if units is None else units.of_batch(session, batch.lineage, batch.number)
         if done or decided.behind.get("units"):
@@ -208,10 +208,10 @@ class SqlSink:
         segments = [segment for receipt in decided.receipts for segment in receipt.segments]
         tables = [self._staged(session, segment) for segment in segments]
         for segment, table in zip(segments, tables, strict=True):
-            # what is added is counted by that: the table is read once
+            # appended rows are counted by that: the table is read once
             if not self._target.key and add(session, self._database, self._target, table, tuple(segment["columns"])) == segment["rows"]:
                 continue
-            found = self._count(session, f"SELECT count(*) FROM {table}")  # a trigger may have kept rows out
+            found = self._count(session, f"SELECT count(*) FROM {table}")  # a trigger may have rejected rows
             if found != segment["rows"]:
                 raise self._not_as_staged(segment, found)
         if segments and self._target.key:
@@ -219,18 +219,18 @@ class SqlSink:
         return sum(segment["rows"] for segment in segments)
 
     def _taken(self, decided: Decided, done: Mapping[int, tuple[str, int]]) -> int:
-        """How many rows units have put into the table by themselves; `done`: unit → (input hash, rows), of those that stand there."""
+        """How many rows task outputs have put into the table themselves; `done`: unit → (input hash, rows), of the recorded ones."""
         said = {each.unit: (segment.get("hash"), each.rows) for each in decided.receipts for segment in each.segments}
         if done != said:
             raise StateError(
-                f'sink "{self.node}": of batch {decided.batch.number} units {sorted(done)} stand in {self._target} at {self._database}, '
-                f"and its decision says {sorted(said)}, or says other input or other numbers of rows of them",
-                remedy=f"restore the database or the state folder, whichever was set back; or {start_over()}",
+                f'sink "{self.node}": batch {decided.batch.number} has the task outputs {sorted(done)} in {self._target} at '
+                f"{self._database}; expected {sorted(said)}, by its decision; or their input or numbers of rows differ",
+                remedy=f"restore the database or the state folder, whichever was reset to an older state; or {start_over()}",
             )
         return decided.rows
 
     def _staged(self, session: SqlSession, segment: Mapping[str, Any]) -> str:
-        """The name of its table, which is there."""
+        """The name of its staging table, which exists."""
         names = self._database.own(segment["staged"])
         if not self._database.is_there(session, *names):
             raise self._not_as_staged(segment, 0)
@@ -239,7 +239,7 @@ class SqlSink:
     def _not_as_staged(self, segment: Mapping[str, Any], found: int) -> StateError:
         place = self._database.quoted(*self._database.own(segment["staged"]))
         return StateError(
-            f'sink "{self.node}": {place} at {self._database} has {found} rows, and a decision says {segment["rows"]}',
+            f'''sink "{self.node}": {place} at {self._database} has {found} rows; expected {segment["rows"]}, by its decision''',
             remedy="restore it from a backup, or reset the flow",
         )
 
@@ -249,16 +249,16 @@ class SqlSink:
         return session.execute(f"SELECT 1 WHERE EXISTS (SELECT 1 FROM {self._place})").fetchone() is not None
 
     def _columns(self, session: SqlSession) -> Mapping[str, tuple[str, bool]]:
-        """Column → (type, whether a row must give it); empty where there is no table."""
+        """Column → (type, whether each row must have a value); empty if there is no table."""
         return self._database.columns(session, *self._target.names)
 
     def _strange(self, session: SqlSession, found: Mapping[int, int]) -> int:
-        """How many rows no Batch has written; `found`: transaction → rows."""
+        """The number of rows that no Batch wrote; `found`: transaction → rows."""
         xids, folded = self._commits.xids(session)
         return sum(found.values()) - sum(found.get(xid, 0) for xid in xids) - folded
 
     def _rows_by_transaction(self, session: SqlSession) -> Mapping[int, int] | None:
-        """None where nothing is to be counted again: rows are replaced, or do not tell who has written them."""
+        """None if there is nothing to count again: rows are replaced, or do not show their transaction."""
         if self._target.key:
             return None
         return self._database.rows_by_transaction(session, self._target) if self._columns(session) else {}
@@ -268,20 +268,20 @@ class SqlSink:
         return int(found[0]) if found else 0
 
     def _keyed(self, schema: Schema) -> Schema:
-        """Columns of the key are never null: a row without one is refused when it is staged."""
+        """Key columns are never null: a row without a value is refused when it is staged."""
         return Schema(
             tuple(Field(each.name, each.type, nullable=each.nullable and each.name not in self._target.key) for each in schema.fields)
         )
 
     def _check_writer(self, writer: TableClaim, owner: str, flow: str) -> None:
-        """Raise Refused where that is another flow, or another installation: a reset of this one does not remove what it has written."""
+        """Raise Refused if the writer is another flow, or another installation: a reset of this one does not delete its rows."""
         if writer.flow != flow:
             raise self._foreign(f'it holds rows of the flow "{writer.flow}"', beside_flow("table", writer.flow))
         if writer.owner != owner:
             raise self._foreign("another installation has written there", beside_installation("table", same_flow=True))
 
     def _check_sink(self, writer: str) -> None:
-        """Raise Refused where another sink of this flow has written; a reset removes that too."""
+        """Raise Refused if another sink of this flow wrote there; a reset deletes its rows too."""
         if writer != self.node:
             remedy = f"{call_again('sink', writer)}; or {start_over()}; or {add_to_outputs()}"
             raise self._foreign(f'it holds rows of the sink "{writer}"', remedy)

@@ -1,4 +1,4 @@
-"""One unit's writes: a staging table of its own, which no other attempt knows."""
+"""Writes of one task output: a staging table of its own, which no other attempt uses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SqlSinkStream(TableStream):
-    """See the contract. The staging table is made at the first row, and the table itself where it is not there."""
+    """See the contract. The staging table is created at the first row, and the target table if it does not exist."""
 
     def __init__(
         self, sink: str, database: Database[Any], commits: Commits, target: Target, batch: BatchId, unit: int, attempt: str, schema: Schema
@@ -28,28 +28,28 @@ class SqlSinkStream(TableStream):
         super().__init__(sink, database, commits, target, schema)
         self._batch = batch
         self._unit = unit
-        # sinks that commit together have the attempt in common; and a name may be 63 bytes long
+        # sinks that commit together share the attempt; and a name may be 63 bytes long
         whose = blake2b(f"{target} {batch.lineage} {attempt}".encode(), digest_size=12).hexdigest()
         self._name = f"rows_{batch.number}_{unit}_{whose}"
         self._begun: tuple[SqlSession, Staging] | None = None
 
     def close(self) -> Receipt:
-        """Make the rows durable: a commit that the database is waited for brings all that were before it to its disk."""
+        """Make the rows durable: a synchronous commit makes all earlier ones durable too."""
         if self._begun is None:
             return Receipt(self._sink, self._unit, 0, 0)
         session, _ = self._begun
-        with self._database.explained(f"did not keep rows for {self._target}"):
+        with self._database.explained(f"failed to keep rows for {self._target}"):
             self._commits.confirm(session, self._name)
         session.close()
         segment = {"staged": self._name, "rows": self._rows, "columns": list(self._schema.names)}
         return Receipt(self._sink, self._unit, self._rows, self._bytes, (segment,) if self._rows else ())
 
     def abort(self) -> None:
-        """Remove what was staged."""
+        """Drop the staging table."""
         if self._begun is None:
             return
         session, _ = self._begun
-        with suppress(ScribenginError), self._database.explained(f"did not give up rows for {self._target}"):
+        with suppress(ScribenginError), self._database.explained(f"failed to discard rows for {self._target}"):
             self._commits.drop_staged_called(session, self._name)
         session.close()
 
@@ -58,7 +58,7 @@ class SqlSinkStream(TableStream):
             return
         session = self._database.connect()
         try:
-            with self._database.explained(f"has no room to stage rows for {self._target}"), session.transaction():
+            with self._database.explained(f"has no space to stage rows for {self._target}"), session.transaction():
                 self._make_table(session)
                 self._commits.stage(session, self._name, self._batch.lineage, self._batch.number)
                 self._begun = session, self._database.stage(session, self._name, self._target, self._schema)

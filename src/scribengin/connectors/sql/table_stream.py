@@ -1,4 +1,4 @@
-"""What every stream of rows into a table does: make the table where it was never there, and find the rows that it does not take."""
+"""Common parts of every stream of rows into a table: create a table that never existed, and find the rows that it refuses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class TableStream(ABC):
-    """One unit's rows, on their way into `target`."""
+    """Rows of one task output, on their way into `target`."""
 
     wants_ids = False
 
@@ -37,30 +37,34 @@ class TableStream(ABC):
         self._bytes = 0
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
-        """Put the rows. Those are refused that the table's types and rules do not take, as the database words it."""
+        """Put the rows. Rows that violate the table's types and constraints are refused, with the database's message."""
         if not batch.num_rows:
             return ()
         self._begin_once()
         refused: list[Bad] = []
-        with self._database.explained(f"did not take rows for {self._target}"):
+        with self._database.explained(f"did not accept rows for {self._target}"):
             self._put_all(batch, 0, refused)
         faults.reached("stage.mid_write")
         return sorted(refused, key=lambda bad: bad.ordinal)
 
     @abstractmethod
     def _begin_once(self) -> None:
-        """Before rows are put: make what they need, unless that is made."""
+        """Called before rows are put: create what they need, unless it exists."""
 
     @abstractmethod
     def _put(self, batch: pa.RecordBatch) -> int:
-        """All rows in one step; how many bytes. Raises NotTaken where a row is at fault; nothing of `batch` is there then."""
+        """Put all rows in one step; returns the number of bytes. Raises NotTaken if a row causes the error; then no row of `batch` is
+        stored."""
 
     def _make_table(self, session: SqlSession) -> None:
-        """The table itself, where it was never there. One that is there was compared with the columns before the run."""
+        """Create the table, if it never existed. An existing one was compared with the columns before the run."""
         if not self._database.is_there(session, *self._target.names):
             if self._commits.wrote(session):
                 raise SinkError(
-                    f'sink "{self._sink}": table {self._target} at {self._database} is gone, with rows that were written to it',
+                    (
+                        f'sink "{self._sink}": table {self._target} at {self._database} does not exist any more, nor do the rows that were '
+                        "written to it"
+                    ),
                     remedy=f"restore it, or {start_over()}",
                     code="table-gone",
                     node=self._sink,
@@ -68,12 +72,12 @@ class TableStream(ABC):
             self._database.make(session, self._target, made(self._database, self._target, self._schema))
 
     def _put_all(self, batch: pa.RecordBatch, first: int, refused: list[Bad]) -> None:
-        """All rows at once; where one is refused, each half by itself."""
+        """Put all rows at once; if one is refused, each half separately."""
         try:
             size = self._put(batch)
         except NotTaken as why:
             if batch.num_rows == 1:
-                refused.append(Bad(first, "refused", f"{self._target} does not take it: {why}"))
+                refused.append(Bad(first, "refused", f"{self._target} rejected the row: {why}"))
                 return
             half = batch.num_rows // 2
             self._put_all(batch.slice(0, half), first, refused)

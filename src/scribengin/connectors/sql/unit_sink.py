@@ -1,9 +1,9 @@
-"""The sink whose tasks write to the table itself: each unit of a Batch in a transaction of its own, with a record of what it was.
+"""The sink whose tasks write directly to the table: each task output of a Batch in its own transaction, with a record of it.
 
-It writes rows once where `SqlSink` writes them twice, and a reader sees a Batch in parts. What keeps each record once: a unit is the same
-whenever its Batch is run (`unit_contract`), and of its attempts one can put its record into `units`. An attempt that comes late finds that
-record, or that the claim or the newest Batch is another one, under a lock that it shares with other units and not with a claim.
-Where the engine cannot let units commit, the whole Batch goes the way of `SqlSink`.
+It writes rows once, while `SqlSink` writes them twice, and a reader may see part of a Batch. Each record is still written once, for two
+reasons. A task output is the same whenever its Batch is run (`unit_contract`), and only one of its attempts can put its record into
+`units`. A late attempt finds that record, or that the claim or the newest Batch has changed, under a lock that it shares with other task
+outputs and not with a claim. If the engine cannot let task outputs commit, the whole Batch is written as by `SqlSink`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST = 1_000
 
 
 class SqlUnitSink(SqlSink):
-    """As SqlSink, for rows that are added."""
+    """Like SqlSink, for appended rows."""
 
     units = _MOST
 
@@ -32,17 +32,17 @@ class SqlUnitSink(SqlSink):
         super().__init__(place, database, target)
         self._loading = database
         self._after: int | None = None
-        """the newest Batch that is published, None where there is none"""
+        """the newest published Batch, None if there is none"""
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """As SqlSink; and see how far the lineage is."""
+        """Like SqlSink; also reads the lineage's newest Batch."""
         super().prepare(owner=owner, lineage=lineage, adopt=adopt)
-        with self._connected("cannot be looked at") as session:
+        with self._connected("cannot be read") as session:
             newest = self._commits.newest(session, lineage)
         self._after = None if newest is None else newest.number
 
     def behind(self, units: int) -> Mapping[str, Any]:
-        """`after`: the number of the newest Batch that is published."""
+        """`after`: the number of the newest published Batch."""
         return {"units": units, "after": self._after}
 
     def unit_stream(
@@ -53,6 +53,6 @@ class SqlUnitSink(SqlSink):
         return SqlUnitStream(mine, self._loading, self._commits, self._target, schema)
 
     def publish(self, decided: Decided) -> None:
-        """As SqlSink, which only records a Batch whose units have committed."""
+        """Like SqlSink, but only records a Batch whose task outputs have committed."""
         super().publish(decided)
         self._after = decided.batch.number

@@ -1,4 +1,5 @@
-"""One unit that commits by itself: its rows go into the table as they come, in one transaction, which ends with the unit's record."""
+"""One task output that commits by itself: its rows are put into the table as they arrive, in one transaction, which ends with its
+record."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Which unit of which Batch, by whom. `after`: the newest published Batch that must stand there, None for none."""
+    """A task output, its Batch and its writer. `after`: the newest published Batch that must be recorded, None for none."""
 
     sink: str
     owner: str
@@ -40,42 +41,42 @@ class Unit:
 
 
 class SqlUnitStream(TableStream):
-    """See the contract's UnitStream. Its transaction is open from the first row, or from `close` where there is none."""
+    """See the contract's UnitStream. Its transaction is open from the first row, or from `close` if there is none."""
 
     def __init__(self, unit: Unit, database: LoadingDatabase[Any], commits: Commits, target: Target, schema: Schema) -> None:
         super().__init__(unit.sink, database, commits, target, schema)
         self._unit = unit
         self._loading = database
-        assert commits.units is not None, "a LoadingDatabase has them"
+        assert commits.units is not None, "only a LoadingDatabase supports task outputs"
         self._units = commits.units
         self._open = ExitStack()
-        """ended without an error it commits"""
+        """the open transaction; it commits if it ends without an error"""
         self._awake: Awake | None = None
         self._table: Staging | None = None
         self._parts = 0
 
     def close(self) -> Receipt:
-        """All rows are in the table, for this transaction alone."""
+        """All rows are in the table, visible only to this transaction."""
         self._begin_once()
         faults.reached("transaction.sent")
         segment = {"hash": self._unit.input_hash}
         return Receipt(self._sink, self._unit.number, self._rows, self._bytes, (segment,))
 
     def commit(self, report: Mapping[str, Any]) -> None:
-        """Look once more, under a lock, whether this unit is still to be written; then record it, and commit."""
+        """Check again, under a lock, whether this task output still has to be written; then record it, and commit."""
         assert self._awake is not None
-        unit, session = self._unit, self._awake.end()  # whoever sleeps from here on holds up others
-        with self._database.explained(f"did not commit unit {unit.number} of batch {unit.batch.number} to {self._target}"):
+        unit, session = self._unit, self._awake.end()  # a process suspended from here on blocks others
+        with self._database.explained(f"did not commit task output {unit.number} of batch {unit.batch.number} to {self._target}"):
             self._check(session, self._commits.claim_to_share(session))
             if not self._units.commit(session, unit.batch, unit.number, unit.input_hash, self._rows, report):
-                raise self._found(session) or self._fenced("another attempt has committed it, and what it has said is gone")
+                raise self._found(session) or self._fenced("another attempt committed it, and its report is lost")
             faults.reached("transaction.commit.before")
             self._end(commit=True)
             faults.reached("transaction.commit.after")
 
     def abort(self) -> None:
-        """Take back what is not committed."""
-        with suppress(ScribenginError), self._database.explained(f"did not give up rows for {self._target}"):
+        """Roll back."""
+        with suppress(ScribenginError), self._database.explained(f"failed to discard rows for {self._target}"):
             self._end(commit=False)
 
     def _begin_once(self) -> None:
@@ -84,7 +85,7 @@ class SqlUnitStream(TableStream):
         try:
             session = self._database.connect()
             self._open.callback(session.close)
-            with self._database.explained(f"cannot take a unit into {self._target}"):
+            with self._database.explained(f"cannot accept a task output into {self._target}"):
                 held = self._commits.claim(session)
                 self._check(session, held[0] if held else None)
                 faults.reached("marker.read")
@@ -116,7 +117,8 @@ class SqlUnitStream(TableStream):
             ending.__exit__(_Undone, _Undone(), None)
 
     def _check(self, session: SqlSession, held: TableClaim | None) -> None:
-        """Returns where this unit is still to be written. Raises AlreadyCommitted where it is, else FencedError or StateError."""
+        """Returns if this task output still has to be written. Raises AlreadyCommitted if it is committed, else FencedError or
+        StateError."""
         unit, batch = self._unit, self._unit.batch
         if held is None or (held.owner, held.lineage) != (unit.owner, batch.lineage):
             raise self._fenced("another lineage has claimed the table")
@@ -129,23 +131,23 @@ class SqlUnitStream(TableStream):
             return
         if newest is None or (unit.after is not None and newest.number < unit.after):
             raise StateError(
-                f'sink "{unit.sink}" writes nothing of batch {batch.number}: batch {unit.after} is published, and the newest that '
-                f"{self._database} knows of {self._target} is {'none' if newest is None else newest.number}",
-                remedy=f"the database was set back: restore it as it was; or {start_over()}",
+                f'sink "{unit.sink}" writes nothing of batch {batch.number}: batch {unit.after} is published, but the newest in '
+                f"{self._database} for {self._target} is {('none' if newest is None else newest.number)}",
+                remedy=f"the database was reset to an older state: restore it; or {start_over()}",
             )
-        raise self._fenced(f"batch {newest.number} exists already, under term {newest.term}")
+        raise self._fenced(f"batch {newest.number} already exists, under Term {newest.term}")
 
     def _found(self, session: SqlSession) -> AlreadyCommitted | FencedError | None:
-        """What there is to say where the unit is committed."""
+        """The error to raise if the task output is committed."""
         said = self._units.report(session, self._unit.batch, self._unit.number)
         if said is None:
             return None
         hash_, report = said
-        return AlreadyCommitted(report) if hash_ == self._unit.input_hash else self._fenced("it exists already, over other input")
+        return AlreadyCommitted(report) if hash_ == self._unit.input_hash else self._fenced("it already exists, with other input")
 
     def _fenced(self, why: str) -> FencedError:
         return self._commits.fenced(self._sink, f"unit {self._unit.number} of ", self._unit.batch, why)
 
 
 class _Undone(Exception):
-    """Ends a transaction that is to leave nothing."""
+    """Ends a transaction without a commit."""

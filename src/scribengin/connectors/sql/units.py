@@ -1,7 +1,7 @@
-"""What units have committed by themselves: two own tables more, beside those of `commits`.
+"""Commits of single task outputs: two more own tables, beside those of `commits`.
 
-units       one row a unit: what its Batch read (hash), the Term, rows, and what its task has reported
-parts       one row for each step in which a unit has put rows into the table; it is written by that step, and so tells its transaction.
+units       one row per task output: the input hash of its Batch, the Term, rows, and the report of its task
+parts       one row for each step in which a task output has put rows into the table; that step writes it, so it shows its transaction.
             The attempt is in its key: attempts at once do not wait for one another here
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Units:
-    """Both tables, asked about one `table`."""
+    """Both tables, for one `table`."""
 
     def __init__(self, database: LoadingDatabase[Any], table: str) -> None:
         self.table = table
@@ -31,17 +31,18 @@ class Units:
         self._number, self._rows = database.quoted("number"), database.quoted("rows")
 
     def there(self, session: SqlSession) -> bool:
-        """False where no sink of this version has claimed a table yet."""
+        """False if no sink of this version has claimed a table yet."""
         return self._database.is_there(session, *self._database.own(UNIT_OWN[-1]))
 
     def put(self, session: SqlSession, batch: BatchId, unit: int, attempt: str, part: int, rows: int) -> None:
-        """Say that this step of the unit's transaction, the `part`th, has put so many rows into the table."""
+        """Record that this step of the transaction, the `part`th, has put that many rows into the table."""
         marks = ", ".join([self._database.mark] * 7)
         values = (self.table, batch.lineage, batch.number, unit, attempt, part, rows)
         session.execute(f"INSERT INTO {self._parts} VALUES ({marks})", values)
 
     def commit(self, session: SqlSession, batch: BatchId, unit: int, input_hash: str, rows: int, report: Mapping[str, Any]) -> bool:
-        """Record the unit that this transaction writes. False where another attempt has committed it; one about to is waited for."""
+        """Record the task output that this transaction writes. Returns False if another attempt has committed it; waits for one that is
+        about to."""
         marks = ", ".join([self._database.mark] * 8)
         said = msgspec.json.encode(report).decode()
         done = session.execute(
@@ -51,7 +52,7 @@ class Units:
         return done.rowcount == 1
 
     def report(self, session: SqlSession, batch: BatchId, unit: int) -> tuple[str, Mapping[str, Any]] | None:
-        """(input hash, what its task has reported) of a unit that is committed."""
+        """(input hash, report of its task) of a committed task output."""
         m = self._database.mark
         found = session.execute(
             f"SELECT hash, report FROM {self._units} WHERE target = {m} AND lineage = {m} AND {self._number} = {m} AND unit = {m}",
@@ -60,7 +61,7 @@ class Units:
         return None if found is None else (found[0], msgspec.json.decode(found[1]))
 
     def of_batch(self, session: SqlSession, lineage: str, number: int) -> dict[int, tuple[str, int]]:
-        """Unit → (input hash, rows), of those that are committed."""
+        """Unit → (input hash, rows), of the committed ones."""
         m = self._database.mark
         found = session.execute(
             f"SELECT unit, hash, {self._rows} FROM {self._units} WHERE target = {m} AND lineage = {m} AND {self._number} = {m}",
@@ -69,7 +70,7 @@ class Units:
         return {unit: (hash_, rows) for unit, hash_, rows in found.fetchall()}
 
     def transactions(self, session: SqlSession) -> dict[tuple[str, int], list[int]]:
-        """(lineage, number) of each Batch → the transactions of its parts, as rows tell them; of those that are not folded."""
+        """(lineage, number) of each Batch → the transactions of its parts, as shown by rows; of Batches that are not folded."""
         found = session.execute(
             f"SELECT lineage, {self._number}, {self._database.row_transaction} FROM {self._parts} WHERE target = {self._database.mark}",
             (self.table,),
@@ -80,13 +81,13 @@ class Units:
         return told
 
     def wrote(self, session: SqlSession) -> bool:
-        """Whether rows of a unit must stand in the table."""
+        """Whether the table must contain rows of a task output."""
         m = self._database.mark
         some = f"SELECT 1 WHERE EXISTS (SELECT 1 FROM {self._parts} WHERE target = {m})"
         return session.execute(some, (self.table,)).fetchone() is not None
 
     def fold(self, session: SqlSession, lineage: str, number: int) -> None:
-        """Forget those of Batches up to that one."""
+        """Delete those of Batches up to that one."""
         m = self._database.mark
         for place in (self._units, self._parts):
             session.execute(
@@ -94,6 +95,6 @@ class Units:
             )
 
     def forget(self, session: SqlSession) -> None:
-        """All of them."""
+        """Delete all of them."""
         for place in (self._units, self._parts):
             session.execute(f"DELETE FROM {place} WHERE target = {self._database.mark}", (self.table,))

@@ -14,5 +14,5 @@ def make_sink(place: ConnectorContext) -> SinkConnector:
 
 
 def look_at_sink(place: ConnectorContext, claimant: Claimant | None) -> bool:  # noqa: ARG001 (see the catalog)
-    """There is no place to look at."""
+    """There is no place to check."""
     return True

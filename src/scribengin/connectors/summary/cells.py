@@ -1,4 +1,4 @@
-"""Values of columns as JSON and back, exactly: what JSON has no word for is `{"$": kind, "v": text}`."""
+"""Values of columns as JSON and back, exactly: a value without a JSON form is `{"$": kind, "v": text}`."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def as_cell(value: Any) -> Any:
             return {"$": "date", "v": value.isoformat()}
         case bytes():
             return {"$": "bytes", "v": base64.b64encode(value).decode()}
-    raise TypeError(f"no column holds {type(value).__name__}")
+    raise TypeError(f"a column cannot hold {type(value).__name__}")
 
 
 def of_cell(cell: Any) -> Any:
-    """The value that `as_cell` wrote."""
+    """The value from the form that `as_cell` wrote."""
     if not isinstance(cell, dict):
         return cell
     text: str = cell["v"]
@@ -54,9 +54,9 @@ def of_cell(cell: Any) -> Any:
 
 
 def shown(value: Any) -> Any:
-    """A value for people and for JSON that they read. Raises TypeError for one that neither can show."""
+    """A value for people and for JSON output. Raises TypeError for a value that cannot be shown."""
     match value:
-        case dt.datetime():  # one without a zone is shown as it is: nobody said whose clock it was
+        case dt.datetime():  # one without a time zone is shown unchanged: its zone is unknown
             return (value if value.tzinfo is None else value.astimezone(dt.UTC)).isoformat().replace("+00:00", "Z")
         case dt.date() | dt.time() | dt.timedelta() | Decimal() | Fraction():
             return str(value)

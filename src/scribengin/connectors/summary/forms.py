@@ -1,4 +1,4 @@
-"""Which of its two forms a summary has: what its parts are, and how they are read again."""
+"""The two forms of a summary: their partial results, and how these are read again."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class SummaryPart(Protocol):
-    """The rows of a task, of a Batch, of all: what they come to."""
+    """The partial result for the rows of a task, of a Batch, or of all."""
 
     rows: int
 
     @property
     def left_out(self) -> bool:
-        """Whether there was more than is kept."""
+        """Whether there were more groups than are kept."""
 
     @property
     def rows_left_out(self) -> int:
@@ -32,16 +32,16 @@ class SummaryPart(Protocol):
 
     @property
     def size(self) -> int:
-        """How many rows the table has, before LIMIT."""
+        """The number of rows in the table, before LIMIT."""
 
     def add(self, batch: pa.RecordBatch) -> Sequence[Bad]:
-        """Take rows in; those that it cannot take, by their index."""
+        """Add rows; returns those that cannot be added, by their index."""
 
     def goes_with(self, part: Mapping[str, Any]) -> bool:
-        """Whether a part that `as_json` wrote, of the same form, can be merged with this one."""
+        """Whether a partial result that `as_json` wrote, of the same form, can be merged with this one."""
 
     def merge(self, other: Any) -> None:
-        """Take another part of the same form in."""
+        """Merge another partial result of the same form."""
 
     def result(self) -> list[dict[str, Any]]:
         """The table."""
@@ -50,12 +50,12 @@ class SummaryPart(Protocol):
         """The columns of that table."""
 
     def as_json(self, most_bytes: int | None = None) -> dict[str, Any]:
-        """`form`, `rows` and what else there is to say; of a form that `keep` does not bound, `most_bytes` at most."""
+        """`form`, `rows` and the form's own data; for a form without the bound `keep`, at most `most_bytes`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryForm:
-    """What a summary asks. Parts of another `form` are of another question."""
+    """The definition of a summary. Partial results of another `form` belong to another definition."""
 
     form: str
     keep: int
@@ -64,7 +64,7 @@ class SummaryForm:
 
 
 def asked_of(options: Mapping[str, Any], load: Load) -> SummaryForm:
-    """By a sink's options; `load` gives what `module:name` stands for."""
+    """From a sink's options; `load` returns the object that `module:name` refers to."""
     keep = int(options.get("keep") or 1000)
     if options.get("sql"):
         from scribengin.connectors.summary.table import SummaryTable

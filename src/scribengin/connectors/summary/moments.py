@@ -1,4 +1,4 @@
-"""Timestamps and dates that Arrow holds and Python does not: before the year 1, after 9999."""
+"""Timestamps and dates that Arrow supports and Python does not: before the year 1, after 9999."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DAY_US = 86_400_000_000
 
 
 def without_far(batch: pa.RecordBatch, columns: Collection[str]) -> tuple[pa.RecordBatch, list[int], list[Bad]]:
-    """The rows whose moments in `columns` Python can hold, the index of each of them, and the others."""
+    """The rows whose times in `columns` Python supports, the index of each of them, and the others."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""What a flow can say of `type: summary`."""
+"""The options of `type: summary`."""
 
 from scribengin.core.options import NodeType, Option
 
@@ -13,10 +13,10 @@ SINK = NodeType(
             "count, sum, min, max and avg of columns, by columns: a SELECT from `rows` with GROUP BY",
             example="SELECT user, count(*) AS n FROM rows GROUP BY user ORDER BY n DESC",
         ),
-        Option("python", "text", "in place of `sql`: a class with `add(record)`, `merge(other)` and `result()`", example="steps:Totals"),
-        Option("keep", "int", "groups that are kept at most; each one that is kept is whole", 1000, example="100", low=1, high=10_000),
-        Option("format", "choice", "how it is shown", "table", ("table", "json", "csv")),
+        Option("python", "text", "instead of `sql`: a class with `add(record)`, `merge(other)` and `result()`", example="steps:Totals"),
+        Option("keep", "int", "maximum number of groups; each kept group is complete", 1000, example="100", low=1, high=10_000),
+        Option("format", "choice", "how the table is shown", "table", ("table", "json", "csv")),
     ),
     abilities=frozenset({"exactly_once", "append"}),
-    alone="its table is made of the decisions of the flow and lies in the flow's state, which is one place",
+    alone="its table is built from the decisions of the flow and stored in the flow's state, a single place",
 )

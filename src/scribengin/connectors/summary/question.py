@@ -1,7 +1,7 @@
-"""What a summary's SQL asks: figures of which the parts of a whole can be put together.
+"""The SQL of a summary: aggregates that can be combined from partial results.
 
-A count of counts is their sum, the least of minima a minimum; a median of medians is nothing. So only these are taken, over plain columns:
-whatever else is wanted of a row stands in a step before.
+The sum of counts is a count, the minimum of minima a minimum; a median of medians has no meaning. So only such aggregates are allowed, over
+plain columns: other computations are done in a step before.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class OutputOrder:
-    """By an output column."""
+    """An ordering by an output column."""
 
     name: str
     descending: bool
@@ -33,7 +33,7 @@ class OutputOrder:
 
 @dataclass(frozen=True, slots=True)
 class SummaryQuestion:
-    """`outputs` are all names in the SELECT's order; `keys` are (output, column) of those that make a group."""
+    """`outputs` are all names in the SELECT's order; `keys` are (output, column) of the grouping columns."""
 
     outputs: tuple[str, ...]
     keys: tuple[tuple[str, str], ...]
@@ -43,13 +43,14 @@ class SummaryQuestion:
 
     @property
     def form(self) -> str:
-        """Parts of equal form can be put together."""
+        """Partial results of equal form can be combined."""
         keys = ",".join(column for _, column in self.keys)
         return f"{keys}|{','.join(f'{each.kind}({each.column or chr(42)})' for each in self.figures)}"
 
     @property
     def ranked_by(self) -> tuple[tuple[int, bool], ...]:
-        """Which groups come first where not all are kept: by these keys (their place, whether descending), () for a hash of them."""
+        """The order that decides which groups are kept if there are too many: by these keys (their position, whether descending), () for a
+        hash of them."""
         places = {name: place for place, (name, _) in enumerate(self.keys)}
         if any(each.name not in places for each in self.order):
             return ()
@@ -57,7 +58,7 @@ class SummaryQuestion:
 
 
 class QuestionError(ValueError):
-    """The text asks what cannot be kept current, or nothing at all; with what to do."""
+    """The SQL cannot be updated incrementally, or is not valid; with the remedy."""
 
     def __init__(self, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -65,7 +66,7 @@ class QuestionError(ValueError):
 
 
 def read_question(sql: str) -> SummaryQuestion:
-    """The question of a SELECT. Raises QuestionError.
+    """The definition from a SELECT. Raises QuestionError.
 
     >>> read_question("SELECT user, count(*) AS n FROM rows GROUP BY user").form
     'user|count(*)'
@@ -77,7 +78,7 @@ def read_question(sql: str) -> SummaryQuestion:
         (tree, *more) = parse(sql, read="spark")
     except (SqlglotError, ValueError) as error:
         raise QuestionError(
-            f"it is no SQL: {str(error).splitlines()[0]}", "write SELECT column, count(*) FROM rows GROUP BY column"
+            f"it is not valid SQL: {str(error).splitlines()[0]}", "write SELECT column, count(*) FROM rows GROUP BY column"
         ) from None
     if more or not isinstance(tree, exp.Select):
         raise QuestionError("it is not one SELECT", _FORM)
@@ -90,13 +91,13 @@ def read_question(sql: str) -> SummaryQuestion:
     for name, value in named:
         if isinstance(value, exp.Column):
             if value.name not in columns:
-                raise QuestionError(f'column "{value.name}" stands outside of an aggregate and not in GROUP BY', "put it there")
+                raise QuestionError(f'column "{value.name}" is neither inside an aggregate nor in GROUP BY', "put it there")
             keys.append((name, value.name))
         else:
             figures.append(_figure(name, value))
     missing = [column for column in columns if column not in [column for _, column in keys]]
     if missing:
-        raise QuestionError(f'"{missing[0]}" is in GROUP BY and not selected', "select it too: a row must say what it is of")
+        raise QuestionError(f'"{missing[0]}" is in GROUP BY, but not selected', "select it too: each row must show its group")
     outputs = tuple(name for name, _ in named)
     if "" in outputs or len(set(outputs)) < len(outputs):
         raise QuestionError("two columns have one name, or one has none", "name them: count(*) AS n")
@@ -120,18 +121,18 @@ def _check_clauses(tree: object) -> None:
     said |= {"qualify": "QUALIFY", "laterals": "LATERAL", "offset": "OFFSET", "pivots": "PIVOT"}
     for key, word in said.items():
         if tree.args.get(key):
-            remedy = "filter in a step before" if key == "where" else "take it out, or do it in a `sql` step before"
-            raise QuestionError(f"it has {word}, and a summary is kept current by parts", remedy)
+            remedy = "filter in a step before" if key == "where" else "remove it, or use a `sql` step before"
+            raise QuestionError(f"it has {word}, but a summary is updated incrementally", remedy)
     from_ = tree.args.get("from") or tree.args.get("from_")
     if from_ is None or not isinstance(from_.this, exp.Table) or from_.this.name != "rows":
-        raise QuestionError("it does not read `rows`", "write FROM rows: the rows of what `from:` names")
+        raise QuestionError("it does not read `rows`", "write FROM rows: the rows from the node that `from:` names")
     group = tree.args.get("group")
     if group is not None and any(value for key, value in group.args.items() if key != "expressions"):
         raise QuestionError("GROUP BY has more than columns", "write GROUP BY with columns, without ROLLUP, CUBE or ALL")
 
 
 def _check_rest(tree: object) -> None:
-    """Nothing that nobody looks at: what is not understood is not passed over."""
+    """Refuse any clause that is not handled: an unknown one must not be ignored."""
     from sqlglot import exp
 
     assert isinstance(tree, exp.Select)
@@ -149,11 +150,11 @@ def _check_rest(tree: object) -> None:
         names = next((names for type_, names in known.items() if isinstance(node, type_)), None)
         odd = None if names is None else next((value for name, value in node.args.items() if value and name not in names), None)
         if odd is not None:
-            raise QuestionError(f"{_shown(node)} has {_shown(odd[0] if isinstance(odd, list) else odd)}", f"take it out; {_FORM}")
+            raise QuestionError(f"{_shown(node)} has {_shown(odd[0] if isinstance(odd, list) else odd)}", f"remove it; {_FORM}")
         if isinstance(node, exp.Column) and node.table not in ("", "rows", alias.name if alias else ""):
             raise QuestionError(f"{_shown(node)} is not a column of `rows`", _BEFORE)
         if isinstance(node, exp.Ordered) and bool(node.args.get("nulls_first")) == bool(node.args.get("desc")):
-            raise QuestionError("ORDER BY has NULLS", "take it out: null comes before all values, and with DESC after them")
+            raise QuestionError("ORDER BY has NULLS", "remove it: null sorts before all values, and with DESC after them")
 
 
 def _group_column(each: object, named: list[tuple[str, object]]) -> str:
@@ -173,17 +174,17 @@ def _figure(name: str, value: object) -> Figure:
     kinds: dict[type[exp.Expression], Kind] = {exp.Count: "count", exp.Sum: "sum", exp.Min: "min", exp.Max: "max", exp.Avg: "avg"}
     kind = kinds.get(type(value))  # type: ignore[arg-type]
     if kind is None:
-        parts = "only count, sum, min, max and avg can be put together from parts"
+        parts = "only count, sum, min, max and avg can be combined from partial results"
         raise QuestionError(f"{_shown(value)}: {parts}", "use one of these, or compute it in a step before")
     assert isinstance(value, exp.Func)
     inner = value.this
     if kind == "count" and (inner is None or isinstance(inner, exp.Star) or (isinstance(inner, exp.Literal) and not value.expressions)):
         return Figure(name, "count", None)
     if isinstance(inner, exp.Distinct):
-        why = "which values were seen cannot be put together from counts"
-        raise QuestionError(f"{_shown(value)}: {why}", "take DISTINCT out; a `dedupe` step before keeps each value once")
+        why = "distinct values cannot be combined from partial counts"
+        raise QuestionError(f"{_shown(value)}: {why}", "remove DISTINCT; a `dedupe` step before the sink keeps each value once")
     if not isinstance(inner, exp.Column) or value.expressions:
-        raise QuestionError(f"{_shown(value)} is not of one column", _BEFORE)
+        raise QuestionError(f"{_shown(value)} is not of a single column", _BEFORE)
     return Figure(name, kind, inner.name)
 
 

@@ -1,7 +1,7 @@
-"""The Python form of a summary: a person's class adds records up, and its instances merge.
+"""The Python form of a summary: a user class adds up records, and its instances merge.
 
-What travels between tasks and the driver is the instance's attributes, of Python's own types only: so that a state can be read
-whatever became of the class's module, and reading it runs nobody's code.
+The instance's attributes, of built-in Python types only, are sent between tasks and the driver: so a state can be read whatever happened to
+the class's module, and reading it runs no user code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PLAIN = {
 
 
 class Reduced:
-    """A part: what an instance has added up."""
+    """A partial result: the data that an instance has added up."""
 
     left_out = False
     rows_left_out = 0
@@ -45,7 +45,7 @@ class Reduced:
         self._instance = self._opened()
 
     def add(self, batch: pa.RecordBatch) -> list[Bad]:
-        """Give each row to the instance; those for which it raises are given back."""
+        """Pass each row to the instance; rows for which it raises are returned."""
         given = batch.num_rows
         batch, kept, bad = without_far(batch, batch.schema.names)
         for index, row in zip(kept, batch_to_rows(batch), strict=True):
@@ -57,11 +57,11 @@ class Reduced:
         return bad
 
     def goes_with(self, part: Mapping[str, Any]) -> bool:  # noqa: ARG002 (the form's)
-        """Always: nothing was left out of it, and what its attributes are is the class's."""
+        """Always True: nothing was left out, and the class defines its attributes."""
         return True
 
     def merge(self, other: Reduced) -> None:
-        """Take another part in. Raises StepError where the person's code does."""
+        """Merge another partial result. Raises StepError if the user code raises."""
         self.rows += other.rows
         try:
             self._instance.merge(other._instance)
@@ -69,7 +69,7 @@ class Reduced:
             raise self._fault("merge", error) from error
 
     def result(self) -> list[dict[str, Any]]:
-        """The rows that the instance gives, `keep` at most; one mapping is one row. Raises StepError."""
+        """The rows of the instance's result, at most `keep`; one mapping is one row. Raises StepError."""
         try:
             found = self._instance.result()
             rows = [dict(found)] if hasattr(found, "keys") else [dict(row) for row in found]
@@ -79,36 +79,36 @@ class Reduced:
         return rows[: self._keep]
 
     def outputs(self, rows: list[dict[str, Any]]) -> list[str]:
-        """The names of all columns, in the order in which rows name them."""
+        """The names of all columns, in the order in which rows contain them."""
         return list(dict.fromkeys(name for row in rows for name in row))
 
     def as_json(self, most_bytes: int | None = None) -> dict[str, Any]:
-        """For a receipt, and for a snapshot. Raises StepError for attributes of other types, and for more than `most_bytes` of them."""
+        """For a write receipt, and for a snapshot. Raises StepError for attributes of other types, or larger than `most_bytes`."""
         try:
             data = pickle.dumps(vars(self._instance), protocol=5)
             _Plain(io.BytesIO(data)).load()
-        except Exception as error:  # pickle raises what it likes, and so do the attributes' own methods
+        except Exception as error:  # pickle raises any error, and so do the attributes' own methods
             raise StepError(
                 f"{self._reference}: its attributes cannot be stored: {error}",
-                remedy="keep numbers, texts, dates, lists, dicts, sets and Counters in them",
+                remedy="store only numbers, texts, dates, lists, dicts, sets and Counters in them",
             ) from None
         if most_bytes is not None and len(data) > most_bytes:
             raise StepError(
-                f"{self._reference}: its attributes take {len(data):,} bytes; a part may take {most_bytes:,}",
-                remedy="keep less in them: counts, not records",
+                f"{self._reference}: its attributes have {len(data):,} bytes; the limit of a partial result is {most_bytes:,}",
+                remedy="store less in them: counts, not records",
             )
         return {"form": form_of(self._reference), "rows": self.rows, "state": base64.b64encode(data).decode()}
 
     @staticmethod
     def from_json(data: Mapping[str, Any], reference: str, make: Callable[[], Any], keep: int) -> Reduced:
-        """The part that `as_json` wrote. Raises StepError for attributes that the class as it is now does not take."""
+        """The partial result from the form that `as_json` wrote. Raises StepError for attributes that the current class does not accept."""
         part = Reduced(reference, make, keep, data["rows"])
         try:
             vars(part._instance).update(_Plain(io.BytesIO(base64.b64decode(data["state"]))).load())
-        except Exception as error:  # pickle raises what it likes
+        except Exception as error:  # pickle raises any error
             raise StepError(
-                f"{reference}: a stored part cannot be read: {type(error).__name__}: {error}",
-                remedy="restore the class as it was, or give the changed one another name: its summary then begins anew",
+                f"{reference}: a stored partial result cannot be read: {type(error).__name__}: {error}",
+                remedy="restore the old class, or give the changed class another name: its summary then starts from the beginning",
             ) from error
         return part
 
@@ -119,18 +119,18 @@ class Reduced:
             raise self._fault("__init__", error) from error
 
     def _fault(self, method: str, error: Exception) -> StepError:
-        return StepError(f"{self._reference}: {method} raised {type(error).__name__}: {error}", remedy="correct it, then ask again")
+        return StepError(f"{self._reference}: {method} raised {type(error).__name__}: {error}", remedy="correct it, then run again")
 
 
 def form_of(reference: str) -> str:
-    """Parts of equal form can be merged."""
+    """Partial results of equal form can be merged."""
     return f"python {reference}"
 
 
 class _Plain(pickle.Unpickler):
-    """Makes Python's own types, and calls nothing else."""
+    """Creates built-in Python types, and calls nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:
         if name in _PLAIN.get(module, ()):
             return super().find_class(module, name)
-        raise TypeError(f"{module}.{name} is no type of Python's own that can be kept")
+        raise TypeError(f"{module}.{name} is not a built-in Python type that can be stored")

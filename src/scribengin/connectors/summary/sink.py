@@ -1,7 +1,7 @@
-"""The summary as a sink: each unit's part of the table travels in its receipt, and so stands in the Batch's decision.
+"""The summary as a sink: the partial result of each task output is sent in its write receipt, and so is stored in the Batch's decision.
 
-Nothing is published: the table is what the decided Batches come to, each of them once. A Batch that is run again, or whose driver dies at
-any point, is decided once all the same.
+Nothing is published: the table combines the decided Batches, each once. A Batch that is run again, or whose driver is killed at any point,
+is still decided once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scribengin.formats.contract import Bad
 
 PART_BYTES = 256 * 1024
-"""what a class's part may take: it is stored with its Batch. All of them together may take more."""
+"""maximum size of a class's partial result, which is stored with its Batch. All of them together may be larger."""
 
 
 class SummarySink:
@@ -39,44 +39,48 @@ class SummarySink:
         self._options = dict(place.options)
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Nothing to claim: it lies in the flow's own state."""
+        """Does nothing: the table is in the flow's own state."""
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SummaryStream:  # noqa: ARG002 (the contract's)
-        """A stream that adds up the unit's rows."""
+        """A stream that adds up the rows of a task output."""
         assert self.load is not None
         return SummaryStream(self.node, unit, asked_of(self._options, self.load).empty())
 
     def publish(self, decided: Decided) -> None:
-        """The decision is all there is."""
+        """Does nothing: the decision contains everything."""
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
-        """As `publish`."""
+        """Like `publish`."""
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:  # noqa: ARG002 (the contract's)
-        """Whether the parts hold as many rows as were written."""
+        """Whether the partial results contain as many rows as were written."""
         for each in decided:
             rows = sum(_held(receipt) for receipt in each.receipts)
             written = sum(receipt.rows for receipt in each.receipts)
-            wrong = () if rows == written else (f"the parts of batch {each.batch.number} hold {rows} rows; written were {written}",)
+            wrong = (
+                ()
+                if rows == written
+                else (f"the partial results of batch {each.batch.number} hold {rows} rows; expected {written}, the written ones",)
+            )
             yield Published(each.batch.number, rows, wrong)
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:  # noqa: ARG002 (the contract's)
-        """See `CountingSink`. It lies in the flow's own state."""
+        """See `CountingSink`. Always empty: the table is in the flow's own state."""
         return []
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:  # noqa: ARG002 (the contract's)
-        """It goes with the flow's state."""
+        """Does nothing: the table is deleted with the flow's state."""
         return 0
 
 
 def _held(receipt: Receipt) -> int:
-    """The rows of its parts; where the sink was of another type then, nothing is left to look at."""
+    """The number of rows in its partial results; if the sink had another type then, there is nothing to check."""
     parts = [segment["part"]["rows"] for segment in receipt.segments if "part" in segment]
     return sum(parts) if parts else receipt.rows
 
 
 class SummaryStream:
-    """A unit's part of the table."""
+    """The partial result of a task output."""
 
     wants_ids = False
 
@@ -86,13 +90,13 @@ class SummaryStream:
         self._table = table
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
-        """Add the rows up."""
+        """Add up the rows."""
         return self._table.add(batch)
 
     def close(self) -> Receipt:
-        """The part, in the receipt."""
+        """The partial result, in the write receipt."""
         segments: tuple[dict[str, Any], ...] = ({"part": self._table.as_json(PART_BYTES)},) if self._table.rows else ()
         return Receipt(self._sink, self._unit, self._table.rows, len(msgspec.json.encode(segments)) if segments else 0, segments)
 
     def abort(self) -> None:
-        """Nothing was kept anywhere."""
+        """Does nothing: no row was stored."""

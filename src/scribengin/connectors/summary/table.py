@@ -1,8 +1,8 @@
-"""Parts of a summary, and how they are put together.
+"""Partial results of a summary, and how they are combined.
 
-Of more groups than are kept those stay whose keys come first: by the ORDER BY, where it names keys alone, else by a hash. That order does
-not depend on what was seen when. So a group that is kept at the end was kept in every part that had it, and its figures are whole; a group
-that was left out once is never among the kept ones again.
+If there are more groups than are kept, those with the first keys are kept: by the ORDER BY, if it contains only keys, else by a hash. That
+order does not depend on when rows were seen. So a group that is kept at the end was kept in every partial result that had it, and its
+figures are complete; a group that was once left out is never among the kept ones again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _CELLS = msgspec.json.Encoder(order="deterministic")
 
 @dataclass(slots=True)
 class GroupOfRows:
-    """`states` stand in the figures' order: a count, a sum, a minimum, a maximum, (sum, count) of an average; None where no value was."""
+    """`states` are in the order of the figures: a count, a sum, a minimum, a maximum, (sum, count) of an average; None if there was no
+    value."""
 
     key: tuple[Any, ...]
     rows: int
@@ -40,8 +41,8 @@ class GroupOfRows:
 
 @dataclass(slots=True)
 class SummaryTable:
-    """The groups of some rows. `rows` counts those of groups too that were left out. `kinds` are those of the columns' values, () before
-    the first row: what is of other kinds can be neither compared nor added up with it."""
+    """The groups of some rows. `rows` also counts those of groups that were left out. `kinds` are the types of the columns' values, ()
+    before the first row: values of other types can be neither compared nor added up with them."""
 
     question: SummaryQuestion
     keep: int
@@ -51,7 +52,7 @@ class SummaryTable:
     kinds: tuple[str, ...] = ()
 
     def add(self, batch: pa.RecordBatch) -> Sequence[Bad]:
-        """Take rows in; those with a moment that no table can show are given back."""
+        """Add rows; rows with a time that no table can show are returned."""
         batch, _, bad = without_far(batch, _held(self.question))
         if not batch.num_rows:
             return bad
@@ -64,7 +65,7 @@ class SummaryTable:
         return bad
 
     def merge(self, other: SummaryTable) -> None:
-        """Take the rows of another part in, one that it `goes_with`."""
+        """Merge another partial result, one that it `goes_with`."""
         self.rows += other.rows
         self.left_out = self.left_out or other.left_out
         self.kinds = self.kinds or other.kinds
@@ -73,15 +74,15 @@ class SummaryTable:
         self.trim()
 
     def goes_with(self, part: Mapping[str, Any]) -> bool:
-        """Whether a part that `as_json` wrote, of the same form, can be put together with this. Where something was left out of it, it must
-        have been by this order, and not of fewer groups: else a group that is kept would not be whole."""
+        """Whether a partial result that `as_json` wrote, of the same form, can be combined with this one. If groups were left out of it,
+        then in the same order, and with at least as many kept: otherwise a kept group would not be complete."""
         if self.kinds and part["kinds"] and list(self.kinds) != part["kinds"]:
             return False
         by = [list(each) for each in self.question.ranked_by]
         return not part["left_out"] or (part["keep"] >= self.keep and part["by"] == by)
 
     def trim(self) -> None:
-        """Leave out what is over `keep`."""
+        """Drop groups beyond `keep`."""
         if len(self.groups) <= self.keep:
             return
         self.left_out = True
@@ -95,11 +96,11 @@ class SummaryTable:
 
     @property
     def size(self) -> int:
-        """Groups that are kept."""
+        """The number of kept groups."""
         return len(self.groups)
 
     def result(self) -> list[dict[str, Any]]:
-        """A row a group, in the order that the question asks, else by the keys."""
+        """One row per group, in the order of the SQL, else by the keys."""
         rows = []
         for group in self.groups.values():
             named = {name: value for (name, _), value in zip(self.question.keys, group.key, strict=True)}
@@ -112,11 +113,11 @@ class SummaryTable:
         return rows if self.question.limit is None else rows[: self.question.limit]
 
     def outputs(self, rows: list[dict[str, Any]]) -> list[str]:  # noqa: ARG002 (the form's)
-        """As the SELECT has them."""
+        """In the order of the SELECT."""
         return list(self.question.outputs)
 
     def as_json(self, most_bytes: int | None = None) -> dict[str, Any]:  # noqa: ARG002 (the form's)
-        """For a receipt, and for a snapshot."""
+        """For a write receipt, and for a snapshot."""
         self.trim()
 
         def part(group: GroupOfRows) -> list[Any]:
@@ -128,7 +129,7 @@ class SummaryTable:
 
     @staticmethod
     def from_json(data: Mapping[str, Any], question: SummaryQuestion, keep: int) -> SummaryTable:
-        """The part that `as_json` wrote, of the same form."""
+        """The partial result from the form that `as_json` wrote, of the same form."""
         table = SummaryTable(question, keep, data["rows"], left_out=data["left_out"], kinds=tuple(data["kinds"]))
         for key, rows, states in data["groups"]:
             group = GroupOfRows(tuple(map(of_cell, key)), rows, [_state_in(state) for state in states])
@@ -151,7 +152,7 @@ def _identity(key: tuple[Any, ...]) -> bytes:
 
 
 def _ranked(question: SummaryQuestion, groups: Mapping[bytes, GroupOfRows]) -> list[bytes]:
-    """By what does not depend on the rows seen so far."""
+    """A sort key that does not depend on the rows seen so far."""
     ranked = sorted(groups, key=lambda identity: blake2b(identity, digest_size=16).digest())
     for index, descending in reversed(question.ranked_by):
         ranked.sort(key=lambda identity, index=index: _sortable(groups[identity].key[index]), reverse=descending)  # type: ignore[misc]
@@ -165,7 +166,7 @@ def _sorted(rows: list[dict[str, Any]], order: Sequence[OutputOrder]) -> list[di
 
 
 def _sortable(value: Any) -> tuple[int, Any]:
-    """Null first, NaN last, as Spark has it."""
+    """Null first, NaN last, as in Spark."""
     if value is None:
         return 0, 0
     return (2, 0) if value != value else (1, value)  # noqa: PLR0124 (NaN)
@@ -206,13 +207,13 @@ def _state_in(state: Any) -> Any:
 
 
 def _held(question: SummaryQuestion) -> list[str]:
-    """The keys' columns, and those whose values a figure holds."""
+    """The key columns, and those whose values a figure stores."""
     figures = [figure.column for figure in question.figures if figure.column is not None and figure.kind != "count"]
     return [column for _, column in question.keys] + figures
 
 
 def _kinds(question: SummaryQuestion, batch: pa.RecordBatch) -> tuple[str, ...]:
-    """Of `_held`."""
+    """The types of the values of `_held`."""
     import pyarrow as pa
 
     def kind(type_: pa.DataType) -> str:
@@ -227,7 +228,7 @@ def _kinds(question: SummaryQuestion, batch: pa.RecordBatch) -> tuple[str, ...]:
 
 
 def _grouped(question: SummaryQuestion, batch: pa.RecordBatch) -> list[GroupOfRows]:
-    """The groups of one batch, by Arrow."""
+    """The groups of one batch, computed by Arrow."""
     import pyarrow as pa
 
     columns: dict[str, pa.Array] = {f"k{index}": _as_key(batch.column(column)) for index, (_, column) in enumerate(question.keys)}
@@ -249,7 +250,7 @@ def _grouped(question: SummaryQuestion, batch: pa.RecordBatch) -> list[GroupOfRo
 
 
 def _as_key(column: pa.Array) -> pa.Array:
-    """-0.0 and 0.0 are one key, as in Spark."""
+    """-0.0 and 0.0 are the same key, as in Spark."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -257,7 +258,7 @@ def _as_key(column: pa.Array) -> pa.Array:
 
 
 def _asked(name: str, figure: Figure, column: pa.Array) -> list[tuple[str, pa.Array, str]]:
-    """(name, column, Arrow's word). Whole numbers are added up in two halves: their sum may be more than 64 bits."""
+    """(name, column, Arrow's function). Integers are added up in two halves: their sum may exceed 64 bits."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
