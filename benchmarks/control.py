@@ -170,14 +170,14 @@ def compare(address: RegistryAddress, size: Size) -> tuple[dict[str, float], dic
                 assert election.acquire(wait_s=30)
                 observer = Observer(mirror, {HOST: plane.launcher})
                 actor = Actor(registry, mirror, {HOST: plane.launcher}, order, lambda _flow, _tier: None)
-                figures["start"] = seconds(lambda observer=observer: observer.look(0.0))
-                figures["a look, no news"] = median(3, lambda observer=observer: observer.look(0.0))
+                figures["start"] = seconds(lambda observer=observer: observer.observe(0.0))
+                figures["a look, no news"] = median(3, lambda observer=observer: observer.observe(0.0))
                 goal = "paused" if kind is Plain else "running"
                 plane.want(size.names(), goal)
                 told(registry, mirror, size.flows)
 
                 def act(plain: bool = kind is Plain, observer: Any = observer, actor: Any = actor, election: Any = election) -> None:
-                    actions = decide(observer.look(0.0))
+                    actions = decide(observer.observe(0.0))
                     decisions.append([type(action).__name__ for action in actions])
                     if plain:
                         for action in actions:
@@ -188,7 +188,7 @@ def compare(address: RegistryAddress, size: Size) -> tuple[dict[str, float], dic
                 figures["a look, all changed"] = seconds(act)
                 election.close()
         with closing(open_zookeeper(address, insecure=True, session_s=30)) as registry:
-            worlds = [Observer(kind(registry), {}).look(0.0) for kind in (Plain, Mirror)]
+            worlds = [Observer(kind(registry), {}).observe(0.0) for kind in (Plain, Mirror)]
     assert len(worlds[0].flows) == size.flows
     assert worlds[0] == worlds[1]
     assert sorted(decisions[0]) == sorted(decisions[1]), "a way up and a way down, of as many steps"

@@ -56,7 +56,7 @@ def _plain(spark: object, folder: Path) -> float:
 
 def _scribengin(spark: object, folder: Path) -> float:
     looks: list[float] = []
-    look = FedRanges.look
+    look = FedRanges.next_ranges
 
     def timed(self: FedRanges, starts: dict[str, int]) -> object:
         begun = time.perf_counter()
@@ -65,7 +65,7 @@ def _scribengin(spark: object, folder: Path) -> float:
         finally:
             looks.append(time.perf_counter() - begun)
 
-    FedRanges.look = timed  # type: ignore[method-assign]
+    FedRanges.next_ranges = timed  # type: ignore[method-assign]
     stop = threading.Event()
     threading.Timer(SECONDS, stop.set).start()
     run_flow(folder / "flow.yaml", RunSettings(stop=stop), lambda view: None, spark=spark)  # type: ignore[arg-type]

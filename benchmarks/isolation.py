@@ -116,7 +116,7 @@ class Commits:
         self.seen: list[tuple[float, int]] = []
         """when, and rows read until then"""
 
-    def look(self) -> int:
+    def read_new(self) -> int:
         """Take in what is new; how many there are."""
         while (path := self._folder / f"{len(self.seen):010}.json").exists():
             decision = self._decisions.read(len(self.seen))
@@ -126,7 +126,7 @@ class Commits:
         return len(self.seen)
 
     def rows(self) -> int:
-        self.look()
+        self.read_new()
         return self.seen[-1][1] if self.seen else 0
 
 
@@ -222,8 +222,8 @@ class Bench:
         """Until `steady` has caught up with what is brought, and goes on for a few Batches."""
         commits = self.commits["steady"]
         _until(lambda: commits.rows() >= (len(self.brought) - 4 / EVERY_S) * self.file_rows, "steady catches up")
-        after = commits.look() + 3
-        _until(lambda: commits.look() >= after, "further Batches of steady")
+        after = commits.read_new() + 3
+        _until(lambda: commits.read_new() >= after, "further Batches of steady")
 
     def measure(self, seconds: float, *, kills: bool) -> Seen:
         """`steady` for so long."""
@@ -231,13 +231,13 @@ class Bench:
         begun, other_before, killed = time.time(), other.rows(), 0
         ends = threading.Event()
         worker = ""
-        committed = other.look()
+        committed = other.read_new()
         loads = []
         while (now := time.time()) < begun + seconds:
-            commits.look()
+            commits.read_new()
             loads.append(os.getloadavg()[0])
-            if kills and other.look() > committed:
-                worker, committed = self.kill_loud(worker), other.look()
+            if kills and other.read_new() > committed:
+                worker, committed = self.kill_loud(worker), other.read_new()
                 killed += 1
             ends.wait(min(0.1, begun + seconds - now))
         brought = len([at for at in self.brought if at < begun + seconds])

@@ -102,3 +102,13 @@ def test_the_wheel_has_the_package_and_nothing_else(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     tops = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"scribengin"}
+
+
+PRIVATE_WORDS = {"look", "told", "said", "found", "heard", "stands"}
+
+
+def test_no_function_has_a_name_that_says_nothing() -> None:
+    def names(tree: ast.AST) -> set[str]:
+        return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+    assert not {path: bad for path, tree in modules(ROOT / "src").items() if (bad := names(tree) & PRIVATE_WORDS)}

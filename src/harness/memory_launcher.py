@@ -93,7 +93,7 @@ class MemoryLauncher:
             self._over(entry, "exited", self._now_s(), status=_KILLED, reason="killed, as requested")
         entry.seen = replace(entry.seen, strays=())
 
-    def look(self) -> list[ObservedWorker]:
+    def observe(self) -> list[ObservedWorker]:
         """See `Launcher`."""
         self._settle()
         return [entry.seen for _, entry in sorted(self.cluster.workers.items())]

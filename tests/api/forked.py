@@ -164,7 +164,7 @@ def _perform(module: str, env: dict[str, str], folder: str) -> int:
     random.seed()
     try:
         if module == verb_process.__name__:
-            serve_one(verb_process.VerbQuestion, verb_process.look)
+            serve_one(verb_process.VerbQuestion, verb_process.run_verb)
         else:
             serve_one(answer_process.StateQuestion, answer_process.answer)
     except BaseException:

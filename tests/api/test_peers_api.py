@@ -91,13 +91,13 @@ class Sites:
 
     def look(self) -> World:
         """The leader here asks, looks, and knows what waits."""
-        self.why = self.asking.look(self.peer, self.term)
+        self.why = self.asking.ask(self.peer, self.term)
         return self.see()
 
     def see(self) -> World:
         assert self.watch is not None
         self.watch.board.now = lambda: self.now
-        world = self.observer.look(self.now)
+        world = self.observer.observe(self.now)
         self.watch.seen(world, self.term)
         return replace(world, waiting=self.watch.waiting())
 
@@ -272,7 +272,7 @@ def test_a_master_that_leads_no_more_notes_nothing(sites: Sites) -> None:
     sites.here.store.expire(sites.here.person)
     assert later.acquire(wait_s=10)
     with pytest.raises(FencedError):
-        sites.asking.look(sites.peer, sites.term)
+        sites.asking.ask(sites.peer, sites.term)
     assert later.term is not None
 
 

@@ -223,10 +223,10 @@ def test_a_flow_that_runs_on_empties_its_trash_by_the_hour(shop, command, monkey
     clock = [0.0]
     keeper = TrashKeeper(prepare(shop.path / "flow.yaml", state=None), lambda: clock[0])
     clock[0] = 3599.0
-    keeper.look()
+    keeper.empty_old()
     assert len(trash.all()) == 1
     clock[0] = 3600.0
-    keeper.look()
+    keeper.empty_old()
     assert trash.all() == []
 
 

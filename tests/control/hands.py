@@ -73,7 +73,7 @@ class Plane:
         """All workers do what is wanted of them."""
         self.hands.sync()
         for launcher in self.launchers.values():
-            for seen in launcher.look():
+            for seen in launcher.observe():
                 if seen.state in ("starting", "running"):
                     self._obey(launcher, RunId.parse(seen.worker))
 

@@ -63,7 +63,7 @@ def test_all_is_written_in_one_commit_and_then_started() -> None:
     assert bench.perform(1) == []
     assert bench.store.revision == before + 1
     assert [bench.written(flow) for flow in FLOWS] == [{1}] * len(FLOWS)
-    assert len(bench.launcher.look()) == len(FLOWS)
+    assert len(bench.launcher.observe()) == len(FLOWS)
 
 
 @pytest.mark.parametrize("taken", [("f0",), ("f8",), ("f3", "f4"), tuple(FLOWS)])
@@ -78,7 +78,7 @@ def test_where_somebody_was_faster_nothing_is_done_for_that_flow_and_all_for_the
     assert [type(error) for error in errors] == [Conflict] * len(taken)
     for flow in FLOWS:
         assert bench.written(flow) == ({1, 7} if flow in taken else {2})
-    started = {seen.worker for seen in bench.launcher.look() if seen.worker.endswith("-2")}
+    started = {seen.worker for seen in bench.launcher.observe() if seen.worker.endswith("-2")}
     assert started == {f"{flow}.main-2" for flow in FLOWS if flow not in taken}
     bench.mirror.refresh()
     assert bench.perform(3) == [], "the next look has read what is there"
@@ -100,7 +100,7 @@ def test_who_leads_no_more_writes_and_starts_nothing() -> None:
     bench.store.expire(bench.registry)
     with pytest.raises(FencedError):
         bench.perform(1)
-    assert bench.launcher.look() == []
+    assert bench.launcher.observe() == []
     assert bench.person.children("flows") == ()
 
 

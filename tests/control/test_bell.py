@@ -100,7 +100,7 @@ class House:
 
     def looks(self, after_s: float = 3.0) -> None:
         self.clock.advance(seconds=after_s)
-        self.bell.look(self.flows, self.election.term)
+        self.bell.evaluate(self.flows, self.election.term)
 
     def written(self) -> list[str]:
         found = read_record(self.registry, ALERTS("tweets"))

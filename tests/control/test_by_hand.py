@@ -447,7 +447,7 @@ def test_a_thousand_starts_of_a_tier_leave_as_many_records_as_one(store: MemoryS
     assert sizes.pop(CHANGES("tweets").path) < 20_000, "the last changes of its state, and no more"
     assert sizes.pop(ATTEMPTS("tweets").path) < 20_000, "the last processes that served it, and no more"
     assert max(sizes.values()) < 1_000
-    assert sum(len(launcher.look()) for launcher in plane.launchers.values()) == 1, "what has ended is forgotten"
+    assert sum(len(launcher.observe()) for launcher in plane.launchers.values()) == 1, "what has ended is forgotten"
 
 
 def test_a_flow_that_is_deleted_is_not_taken_for_one_whose_wish_was_removed(store: MemoryStore, plane: Plane) -> None:

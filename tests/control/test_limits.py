@@ -91,7 +91,7 @@ def test_a_worker_hears_of_a_change_at_once_and_keeps_what_it_knew(person: Perso
         until(lambda: live() != FlowLimits())
         assert live() == FlowLimits(RateLimit(rows_per_s=5), {}, {"c": RateLimit(bytes_per_s=9.0)})
         person.store.write_raw(LIMIT("tiered").path, b"{")
-        live._followed.look()
+        live._followed.refresh()
         assert live().flow == RateLimit(rows_per_s=5)
         stored = read_record(person.registry, LIMIT("tiered"))
         assert not isinstance(stored, Stored)
@@ -111,8 +111,8 @@ def test_what_a_worker_may_not_read_changes_nothing_and_is_told_once() -> None:
         master.commit(SHARE("tiered").create(Share(rows_per_s=3)))
         until(lambda: len(told) == 2)
         for _ in range(3):
-            live._followed.look()
-            turns._followed.look()
+            live._followed.refresh()
+            turns._followed.refresh()
         assert live() == FlowLimits(RateLimit(rows_per_s=5))
         assert sorted(text.partition(":")[0] for text in told) == [
             "limits stay as they were",
@@ -205,10 +205,10 @@ def test_a_worker_hears_that_a_reader_holds_it_back_beside_its_limits(person: Pe
     try:
         hold = SinkHold(flow="other", source="in", share=0.5, why="much waits")
         person.registry.commit(LIMIT("tiered").create(Limit(rows_per_s=5)), HELD_BACK("tiered").create(HeldBackSinks(sinks={"kept": hold})))
-        live._followed.look()
+        live._followed.refresh()
         assert live() == FlowLimits(RateLimit(rows_per_s=5), held={"kept": FeedShare(0.5, "much waits")})
         person.store.write_raw(HELD_BACK("tiered").path, b"{")
-        live._followed.look()
+        live._followed.refresh()
         assert live().held == {"kept": FeedShare(0.5, "much waits")}, "what says nothing changes nothing"
     finally:
         live.close()

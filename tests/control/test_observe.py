@@ -71,7 +71,7 @@ def fresh(store: MemoryStore) -> Any:
     mirror = Mirror(client)
     try:
         observer = Observer(mirror, {})
-        return observer.look(1.0), observer.problems
+        return observer.observe(1.0), observer.problems
     finally:
         mirror.close()
         client.close()
@@ -98,9 +98,9 @@ def test_what_is_seen_by_and_by_is_what_is_there(steps: list[tuple[str, Any]]) -
         match step:
             case "look" if cut:
                 with suppress(Unreachable):  # one that has nothing to ask sees no cut
-                    observer.look(1.0)
+                    observer.observe(1.0)
             case "look":
-                world = observer.look(1.0)
+                world = observer.observe(1.0)
                 # how it was before its records said nothing, one that looks for the first time cannot know
                 held = {name: replace(each, last=None) for name, each in world.held.items()}
                 assert (replace(world, held=held), observer.problems) == fresh(store)
@@ -128,13 +128,13 @@ def test_nothing_is_asked_again_but_what_has_changed() -> None:
     store = begun()
     writer, watcher = store.client(), Asked(store.client())
     observer = Observer(Mirror(watcher), {})  # type: ignore[arg-type]
-    first = observer.look(1.0)
+    first = observer.observe(1.0)
     watcher.asked.clear()
-    again = observer.look(2.0)
+    again = observer.observe(2.0)
     assert watcher.asked == []
     assert all(again.flows[name] is flow for name, flow in first.flows.items())
     writer.commit(put(writer, STATUS("b"), StatusRecord(state="running")), Create("acks/b/core", {}))
-    third = observer.look(3.0)
+    third = observer.observe(3.0)
     assert set(watcher.asked) == {STATUS("b").path}
     assert third.flows["a"] is first.flows["a"]
     assert third.flows["b"] is not first.flows["b"]
@@ -144,7 +144,7 @@ def test_what_nobody_reads_wakes_nobody() -> None:
     store = begun()
     writer, mirror = store.client(), Mirror(store.client())
     observer = Observer(mirror, {})
-    observer.look(1.0)
+    observer.observe(1.0)
     writer.commit(Create("flows/a/tiers/core/tasks/0", {"position": {"t": 1}}))
     assert not mirror.changed.is_set()
     writer.commit(put(writer, DESIRED("a"), Desired(state="stopped", version=1)))
@@ -155,13 +155,13 @@ def test_a_look_that_was_broken_off_is_made_up_for() -> None:
     store = begun()
     writer, watcher = store.client(), store.client()
     observer = Observer(Mirror(watcher), {})
-    observer.look(1.0)
+    observer.observe(1.0)
     writer.commit(put(writer, DESIRED("a"), Desired(state="stopped", version=2)))
     watcher.cut()
     with pytest.raises(Unreachable):
-        observer.look(2.0)
+        observer.observe(2.0)
     watcher.mend()
-    assert observer.look(3.0).flows["a"].wish.goal == "stopped"
+    assert observer.observe(3.0).flows["a"].wish.goal == "stopped"
 
 
 def test_what_the_workers_of_a_flow_have_taken_is_known_while_its_records_say_nothing() -> None:
@@ -170,11 +170,11 @@ def test_what_the_workers_of_a_flow_have_taken_is_known_while_its_records_say_no
     writer.commit(put(writer, HOST("h1"), Host(host="h1", cores=4)))
     writer.commit(put(writer, RUN("a", "edge"), Run(number=1, node="h1", asked_at=1.0, generation=1)))
     observer = Observer(Mirror(store.client()), {"h1": MemoryLauncher(lambda: 1.0)})
-    before = observer.look(1.0)
+    before = observer.observe(1.0)
     assert before.nodes["h1"].free_cores == 3
     store.write_raw(SPEC("a", "1").path, b"{")
     for now_s in (2.0, 3.0):
-        world = observer.look(now_s)
+        world = observer.observe(now_s)
         assert world.held["a"].last == before.flows["a"]
         assert world.nodes["h1"].free_cores == 3
         writer.commit(put(writer, STATUS("a"), StatusRecord(state="degraded")))
@@ -187,7 +187,7 @@ def test_a_tier_s_group_of_hosts_is_seen_and_which_machine_a_node_is_on() -> Non
     tiers = {"edge": TierSpec(group="pcs", hosts={"pc7": 2.0})}
     writer.commit(SPEC("a", "3").create(Spec(package="p", path="f", base="/b", state="/s", tiers=tiers)))
     writer.commit(put(writer, DESIRED("a"), Desired(state="running", version=3)))
-    world = Observer(Mirror(store.client()), {"h1": MemoryLauncher(lambda: 1.0)}).look(1.0)
+    world = Observer(Mirror(store.client()), {"h1": MemoryLauncher(lambda: 1.0)}).observe(1.0)
     tier = world.flows["a"].tiers["edge"]
     assert (tier.group, tier.hosts, world.nodes["h1"].host) == ("pcs", {"pc7": 2.0}, "pc7")
 
@@ -223,7 +223,7 @@ def test_a_look_at_many_flows_takes_few_requests() -> None:
     watcher = Asked(store.client())
     single = []
     watcher.read = lambda path: single.append(path) or watcher._client.read(path)  # type: ignore[attr-defined,func-returns-value]
-    world = Observer(Mirror(watcher), {}).look(time.time())  # type: ignore[arg-type]
+    world = Observer(Mirror(watcher), {}).observe(time.time())  # type: ignore[arg-type]
     assert len(world.flows) == 30
     assert single == []
     assert msgspec.json.encode(sorted(world.flows)).count(b"f") == 30

@@ -166,7 +166,7 @@ def test_rows_are_divided_among_those_that_run_and_a_worker_hears_of_it(plane: P
         plane.rests()
         look_until(lambda: live().share == RateLimit(rows_per_s=450.0), "the share of two", 120)
         store.write_raw(SHARE("orders").path, b"{")
-        live._followed.look()
+        live._followed.refresh()
         assert live().share == RateLimit(rows_per_s=450.0)
     finally:
         live.close()

@@ -105,7 +105,7 @@ def test_workers_follow_the_hosts_once_a_person_says_each() -> None:
         assert (rows["core~2"]["workers"], rows["core~2"]["wanted_workers"]) == (None, 0)
         assert plane.status("f").state == "running"
         observer = Observer(Mirror(store.client()), plane.launchers)
-        assert observer.look(1.0).flows["f"] is observer.look(2.0).flows["f"], "nothing has changed"
+        assert observer.observe(1.0).flows["f"] is observer.observe(2.0).flows["f"], "nothing has changed"
 
     other = "there" if plane.node("f", "core") == "here" else "here"
     assert set_workers(plane.person, "f", [], "each")

@@ -32,7 +32,7 @@ def json_block(*rows: dict[str, Any] | str) -> LineBlock:
 
 def noticed(block: Any, format: str) -> list[tuple[Any, ...]]:
     noticer = Noticer("orders", SCHEMA, format)
-    noticer.look(block)
+    noticer.inspect(block)
     return [(each.column, each.kind, each.type, each.line) for each in noticer.found.values()]
 
 
@@ -71,7 +71,7 @@ def test_fields_of_objects_that_their_type_has_not_are_noticed_with_the_way_to_t
         {"id": 3, "u": 7, "l": []},
     ]
     for row in rows:
-        noticer.look(json_block(row))
+        noticer.inspect(json_block(row))
     found = [(each.column, each.kind, each.type, each.line) for each in noticer.found.values()]
     assert found == [("u.b", "field", "DOUBLE", 1), ("u.in.y", "field", "STRING", 1), ("l.c", "field", "BOOLEAN", 1)]
 
@@ -87,11 +87,11 @@ def test_fields_are_noticed_in_maps_and_in_the_last_item_of_a_list_and_hide_no_c
         ({"m": {}, "l": [], "d": {"k": []}}, []),
     ):
         noticer = Noticer("orders", schema, "json")
-        noticer.look(json_block(given))
+        noticer.inspect(json_block(given))
         assert [(each.column, each.kind, each.type) for each in noticer.found.values()] == expected
 
     noticer = Noticer("orders", schema, "json")
-    noticer.look(json_block({"l": [{"c": 1}]}, {"l.c": "x"}, *[{"l": []}] * 3))
+    noticer.inspect(json_block({"l": [{"c": 1}]}, {"l.c": "x"}, *[{"l": []}] * 3))
     assert list(noticer.found) == [("l.c", "field"), ("l.c", "new")], "also where the column comes later"
 
 
@@ -120,7 +120,7 @@ def test_files_that_say_their_columns_tell_of_new_and_of_missing_ones() -> None:
 
 def test_names_that_never_end_do_not_fill_the_ledger() -> None:
     noticer = Noticer("orders", SCHEMA, "json")
-    noticer.look(json_block({f"key{index}": 1 for index in range(3000)}))
+    noticer.inspect(json_block({f"key{index}": 1 for index in range(3000)}))
     assert len(noticer.found) == MOST
     known: set[tuple[str, str, str]] = set()
     for batch in range(5):
@@ -133,8 +133,8 @@ def test_names_that_never_end_do_not_fill_the_ledger() -> None:
 
 def test_columns_that_many_files_lack_hide_none_that_is_new() -> None:
     noticer = Noticer("orders", parse_schema(", ".join(f"c{index} BIGINT" for index in range(2 * MOST))), "csv")
-    noticer.look(CsvBlock("a.csv", b"1\n", 0, 2, header=("c0",)))
-    noticer.look(CsvBlock("b.csv", b"1,2\n", 0, 2, header=("c0", "extra")))
+    noticer.inspect(CsvBlock("a.csv", b"1\n", 0, 2, header=("c0",)))
+    noticer.inspect(CsvBlock("b.csv", b"1,2\n", 0, 2, header=("c0", "extra")))
     assert ("extra", "new") in noticer.found
     assert len(noticer.found) == MOST + 1
 
@@ -142,7 +142,7 @@ def test_columns_that_many_files_lack_hide_none_that_is_new() -> None:
 def test_of_large_records_few_are_looked_at() -> None:
     noticer = Noticer("orders", SCHEMA, "json")
     for index in range(8):
-        noticer.look(json_block({"id": index, f"key{index}": "x" * 1000}, *({"id": 1, "more": "x" * 1000} for _ in range(9))))
+        noticer.inspect(json_block({"id": index, f"key{index}": "x" * 1000}, *({"id": 1, "more": "x" * 1000} for _ in range(9))))
     assert [column for column, _ in noticer.found] == ["key0", "more"]
 
 
@@ -273,7 +273,7 @@ def test_a_learned_column_of_avro_keeps_what_fits_whatever_a_neighbour_holds() -
 def read(noticer: Noticer, *blocks: LineBlock, form: str = "rows") -> list[tuple[Any, ...]]:
     decoder = decoder_for("json", SCHEMA, {})
     for block in blocks:
-        noticer.look(block)
+        noticer.inspect(block)
         noticer.decoded(getattr(decoder, form)(block))
     noticer.end()
     return [(each.column, each.kind, each.type, each.file, each.records) for each in noticer.found.values()]

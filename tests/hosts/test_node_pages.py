@@ -122,11 +122,11 @@ def test_beyond_its_machine_a_node_asks_for_the_masters_key_or_a_token(plane: Pl
         assert gets(f"{url}/json", token=viewer).json()["code"] == "token-unknown"
         assert gets(f"{url}/etc", token=key.reveal()).status_code == 404
         # a master with the key comes in, by the name of the host; one without does not
-        assert NodePages(plane.registry, entrance.host_key).look("a")["node"] == "a"
+        assert NodePages(plane.registry, entrance.host_key).status_of("a")["node"] == "a"
         with pytest.raises(Unreachable, match="rejects this master"):
-            NodePages(plane.registry, lambda _node: Secret("wrong", "a test's")).look("a")
+            NodePages(plane.registry, lambda _node: Secret("wrong", "a test's")).status_of("a")
     with pytest.raises(Unreachable, match="node a is unavailable"):
-        NodePages(plane.registry, entrance.host_key).look("a")
+        NodePages(plane.registry, entrance.host_key).status_of("a")
     with pytest.raises(Refused, match="plain text"), NodeAgent(Home(plane.folder / "b"), "b", entrance, listen=Listen("0.0.0.0")):
         pass
 
@@ -136,7 +136,7 @@ def test_a_node_that_answers_on_its_own_machine_only_is_told_as_that(plane: Plan
         HOST_UP("far").create(HOST_UP.kind(host="far.example", pid=os.getpid(), http="http://127.0.0.1:1"), ephemeral=True)
     )
     with pytest.raises(Unreachable, match=r"answers on its own machine far\.example only"):
-        NodePages(plane.registry).look("far")
+        NodePages(plane.registry).status_of("far")
 
 
 def test_the_key_of_a_node_is_its_own_and_nobody_beyond_is_let_near_without_one(tmp_path: Path) -> None:
@@ -183,9 +183,9 @@ def test_masters_reach_a_node_over_tls_that_they_know_who_signs(plane: Plane) ->
     entrance = ConnectionSettings(plane.address, plane.login)
     with NodeAgent(Home(plane.folder / "a"), "a", entrance, listen=Listen(certificate=pem, key=key, asks=True)) as node:
         assert node.url.startswith("https://127.0.0.1:")
-        assert NodePages(plane.registry, entrance.host_key, certificates=pem).look("a")["node"] == "a"
+        assert NodePages(plane.registry, entrance.host_key, certificates=pem).status_of("a")["node"] == "a"
         with pytest.raises(Unreachable, match="node a does not answer at https"):
-            NodePages(plane.registry, entrance.host_key).look("a")
+            NodePages(plane.registry, entrance.host_key).status_of("a")
 
 
 @pytest.mark.parametrize(

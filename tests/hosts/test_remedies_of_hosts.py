@@ -137,11 +137,11 @@ def elsewhere(registry: Registry, *, node: str = "") -> None:
 def test_a_node_that_is_away_is_started_by_the_command_that_says_so(plane: Plane, while_up: WhileUp) -> None:
     pages = NodePages(plane.registry, ConnectionSettings(plane.address, plane.login).host_key)
     with pytest.raises(Unreachable) as away:
-        pages.look("a")
+        pages.status_of("a")
     [command] = commands_of(away.value.remedy, ADDRESS=plane.address)
 
     def beside() -> None:
-        assert pages.look("a")["node"] == "a"
+        assert pages.status_of("a")["node"] == "a"
 
     while_up(beside, command)
 
@@ -154,12 +154,12 @@ def test_a_node_that_only_its_machine_reaches_is_reached_when_it_listens(
     with closing(entrance.open()) as before:
         before.commit(Create(HOST_UP("a").path, {"host": "far", "http": "http://127.0.0.1:1"}, ephemeral=True))
         with pytest.raises(Unreachable) as silent:
-            NodePages(plane.registry).look("a")
+            NodePages(plane.registry).status_of("a")
     [command] = commands_of(silent.value.remedy, ADDRESS=plane.address, HOST=EVERYWHERE, FILE=certificate)
 
     def beside() -> None:
         pages = NodePages(plane.registry, entrance.host_key, certificates=certificate["--tls-certificate"])
-        assert pages.look("a")["node"] == "a"
+        assert pages.status_of("a")["node"] == "a"
 
     while_up(beside, command)
 
@@ -238,7 +238,7 @@ def test_a_node_to_which_nobody_could_show_a_token_is_open_to_the_one_that_the_c
 
     def beside() -> None:
         with closing(ConnectionSettings(address, insecure=True).open()) as registry:
-            assert NodePages(registry, token=token).look("a")["node"] == "a"
+            assert NodePages(registry, token=token).status_of("a")["node"] == "a"
 
     while_up(beside, words)
 

@@ -155,7 +155,7 @@ class MemoryBench:
 
 def one(launcher: Launcher, worker: str) -> ObservedWorker | None:
     """What `look` says of a worker."""
-    return next((seen for seen in launcher.look() if seen.worker == worker), None)
+    return next((seen for seen in launcher.observe() if seen.worker == worker), None)
 
 
 def process_of(pid: int) -> Process:

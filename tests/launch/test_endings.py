@@ -28,13 +28,13 @@ def test_a_worker_that_is_killed_wakes_who_listens(tmp_path: Path) -> None:
     launcher.on_end(heard.set)
     try:
         launcher.start(LaunchOrder("tweets.main-1", ("sleep", "600")))
-        assert within(WITHIN_S, lambda: launcher.look()[0].state == "running")
-        (seen,) = launcher.look()
+        assert within(WITHIN_S, lambda: launcher.observe()[0].state == "running")
+        (seen,) = launcher.observe()
         assert seen.pid is not None
         assert not heard.is_set()
         Process(seen.pid, birth_of(seen.pid) or "").send(signal.SIGKILL)
         assert heard.wait(WITHIN_S)
-        assert within(WITHIN_S, lambda: launcher.look()[0].is_over)
+        assert within(WITHIN_S, lambda: launcher.observe()[0].is_over)
     finally:
         launcher.kill("tweets.main-1")
         launcher.close()

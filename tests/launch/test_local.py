@@ -360,7 +360,7 @@ def test_a_worker_that_does_not_fit_in_is_refused_and_nothing_of_it_stays(local:
     assert (caught.value.code, "stop another worker" in caught.value.remedy) == ("launcher-full", True)
     with pytest.raises(EnvironmentFault, match="bytes of memory"):
         launcher.start(local.order("b.main-1", memory_bytes=2**31))
-    assert [seen.worker for seen in launcher.look()] == [W]
+    assert [seen.worker for seen in launcher.observe()] == [W]
     launcher.kill(W)
     local.until(launcher, W, lambda seen: seen.is_over)
     launcher.start(local.order("b.main-1", cores=3))

@@ -25,7 +25,7 @@ def test_a_late_worker_is_starting_until_its_time_has_come_and_may_be_stopped_be
     launcher.start(order("tweets.main-2"))
     launcher.stop("tweets.main-2", grace_s=5.0)
     clock.advance(seconds=59)
-    assert [seen.state for seen in launcher.look()] == ["starting", "exited"]
+    assert [seen.state for seen in launcher.observe()] == ["starting", "exited"]
     clock.advance(seconds=2)
     seen = one(launcher, W)
     assert seen is not None
@@ -42,7 +42,7 @@ def test_it_refuses_as_long_as_it_is_told_to_and_when_its_cores_are_taken() -> N
     with pytest.raises(EnvironmentFault, match="1 of 3 are free") as caught:
         launcher.start(order("tweets.main-2", cores=2))
     assert caught.value.code == "launcher-full"
-    assert [seen.worker for seen in launcher.look()] == [W]
+    assert [seen.worker for seen in launcher.observe()] == [W]
     launcher.kill(W)
     launcher.start(order("tweets.main-2", cores=2))
 
@@ -53,9 +53,9 @@ def test_it_loses_a_worker_and_leaves_strays_until_they_are_killed() -> None:
     launcher.start(order("tweets.main-2"))
     launcher.lose(W)
     launcher.end("tweets.main-2", -9, strays=(4711,))
-    assert [(seen.state, seen.status, seen.is_over) for seen in launcher.look()] == [("gone", None, True), ("exited", -9, False)]
+    assert [(seen.state, seen.status, seen.is_over) for seen in launcher.observe()] == [("gone", None, True), ("exited", -9, False)]
     launcher.kill("tweets.main-2")
-    assert [seen.is_over for seen in launcher.look()] == [True, True]
+    assert [seen.is_over for seen in launcher.observe()] == [True, True]
 
 
 def test_what_was_due_between_two_looks_happened_when_it_was_due() -> None:
@@ -66,5 +66,5 @@ def test_what_was_due_between_two_looks_happened_when_it_was_due() -> None:
     launcher.start(order())
     launcher.stop(W, grace_s=10.0)
     clock.advance(seconds=3_600)
-    (seen,) = launcher.look()
+    (seen,) = launcher.observe()
     assert (seen.state, seen.status, seen.since_s) == ("exited", -9, 1_010.0)

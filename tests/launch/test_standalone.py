@@ -152,4 +152,4 @@ def test_a_cluster_that_does_not_answer_is_told_and_what_runs_is_seen_still(stan
     assert caught.value.code == "cluster-silent"
     launcher.start(standalone.order(W))  # was begun already
     standalone.until(launcher, W, lambda seen: seen.state == "running")
-    assert [seen.worker for seen in launcher.look()] == [W]
+    assert [seen.worker for seen in launcher.observe()] == [W]

@@ -106,7 +106,7 @@ def test_a_kill_between_the_move_and_its_record_loses_and_doubles_nothing(folder
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("scribengin.local.acks.replace", killed)
         with pytest.raises(KilledError):
-            releases.look()
+            releases.release_acknowledged()
     assert names(folder.path / "done") == ["0.jsonl", "1.jsonl", "2.jsonl"]
     before = (folder.path / "done" / "0.jsonl").stat()
     # another file of that name comes, which nobody has read
@@ -114,7 +114,7 @@ def test_a_kill_between_the_move_and_its_record_loses_and_doubles_nothing(folder
     for _ in range(2):
         said: list[str] = []
         releases = Releases(prepared_of(folder), say=said.append)
-        releases.look()
+        releases.release_acknowledged()
         assert names(folder.path / "data") == ["0.jsonl"]
     assert (folder.path / "done" / "0.jsonl").stat().st_mtime_ns == before.st_mtime_ns
     assert "0.jsonl is kept: it is not the file that was read" in "".join(said) or not said
@@ -128,14 +128,14 @@ def test_an_acknowledgement_ten_minutes_late_sends_nothing_twice(folder: Any) ->
     releases = Releases(prepared_of(folder), clock=clock)
     decided = Decisions(prepared_of(folder).tiers[0].folder.query("some_to_core").decisions).totals().batches
     for _ in range(10):
-        assert releases.look().queries[EDGE].acknowledged == -1
+        assert releases.release_acknowledged().queries[EDGE].acknowledged == -1
         clock.now += 60
     assert folder.run(tier="edge").state == "finished"
     assert Decisions(prepared_of(folder).tiers[0].folder.query("some_to_core").decisions).totals().batches == decided
     assert len(names(folder.path / "data")) == 3
     assert folder.run(tier="core").state == "finished"
     assert folder.run(tier="store").state == "finished"
-    assert releases.look().queries[EDGE].acknowledged == decided - 1
+    assert releases.release_acknowledged().queries[EDGE].acknowledged == decided - 1
     assert names(folder.path / "data") == []
     assert sorted(row["id"] for row in folder.read("out")) == [n * 10 + i for n in range(3) for i in (1, 3, 5, 7)]
 
@@ -148,20 +148,20 @@ def test_a_channels_files_go_when_their_retention_has_passed_and_the_audit_count
     assert there == 3
     clock = Clock()
     releases = Releases(prepared_of(folder), clock=clock)
-    releases.look()
+    releases.release_acknowledged()
     clock.now += 3600
-    releases.look()
+    releases.release_acknowledged()
     assert len(list(packs.glob("part-*"))) == there, "nobody has read them"
     assert folder.run(tier="core").state == "finished"
     assert folder.run(tier="store").state == "finished"
-    releases.look()
+    releases.release_acknowledged()
     clock.now += 599
-    releases.look()
+    releases.release_acknowledged()
     assert len(list(packs.glob("part-*"))) == there
     # a process that takes over knows since when
     releases = Releases(prepared_of(folder), clock=clock)
     clock.now += 2
-    releases.look()
+    releases.release_acknowledged()
     assert list(packs.glob("part-*")) == []
     audit = audit_flow(prepared_of(folder))
     assert audit.balanced, [report.violations for report in audit.reports]
@@ -186,26 +186,26 @@ def test_files_that_a_rewind_of_the_feeder_has_left_go_when_nobody_can_need_them
     assert (edge["waiting"]["rows"], edge["waiting"]["batches"]) == (27, 3), "what the old lineage has put in waits for the reader"
     clock = Clock()
     releases = Releases(prepared_of(folder), clock=clock)
-    releases.look()
+    releases.release_acknowledged()
     clock.now += 3600
-    releases.look()
+    releases.release_acknowledged()
     assert folder.run(tier="edge").state == "finished"
-    releases.look()
+    releases.release_acknowledged()
     clock.now += 3600
-    releases.look()
+    releases.release_acknowledged()
     assert {path.name for path in packs.glob("part-*")} > left, "nobody has read them"
     assert folder.run(tier="core").state == "finished"
-    releases.look()
+    releases.release_acknowledged()
     clock.now += 3600
-    releases.look()
+    releases.release_acknowledged()
     assert {path.name for path in packs.glob("part-*")} > left, "the end of the chain has not committed them"
     assert folder.run(tier="store").state == "finished"
-    releases.look()
+    releases.release_acknowledged()
     clock.now += 599
-    releases.look()
+    releases.release_acknowledged()
     assert {path.name for path in packs.glob("part-*")} > left
     clock.now += 2
-    Releases(prepared_of(folder), clock=clock).look()
+    Releases(prepared_of(folder), clock=clock).release_acknowledged()
     assert list(packs.glob("part-*")) == []
     audit = audit_flow(prepared_of(folder))
     assert audit.balanced, [report.violations for report in audit.reports]
@@ -282,10 +282,10 @@ def test_a_kill_between_the_records_of_two_queries_leaves_no_file_that_is_waited
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("scribengin.local.acks.replace", killed)
         with pytest.raises(KeyboardInterrupt):
-            Releases(prepared_of(folder)).look()
+            Releases(prepared_of(folder)).release_acknowledged()
     assert names(folder.path / "data") == []
     assert None in places()
-    Releases(prepared_of(folder)).look()
+    Releases(prepared_of(folder)).release_acknowledged()
     assert places() == [{"rows": 1}, {"rows": 1}]
 
 
@@ -382,7 +382,7 @@ def test_a_stateful_tier_acknowledges_what_its_checkpoint_holds_or_what_has_left
     for number, hour in enumerate((10, 11, 13)):
         folder.data(f"data/{number}.jsonl", [{"id": id_, "ts": f"2026-01-01T{hour}:{id_:02d}:00Z"} for id_ in range(10)])
         assert folder.run().state == "finished"
-    standing = Releases(prepared_of(folder)).look()
+    standing = Releases(prepared_of(folder)).release_acknowledged()
     core = standing.queries[QueryKey("core", "counts")]
     times = [decision.times for decision in Decisions(prepared_of(folder).tiers[1].folder.query("counts").decisions).since()]
     assert all(each["watermark_us"] >= 0 for each in times)
@@ -449,12 +449,12 @@ def test_who_could_not_be_told_is_asked_again_later_and_not_at_every_look(folder
     monkeypatch.setattr("scribengin.local.acks._teller", teller)
     core = dataclasses.replace(prepared, tiers=tuple(tier for tier in prepared.tiers if tier.plan.tier == "core"))
     releases = Releases(core, say=said.append, clock=clock)
-    releases.look()
-    releases.look()
+    releases.release_acknowledged()
+    releases.release_acknowledged()
     assert (len(asked), len(said)) == (1, 1)
     clock.now += 40
-    releases.look()
+    releases.release_acknowledged()
     assert asked == [asked[0]] * 2
     clock.now += 40
-    releases.look()
+    releases.release_acknowledged()
     assert len(asked) == 2, "it was told"

@@ -90,7 +90,7 @@ def small(tmp_path: Path, flow: str = PYTHON_ONLY) -> Path:
 
 def look(path: Path, spark=None, **settings) -> Preview:
     with Previews(path, PreviewSettings(**settings), spark=spark) as previews:
-        return previews.look()
+        return previews.preview_now()
 
 
 def nodes(preview: Preview) -> dict[str, NodePreview]:
@@ -182,9 +182,9 @@ sinks:
 def test_a_second_preview_reads_the_modules_anew_and_keeps_the_session(tmp_path, spark):
     path = small(tmp_path, PYTHON_ONLY.replace('doubled: {from: some, python: "steps:doubled"}', "doubled: {from: some, filter: id < 9}"))
     with Previews(path, PreviewSettings(), spark=spark) as previews:
-        assert nodes(previews.look())["some"].out == {"": 3}
+        assert nodes(previews.preview_now())["some"].out == {"": 3}
         (tmp_path / "steps.py").write_text(STEPS.replace("> 1", "> 2"))
-        assert nodes(previews.look())["some"].out == {"": 2}
+        assert nodes(previews.preview_now())["some"].out == {"": 2}
 
 
 def test_a_flow_in_python_is_executed_anew_with_its_modules(tmp_path):
@@ -196,9 +196,9 @@ def test_a_flow_in_python_is_executed_anew_with_its_modules(tmp_path):
         'flow = Flow("shop", orders.map(some, id="some").to("files", id="kept", path="out", format="json"))\n'
     )
     with Previews(path, PreviewSettings()) as previews:
-        assert nodes(previews.look())["some"].out == {"": 3}
+        assert nodes(previews.preview_now())["some"].out == {"": 3}
         (tmp_path / "steps.py").write_text(STEPS.replace("> 1", "> 2"))
-        assert nodes(previews.look())["some"].out == {"": 2}
+        assert nodes(previews.preview_now())["some"].out == {"": 2}
 
 
 def test_records_of_a_file_stand_for_a_source(tmp_path):

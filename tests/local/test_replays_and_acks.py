@@ -64,5 +64,5 @@ def test_a_source_hears_what_came_through_and_nothing_of_replays_among_it(tmp_pa
     log = SourceLog(folder.sources, "rows")
     log.append(0, [SourceStream("t/0", {"topic": "t", "partition": 0, "end": 7})])
     log.append(1, [SourceStream("replay 0", {REPLAY: {"of": "edge/x", "request": 0}})])
-    releases.look()
+    releases.release_acknowledged()
     assert (reader.told, said) == (["t:7"], [])

@@ -115,9 +115,9 @@ def test_trails_go_with_their_time_and_what_no_decision_names_goes_at_once(folde
     assert undecided.exists(), "a driver that sleeps may decide it yet"
     assert len(list(find_arrivals(query, "rows/"))) == 80
     now = datetime.now(UTC)
-    Retention(query, 86_400.0, lambda: now + timedelta(hours=23)).look()
+    Retention(query, 86_400.0, lambda: now + timedelta(hours=23)).apply()
     assert len(list(find_arrivals(query, "rows/"))) == 80
-    Retention(query, 86_400.0, lambda: now + timedelta(hours=25)).look()
+    Retention(query, 86_400.0, lambda: now + timedelta(hours=25)).apply()
     assert not list(find_arrivals(query, "rows/"))
     assert not (query.trails / "0000000000").exists()
 

@@ -34,27 +34,27 @@ def test_an_acknowledgement_begins_at_the_last_durable_hop(tmp_path: Path, kind:
     """A → B → C, which hands over to D by best effort: D holds nobody, B and C do."""
     chain = Chain(tmp_path, kind=kind, loose=("c_d",))
     acks = Acks(chain.topology())
-    assert acknowledged(acks.look()) == {"a": -1, "b": -1, "c": -1, "d": -1}
+    assert acknowledged(acks.read()) == {"a": -1, "b": -1, "c": -1, "d": -1}
     for number in range(3):
         chain["a"].batch({INPUT: file_entry(f"{number}.jsonl")})
-    standing = acks.look()
+    standing = acks.read()
     assert acknowledged(standing)["a"] == -1
     (link,) = [each for (channel, _), each in standing.links.items() if channel == "a_b"]
     assert (link.taken, link.waiting_rows, link.waiting_batches, link.waiting_bytes) == (-1, 30, 3, 300)
     assert link.oldest_at.startswith("2026-01-01T00:00:00")
     chain.pass_on("b", 0, 1)
-    standing = acks.look()
+    standing = acks.read()
     assert acknowledged(standing)["a"] == -1, "B has it, but C has not"
     (link,) = [each for (channel, _), each in standing.links.items() if channel == "a_b"]
     assert (link.taken, link.committed, link.waiting_rows, link.open_rows) == (1, -1, 10, 30)
     chain.pass_on("c", 0)
-    standing = acks.look()
+    standing = acks.read()
     assert acknowledged(standing) == {"a": 1, "b": 0, "c": 0, "d": -1}
     assert standing.queries[QueryKey("a", "a")].released == {INPUT: 2}
     chain.pass_on("b", 2)
-    assert acknowledged(acks.look())["a"] == 1
+    assert acknowledged(acks.read())["a"] == 1
     chain.pass_on("c", 1)
-    assert acknowledged(acks.look())["a"] == 2
+    assert acknowledged(acks.read())["a"] == 2
 
 
 def test_a_batch_that_is_decided_and_not_published_is_not_acknowledged(tmp_path: Path) -> None:
@@ -62,9 +62,9 @@ def test_a_batch_that_is_decided_and_not_published_is_not_acknowledged(tmp_path:
     chain["a"].batch({INPUT: file_entry("x")})
     chain["b"].batch({"a": chain["a"].output(0)}, committed=False)
     acks = Acks(chain.topology())
-    assert acknowledged(acks.look()) == {"a": -1, "b": -1}
+    assert acknowledged(acks.read()) == {"a": -1, "b": -1}
     chain["b"].commit(0)
-    assert acknowledged(acks.look()) == {"a": 0, "b": 0}
+    assert acknowledged(acks.read()) == {"a": 0, "b": 0}
 
 
 def fork(root: Path, *, loose: bool) -> tuple[dict[str, Stage], QueryTopology]:
@@ -87,7 +87,7 @@ def test_a_dead_branch_of_a_fork_holds_its_source_only_where_it_must(tmp_path: P
             for branch in ("a", "a2"):
                 stages[branch].batch({INPUT: file_entry(f"{number}")})
         stages["b"].batch({"a": stages["a"].output(0, 1)})
-        standing = Acks(topology).look()
+        standing = Acks(topology).read()
         assert acknowledged(standing) == {"a": 1, "a2": expected, "b": 0, "c": -1}
         waiting = {channel: each.waiting_rows for (channel, _), each in standing.links.items()}
         assert waiting == {"a_b": 0, "a_c": 20}, "what a dead branch has not taken is shown all the same"
@@ -102,9 +102,9 @@ def test_two_queries_that_read_one_channel_must_both_have_it(tmp_path: Path) -> 
     acks = Acks(QueryTopology({**topology.queries, reading.query: other.folder}, (link,)))
     chain["a"].batch({INPUT: file_entry("x")})
     chain.pass_on("b", 0)
-    assert acknowledged(acks.look())["a"] == -1
+    assert acknowledged(acks.read())["a"] == -1
     other.batch({"a": chain["a"].output(0)})
-    assert acknowledged(acks.look())["a"] == 0
+    assert acknowledged(acks.read())["a"] == 0
 
 
 @KINDS
@@ -135,13 +135,13 @@ def test_it_does_not_matter_when_somebody_looks_or_takes_over(tmp_path: Path, ki
             of_b = took["c"][-1] - 1 if took["c"] else -1
             of_a = took["b"][of_b] - 1 if of_b >= 0 else -1
             expected = {"a": of_a, "b": of_b, "c": through["c"] - 1}
-            assert acknowledged(acks.look()) == expected
+            assert acknowledged(acks.read()) == expected
             if chance.random() < 0.5:
                 for key in acks.topology.queries:
                     acks.keep(key)
             if chance.random() < 0.3:
                 acks = Acks(chain.topology())
-                assert acknowledged(acks.look()) == expected
+                assert acknowledged(acks.read()) == expected
 
 
 def test_another_lineage_of_the_writer_drops_what_was_acknowledged(tmp_path: Path) -> None:
@@ -150,19 +150,19 @@ def test_another_lineage_of_the_writer_drops_what_was_acknowledged(tmp_path: Pat
         chain["a"].batch({INPUT: file_entry(str(number))})
     chain.pass_on("b", 0, 1, 2)
     acks = Acks(chain.topology())
-    assert acknowledged(acks.look())["a"] == 2
+    assert acknowledged(acks.read())["a"] == 2
     for key in acks.topology.queries:
         acks.keep(key)
     rewind(chain["a"].folder, {INPUT: 1})
     chain["a"].begin()
     for looking in (acks, Acks(chain.topology())):
-        standing = looking.look()
+        standing = looking.read()
         assert acknowledged(standing)["a"] == -1
         assert standing.queries[QueryKey("a", "a")].released == {INPUT: 1}, "it begins behind what the old lineage was through with"
     chain["a"].batch({INPUT: file_entry("1")})
-    assert acknowledged(acks.look())["a"] == -1, "the old lineage's Batch 0 was taken, not this one's"
+    assert acknowledged(acks.read())["a"] == -1, "the old lineage's Batch 0 was taken, not this one's"
     chain.pass_on("b", 0)
-    assert acknowledged(acks.look())["a"] == 0
+    assert acknowledged(acks.read())["a"] == 0
 
 
 def test_what_an_old_lineage_had_under_way_is_not_released_by_the_new_ones_start(tmp_path: Path) -> None:
@@ -171,16 +171,16 @@ def test_what_an_old_lineage_had_under_way_is_not_released_by_the_new_ones_start
         chain["a"].batch({INPUT: file_entry(str(number))})
     chain.pass_on("b", 0)
     acks = Acks(chain.topology())
-    acks.look()
+    acks.read()
     acks.keep(QueryKey("a", "a"))
     rewind(chain["a"].folder, {INPUT: 4})
     chain["a"].begin()
     a = QueryKey("a", "a")
-    assert acks.look().queries[a].released == {INPUT: 1}, "three of its Batches are in the channel, and nobody has them"
+    assert acks.read().queries[a].released == {INPUT: 1}, "three of its Batches are in the channel, and nobody has them"
     chain.pass_on("b", 1, 2, 3)
     chain["a"].batch({INPUT: file_entry("4")})
     chain.pass_on("b", 0)
-    assert acks.look().queries[a].released == {INPUT: 5}
+    assert acks.read().queries[a].released == {INPUT: 5}
 
 
 def test_a_channel_that_is_added_counts_from_where_its_writer_stands(tmp_path: Path) -> None:
@@ -189,19 +189,19 @@ def test_a_channel_that_is_added_counts_from_where_its_writer_stands(tmp_path: P
     chain["a"].batch({INPUT: file_entry("0")})
     chain.pass_on("b", 0)
     acks = Acks(chain.topology())
-    acks.look()
+    acks.read()
     acks.keep(QueryKey("a", "a"))
     late = Stage(QueryFolder(tmp_path / "b" / "late"), (), ("a",))
     topology = chain.topology()
     reading = QueryReading(QueryKey("b", "late"), "a")
     link = ChannelLink("a_b", QueryKey("a", "a"), (*topology.links[0].readers, reading), "folder")
     acks = Acks(QueryTopology({**topology.queries, reading.query: late.folder}, (link,)))
-    assert acknowledged(acks.look())["a"] == 0
+    assert acknowledged(acks.read())["a"] == 0
     chain["a"].batch({INPUT: file_entry("1")})
     chain.pass_on("b", 1)
-    assert acknowledged(acks.look())["a"] == 0
+    assert acknowledged(acks.read())["a"] == 0
     late.batch({"a": chain["a"].output(1)})
-    assert acknowledged(acks.look())["a"] == 1
+    assert acknowledged(acks.read())["a"] == 1
 
 
 def test_with_acknowledge_state_a_batch_waits_until_its_rows_have_left(tmp_path: Path) -> None:
@@ -212,11 +212,11 @@ def test_with_acknowledge_state_a_batch_waits_until_its_rows_have_left(tmp_path:
     b = chain["b"]
     b.batch({"a": chain["a"].output(0)}, times={"watermark_us": 0, "leaves_us": 600})
     b.batch({"a": chain["a"].output(1)}, times={"watermark_us": 500, "leaves_us": 1_200})
-    assert acknowledged(acks.look()) == {"a": -1, "b": -1}, "the watermark has not come so far"
+    assert acknowledged(acks.read()) == {"a": -1, "b": -1}, "the watermark has not come so far"
     b.batch({"a": chain["a"].output(2)}, times={"watermark_us": 600, "leaves_us": 0})
-    assert acknowledged(acks.look()) == {"a": 0, "b": 0}
+    assert acknowledged(acks.read()) == {"a": 0, "b": 0}
     b.batch({}, times={"watermark_us": 1_200, "leaves_us": 0})
-    assert acknowledged(acks.look()) == {"a": 2, "b": 3}
+    assert acknowledged(acks.read()) == {"a": 2, "b": 3}
 
 
 @pytest.mark.parametrize("many", [pytest.param(10_000, marks=pytest.mark.long), 100_000])
@@ -240,18 +240,18 @@ def test_a_look_walks_through_what_waits_and_not_through_all_batches(tmp_path: P
     kept = {"lineage": a.lineage.id, "acknowledged": newest, "floor": newest, "released": {INPUT: newest + 1}, "links": {}}
     (a.folder.ledger / "acks.json").write_bytes(seal("acks", 1, kept))
     acks = Acks(chain.topology())
-    assert calls_in(acks.look) < START_CALLS, "a start walks only through what waits"
-    assert acknowledged(acks.look())["a"] == many - 2_001
-    assert calls_in(acks.look) < LOOK_CALLS
+    assert calls_in(acks.read) < START_CALLS, "a start walks only through what waits"
+    assert acknowledged(acks.read())["a"] == many - 2_001
+    assert calls_in(acks.read) < LOOK_CALLS
     for number in range(many, many + 5):
         folded.put(number, decision_as_json(_decision(a, number)))
-        assert calls_in(acks.look) < LOOK_CALLS
-        (standing,) = acks.look().links.values()
+        assert calls_in(acks.read) < LOOK_CALLS
+        (standing,) = acks.read().links.values()
         assert standing.waiting_rows == (number - newest) * 10
     rewind(a.folder, {INPUT: 5})
-    acks.look()
-    assert calls_in(acks.look) < LOOK_CALLS
-    (standing,) = acks.look().links.values()
+    acks.read()
+    assert calls_in(acks.read) < LOOK_CALLS
+    (standing,) = acks.read().links.values()
     assert standing.earlier.rows == (2_000 + 5) * 10
 
 
@@ -304,16 +304,16 @@ def test_what_waits_behind_a_best_effort_edge_is_known_to_those_who_take_over(tm
     acks = Acks(chain.topology())
     for number in range(3):
         chain["a"].batch({INPUT: file_entry(str(number))})
-        assert acknowledged(acks.look())["a"] == number
+        assert acknowledged(acks.read())["a"] == number
     for key in acks.topology.queries:
         acks.keep(key)
     for taken in range(-1, 3):
         if taken >= 0:
             chain.pass_on("b", taken)
         for looking in (acks, acks := Acks(chain.topology())):
-            (standing,) = looking.look().links.values()
+            (standing,) = looking.read().links.values()
             assert (standing.taken, standing.waiting_rows) == (taken, 20 - 10 * taken)
-            assert acknowledged(looking.look())["a"] == 2
+            assert acknowledged(looking.read())["a"] == 2
         for key in acks.topology.queries:
             acks.keep(key)
 
@@ -331,10 +331,10 @@ def test_what_a_best_effort_edge_dropped_is_waited_for_by_nobody(tmp_path: Path,
     NumberedLog(work / "outbox" / "dropped", "dropped").put(0, {"number": 1, "rows": 10, "bytes": 100, "why": "away"})
     (work / "published" / "0000000001.json").unlink(missing_ok=True)
     chain.pass_on("b", 0)
-    (standing,) = acks.look().links.values()
+    (standing,) = acks.read().links.values()
     assert (standing.taken, standing.waiting_rows) == (1, 10), "the second was dropped, the third waits"
     chain.pass_on("b", 2)
-    (standing,) = acks.look().links.values()
+    (standing,) = acks.read().links.values()
     assert (standing.taken, standing.committed, standing.waiting_rows) == (2, 2, 0)
 
 
@@ -345,15 +345,15 @@ def test_what_is_decided_for_an_edge_that_may_drop_it_is_in_the_channel_only_whe
     a = chain["a"]
     a.batch({INPUT: file_entry("0")}, committed=False)
     assert a.lineage is not None
-    (standing,) = acks.look().links.values()
+    (standing,) = acks.read().links.values()
     assert standing.waiting.rows == 10, "it is on its way"
     dropped = NumberedLog(a.folder.work("a_b") / a.lineage.id / "outbox" / "dropped", "dropped")
     dropped.put(0, {"number": 0, "rows": 10, "bytes": 100, "why": "full"})
     a.commit(0)
-    (standing,) = acks.look().links.values()
+    (standing,) = acks.read().links.values()
     assert (standing.waiting.rows, standing.taken) == (0, 0)
     a.batch({INPUT: file_entry("1")})
-    (standing,) = acks.look().links.values()
+    (standing,) = acks.read().links.values()
     assert standing.waiting.rows == 10
 
 
@@ -365,14 +365,14 @@ def test_what_is_decided_and_not_yet_in_a_topic_waits_too(tmp_path: Path) -> Non
         a.batch({INPUT: file_entry(str(number))})
     assert a.lineage is not None
     (a.folder.work("a_b") / a.lineage.id / "published" / "0000000001.json").unlink()
-    (standing,) = acks.look().links.values()
+    (standing,) = acks.read().links.values()
     assert (standing.waiting_rows, standing.waiting_bytes, standing.waiting_batches) == (20, 200, 2)
     chain.pass_on("b", 0)
-    (standing,) = acks.look().links.values()
+    (standing,) = acks.read().links.values()
     assert (standing.waiting_rows, standing.oldest_at) == (10, at(1))
     a.publish("a_b", 1)
     chain.pass_on("b", 1)
-    (standing,) = acks.look().links.values()
+    (standing,) = acks.read().links.values()
     assert standing.waiting == ChannelBacklog()
 
 
@@ -383,24 +383,24 @@ def test_what_an_earlier_lineage_has_left_in_a_channel_waits_until_the_reader_ha
         chain["a"].batch({INPUT: file_entry(str(number))})
     chain.pass_on("b", 0)
     acks = Acks(chain.topology())
-    acks.look()
+    acks.read()
     acks.keep(QueryKey("a", "a"))
     earlier = chain["a"].output
     said = {number: earlier(number) for number in range(4)}
     rewind(chain["a"].folder, {INPUT: 4})
     for number in range(1, 4):
         for looking in (acks, acks := Acks(chain.topology())):
-            (standing,) = looking.look().links.values()
+            (standing,) = looking.read().links.values()
             assert standing.waiting == ChannelBacklog((4 - number) * 10, (4 - number) * 100, 4 - number, at(number))
             assert standing.earlier_open == standing.earlier
         acks.keep(QueryKey("a", "a"))
         chain["b"].batch({"a": said[number]}, committed=number < 3)
-    (standing,) = acks.look().links.values()
+    (standing,) = acks.read().links.values()
     assert standing.waiting == ChannelBacklog()
     assert standing.earlier_open is not None
     assert standing.earlier_open.batches == 1, "its reader's last Batch is not known to be through"
     chain["b"].commit(3)
-    (standing,) = acks.look().links.values()
+    (standing,) = acks.read().links.values()
     assert standing.earlier_open == ChannelBacklog()
 
 
@@ -415,10 +415,10 @@ def test_files_of_which_nobody_knows_any_more_whether_they_were_read_are_never_t
     decisions.fold()
     assert decisions.prune(datetime.max.replace(tzinfo=UTC)) == 1_000
     rewind(chain["a"].folder, {INPUT: 4})
-    (standing,) = Acks(chain.topology()).look().links.values()
+    (standing,) = Acks(chain.topology()).read().links.values()
     assert standing.waiting.rows == 10_000, "the rows of those that are known"
     chain["b"].batch({"a": said})
-    (standing,) = Acks(chain.topology()).look().links.values()
+    (standing,) = Acks(chain.topology()).read().links.values()
     assert standing.waiting.rows == 0
     assert standing.earlier_open is not None
     assert standing.earlier_open.batches

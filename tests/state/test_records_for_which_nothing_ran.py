@@ -88,6 +88,6 @@ def test_acknowledgements_of_a_lineage_begin_with_its_first_batch(tmp_path: Path
         Decisions(folder.decisions).decide(each)
     cursor = DecisionCursor(folder, "life", {"n": 4}, [], waits=True, first=4)
     assert (cursor.newest, cursor.published()) == (3, 3), "nothing of it is decided yet, as far as was looked"
-    cursor.look(jump=False)
+    cursor.read_new(jump=False)
     assert (cursor.newest, sorted(cursor.batches), cursor.read) == (6, [4, 5, 6], {"n": 6})
     assert cursor.published() == 5

@@ -53,9 +53,9 @@ def test_details_stay_thirty_days(job: Job) -> None:
     clock = Clock()
     retention = Retention(job.query, None, clock)
     clock.now += DETAILS - timedelta(hours=2)
-    assert retention.look().batches == 0
+    assert retention.apply().batches == 0
     clock.advance(hours=3)
-    assert retention.look().batches == 2 * CHUNK
+    assert retention.apply().batches == 2 * CHUNK
     assert kept(job) == list(range(2 * CHUNK, 17)), "the newest chunks are never pruned"
 
 
@@ -63,7 +63,7 @@ def test_totals_letters_and_the_audit_outlive_the_details(job: Job) -> None:
     totals, letters, before = read_totals(job.query), list(read_letters(job.query)), audit(job)
     clock = Clock()
     clock.advance(days=31)
-    Retention(job.query, None, clock).look()
+    Retention(job.query, None, clock).apply()
     assert read_totals(job.query) == totals
     assert list(read_letters(job.query)) == letters
     assert list(read_letters(job.query, start=2, limit=3)) == letters[2:5]
@@ -75,10 +75,10 @@ def test_a_flow_goes_on_and_is_pruned_further_after_its_details_are_gone(job: Jo
     clock = Clock()
     clock.advance(days=31)
     retention = Retention(job.query, None, clock)
-    assert retention.look().batches == 2 * CHUNK
+    assert retention.apply().batches == 2 * CHUNK
     Driver(replace(job, batches=32)).run()
     clock.advance(days=31)
-    assert retention.look().batches == 3 * CHUNK
+    assert retention.apply().batches == 3 * CHUNK
     assert kept(job)[0] == 5 * CHUNK
     report = audit(job)
     assert report.balanced
@@ -89,7 +89,7 @@ def test_a_flow_goes_on_and_is_pruned_further_after_its_details_are_gone(job: Jo
 def test_an_audit_finds_a_lost_output_of_a_pruned_batch(job: Job) -> None:
     clock = Clock()
     clock.advance(days=31)
-    Retention(job.query, None, clock).look()
+    Retention(job.query, None, clock).apply()
     file = min((job.out / "heads").glob("part-*"))
     file.unlink()
     assert [text for text in audit(job).violations if str(file) in text]
@@ -98,7 +98,7 @@ def test_an_audit_finds_a_lost_output_of_a_pruned_batch(job: Job) -> None:
 def test_an_audit_finds_a_decision_that_is_missing_behind_the_pruned_ones(job: Job) -> None:
     clock = Clock()
     clock.advance(days=31)
-    Retention(job.query, None, clock).look()
+    Retention(job.query, None, clock).apply()
     (job.query.decisions / "folded" / f"{2 * CHUNK:010d}.json.gz").unlink(missing_ok=True)
     (job.query.decisions / f"{2 * CHUNK:010d}.json").unlink(missing_ok=True)
     assert any(f"batch {2 * CHUNK} has no decision record" in text for text in audit(job).violations)
@@ -107,7 +107,7 @@ def test_an_audit_finds_a_decision_that_is_missing_behind_the_pruned_ones(job: J
 def test_a_pruned_batch_is_never_taken_for_an_undecided_one(job: Job) -> None:
     clock = Clock()
     clock.advance(days=31)
-    Retention(job.query, None, clock).look()
+    Retention(job.query, None, clock).apply()
     with pytest.raises(StateError, match="pruned"):
         Decisions(job.query.decisions).read(3)
 
@@ -116,9 +116,9 @@ def test_letters_are_kept_as_long_as_retain_says(job: Job) -> None:
     total = len(list(read_letters(job.query)))
     clock = Clock()
     retention = Retention(job.query, 7 * DAY, clock)
-    assert retention.look().letters == 0
+    assert retention.apply().letters == 0
     clock.advance(days=8)
-    assert retention.look().letters == total
+    assert retention.apply().letters == total
     assert list(read_letters(job.query)) == []
     assert not [folder for folder in job.query.dead.iterdir() if folder.is_dir()]
     report = audit(job)
@@ -135,10 +135,10 @@ def test_letters_outlive_the_details_where_retain_is_longer(job: Job) -> None:
     clock = Clock()
     retention = Retention(job.query, 60 * DAY, clock)
     clock.advance(days=31)
-    assert retention.look().letters == 0
+    assert retention.apply().letters == 0
     assert list(read_letters(job.query)) == letters
     clock.advance(days=30)
-    assert retention.look().letters == len(letters)
+    assert retention.apply().letters == len(letters)
     assert list(job.query.decisions.glob("folded/*.rest.gz")) == []
     assert audit(job).balanced
 
@@ -167,10 +167,10 @@ def test_a_kill_between_mark_and_deletion_leaves_nothing_behind_and_nothing_wron
     with monkeypatch.context() as patched:
         patched.setattr(dead, "remove_tree", killed)
         with pytest.raises(KeyboardInterrupt):
-            Retention(job.query, DAY, clock).look()
+            Retention(job.query, DAY, clock).apply()
     assert audit(job).balanced
     assert list(read_letters(job.query)) == []
-    Retention(job.query, DAY, clock).look()
+    Retention(job.query, DAY, clock).apply()
     assert not [folder for folder in job.query.dead.iterdir() if folder.is_dir()]
     assert audit(job).balanced
 
@@ -178,11 +178,11 @@ def test_a_kill_between_mark_and_deletion_leaves_nothing_behind_and_nothing_wron
 def test_looks_are_an_hour_apart(job: Job) -> None:
     clock = Clock()
     retention = Retention(job.query, 60.0, clock)
-    retention.look()
+    retention.apply()
     clock.advance(minutes=30)
-    assert retention.look().letters == 0
+    assert retention.apply().letters == 0
     clock.advance(minutes=31)
-    assert retention.look().letters > 0
+    assert retention.apply().letters > 0
 
 
 def test_a_letter_of_an_undecided_batch_never_expires(job: Job) -> None:
@@ -192,7 +192,7 @@ def test_a_letter_of_an_undecided_batch_never_expires(job: Job) -> None:
     writer.close()
     clock = Clock()
     clock.advance(days=365)
-    Retention(job.query, 1.0, clock).look()
+    Retention(job.query, 1.0, clock).apply()
     assert (job.query.dead / "0000000017" / "sleeping.jsonl").exists()
 
 
@@ -204,7 +204,7 @@ def test_letters_that_nobody_decided_go_before_the_details_do(job: Job) -> None:
     (job.query.dead / "purged").unlink(missing_ok=True)
     clock = Clock()
     clock.advance(days=31)
-    assert Retention(job.query, None, clock).look().batches > 0
+    assert Retention(job.query, None, clock).apply().batches > 0
     assert not (job.query.dead / "0000000002" / "failed.jsonl").exists()
     (job.query.dead / "purged").unlink()
     assert purge_dead(job.query) == 0

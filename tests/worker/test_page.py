@@ -53,7 +53,7 @@ def test_a_glance_says_who_leads_and_whether_the_lease_is_held() -> None:
     id_ = RunId("tweets", "core", 3)
     with RegistryLease(registry, LEASE("tweets", "core").path, {"run": 3}) as lease:
         glance = Glance(registry, id_, lease, 7)
-        before = glance.look()
+        before = glance.as_json()
         assert (before["worker"], before["version"], before["lease"], before["master"]) == (
             "tweets.core-3",
             7,
@@ -63,7 +63,7 @@ def test_a_glance_says_who_leads_and_whether_the_lease_is_held() -> None:
         with Election(other, {"id": "m1", "host": "h", "http": "http://127.0.0.1:1"}) as election:
             assert election.acquire()
             assert lease.acquire()
-            now = glance.look()
+            now = glance.as_json()
     assert now["lease"] == {"held": True, "term": lease.term.number}
     assert now["master"] == {"id": "m1", "host": "h", "http": "http://127.0.0.1:1"}
     json.dumps(now)

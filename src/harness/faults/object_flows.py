@@ -126,7 +126,7 @@ class ObjectWatch:
         self._seen: dict[str, int] = {}
         self._keys: set[RecordKey] = set()
 
-    def look(self, place: Any, store: Store) -> None:
+    def read_new(self, place: Any, store: Store) -> None:
         """One look: what has come since is read."""
         there = keys_of(place, store, listed=self._listed)
         self.sight.looks += 1
@@ -191,7 +191,7 @@ def look_on(place: ObjectsAddress, flags: Sequence[str]) -> None:
     while not last:
         last = told_to_end(_LOOK_S)
         try:
-            watch.look(place, store)
+            watch.read_new(place, store)
         except Unreachable:
             last = False  # it comes back: what is there at the end must be seen
             time.sleep(_LOOK_S)

@@ -55,7 +55,7 @@ class ForeignReader:
         self._keys: dict[RecordKey, Path] = {}
         self._rows_before = 0
 
-    def look(self) -> None:
+    def read_visible(self) -> None:
         """One look at every visible file."""
         self.sight.looks += 1
         there = set()
@@ -178,10 +178,10 @@ def main() -> None:
     """See the module."""
     reader = ForeignReader(Path(sys.argv[1]), sys.argv[2], records="records" in sys.argv[3:])
     while not told_to_end(_POLL_S):
-        reader.look()
+        reader.read_visible()
     reader.sight.looks += -reader.sight.looks % _DATASET_EVERY  # the last look is a full one
     reader.sight.looks -= 1
-    reader.look()
+    reader.read_visible()
     os.write(1, msgspec.json.encode(asdict(reader.sight)))
 
 

@@ -86,7 +86,7 @@ class RowWatch:
         self._seen: set[RecordKey] = set()
         self._rows = 0
 
-    def look(self, rows: Sequence[dict[str, Any]]) -> None:
+    def read_all(self, rows: Sequence[dict[str, Any]]) -> None:
         """One look at all of it."""
         self.sight.looks += 1
         self.sight.rows = max(self.sight.rows, len(rows))
@@ -119,7 +119,7 @@ def look_until_told(read: Callable[[], Sequence[dict[str, Any]]], away: type[Exc
         last = told_to_end(max(_LOOK_S, _REST * took_s))
         began = time.monotonic()
         try:
-            watch.look(read())
+            watch.read_all(read())
             took_s = time.monotonic() - began
         except away:
             last = False  # it comes back: what is there at the end must be seen

@@ -134,7 +134,7 @@ class TopicWatch:
         self._keys: dict[RecordKey, Message] = {}
         self._seen: dict[tuple[int, int], int] = {}
 
-    def look(self, within_s: float) -> None:
+    def read_new(self, within_s: float) -> None:
         """One look at what has come."""
         self.sight.looks += 1
         self._check(self._reader.take(within_s))
@@ -224,7 +224,7 @@ def main() -> None:
     with closing(TopicReader(bootstrap, topic)) as reader:
         watch = TopicWatch(reader, records="records" in flags, may_repeat="may-repeat" in flags)
         while not told_to_end(0):
-            watch.look(_LOOK_S)
+            watch.read_new(_LOOK_S)
         with closing(TopicReader(bootstrap, topic)) as again:
             try:
                 watch.finish(again)

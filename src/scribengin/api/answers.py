@@ -78,7 +78,7 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
         if (moved := sent_to_leader(watch, asked.request)) is not None:
             return moved
         found = asked.plane.planner.answer("graph", _records(asked.registry, flow), flow, {})
-        told = watch.told(flow) if watch is not None else None
+        told = watch.last_report(flow) if watch is not None else None
         rows = {row.tier: row for row in asked.view.flow(flow).tiers}
         tiers = [
             {**tier, "worker": rows[tier["tier"]].worker, "state": rows[tier["tier"]].state} if tier["tier"] in rows else tier

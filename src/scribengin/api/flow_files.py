@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from scribengin.api.looked import look
+from scribengin.api.looked import ask_planner
 from scribengin.client.models import Submit
 from scribengin.client.problems import PointedError
 from scribengin.control import reading
@@ -34,7 +34,7 @@ def plan_file(plane: Plane, flow: str, file: FlowFile) -> tuple[PlannedTopology,
 
     Raises:
         InputError: With every problem of the text, at its lines.
-        Refused: The text is another flow, or it is not known where its relative paths start; and as `Planner.look`.
+        Refused: The text is another flow, or it is not known where its relative paths start; and as `Planner.ask`.
     """
     if file.base and not file.base.startswith("/"):
         raise Refused(
@@ -42,9 +42,9 @@ def plan_file(plane: Plane, flow: str, file: FlowFile) -> tuple[PlannedTopology,
         )
     base = file.base or _base_before(plane, flow)
     try:
-        packed = plane.planner.look("pack", {}, flow=flow, arguments={"text": file.text, "base": base})
+        packed = plane.planner.ask("pack", {}, flow=flow, arguments={"text": file.text, "base": base})
         submit = Submit(packed["package"], packed["path"], packed["base"])
-        found = look(plane, "topology", "", [flow], submits=(submit,))
+        found = ask_planner(plane, "topology", "", [flow], submits=(submit,))
     except PointedError as error:
         raise PointedError(tuple(replace(fault, file=FILE(flow).path) for fault in error.faults)) from None
     except InputError as error:

@@ -57,4 +57,4 @@ def _visible(asked: ApiRequest) -> Callable[[str], bool] | None:
 
 def _row(asked: ApiRequest, group: GroupSeen) -> GroupRow:
     watch = asked.plane.watch
-    return msgspec.convert(group_as_json(group, lambda flow: None if watch is None else watch.told(flow)), GroupRow)
+    return msgspec.convert(group_as_json(group, lambda flow: None if watch is None else watch.last_report(flow)), GroupRow)

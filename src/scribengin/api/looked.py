@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
 
 
-def look(
+def ask_planner(
     plane: Plane,
     what: str,
     flow: str,
@@ -29,7 +29,7 @@ def look(
     versions: Mapping[str, int] | None = None,
     submits: tuple[Submit, ...] = (),
 ) -> Any:
-    """The result of `Planner.look`, here or on a node that has the state of the first of `flows` whose state is not here. Raises the same
+    """The result of `Planner.ask`, here or on a node that has the state of the first of `flows` whose state is not here. Raises the same
     errors, and Refused `state-elsewhere` if a node may have it and does not answer. In that case submissions are planned without the state,
     and workers refuse a version that does not fit it."""
     said = arguments or {}
@@ -46,7 +46,7 @@ def look(
             looking = NodeQuestion(what, flow, tuple(flows), plane.revision(), plane.state, versions or {}, said, submits)
             return plane.nodes.look_into(node, looking)
     records = records_of(plane.registry, flows, versions)
-    return plane.planner.look(what, records, flow=flow, arguments=said, submits=submits)
+    return plane.planner.ask(what, records, flow=flow, arguments=said, submits=submits)
 
 
 def records_of(registry: Registry, flows: Sequence[str], versions: Mapping[str, int] | None = None) -> dict[str, Mapping[str, Any]]:

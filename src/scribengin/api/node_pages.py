@@ -65,7 +65,7 @@ class NodePages:
         self._turns = threading.BoundedSemaphore(AT_ONCE)
         self._verify = trusted(certificates)
 
-    def look(self, node: str) -> dict[str, Any]:
+    def status_of(self, node: str) -> dict[str, Any]:
         """What the node reports about itself. Raises Unreachable, with the reason, if it does not answer."""
         return self._get(node, "/json", dict[str, Any])
 
@@ -83,7 +83,7 @@ class NodePages:
 
     def look_into(self, node: str, looking: NodeQuestion) -> Any:
         """The result of the planner's process on the node; only a few requests to all nodes run at a time. Raises Unreachable, Refused
-        `too-many`, and as `Planner.look` and `Planner.answer`."""
+        `too-many`, and as `Planner.ask` and `Planner.answer`."""
         with turn(self._turns):
             return self._get(node, "/states", Any, looking)
 

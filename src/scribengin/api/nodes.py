@@ -36,7 +36,7 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
         row = asked.view.node(node)
         now, silent = None, ""
         try:
-            now = asked.plane.nodes.look(node)
+            now = asked.plane.nodes.status_of(node)
         except ScribenginError as error:
             silent = error.message
         return asked.answer(NodeView(row, now, silent))

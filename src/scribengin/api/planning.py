@@ -86,7 +86,7 @@ class Planner:
         self._turns = threading.BoundedSemaphore(AT_ONCE)
         self._questions = threading.BoundedSemaphore(AT_ONCE)
 
-    def look(self, what: str, records: Mapping[str, Mapping[str, Any]], *, state: Path | None = None, **more: Any) -> Any:
+    def ask(self, what: str, records: Mapping[str, Mapping[str, Any]], *, state: Path | None = None, **more: Any) -> Any:
         """The result of `api.verb_process`: it has the records, the packages and the states; `state` replaces the planner's. Raises as the
         process does; Refused: `plan-late`; EnvironmentFault if it ended without an answer."""
         self._fetch_all(records)
@@ -100,7 +100,7 @@ class Planner:
 
     def answer(self, what: str, records: Mapping[str, Mapping[str, Any]], flow: str, arguments: Mapping[str, Any]) -> Any:
         """The result of `api.answer_process` from the state of a flow. Raises Refused: `too-many` if too many questions are being answered,
-        `answer-late`; otherwise as `look`."""
+        `answer-late`; otherwise as `ask`."""
         self._fetch_all(records)
         folder = str(self._packages.absolute())
         question = StateQuestion(what, folder, records, flow, self._answer_s + 5, arguments)

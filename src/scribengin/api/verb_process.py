@@ -39,7 +39,7 @@ class VerbQuestion:
     submits: tuple[Submit, ...] = ()
 
 
-def look(task: VerbQuestion) -> ChildAnswer:
+def run_verb(task: VerbQuestion) -> ChildAnswer:
     """Perform the request."""
     from scribengin.packages.store import PackageStore
 
@@ -162,4 +162,4 @@ def _alone(problem: Problem, flow: str, folder: str) -> Problem:
 
 
 if __name__ == "__main__":
-    serve_one(VerbQuestion, look)
+    serve_one(VerbQuestion, run_verb)

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from scribengin.api.access import Role
-from scribengin.api.looked import look
+from scribengin.api.looked import ask_planner
 from scribengin.api.plane import ApiRequest
 from scribengin.api.planned import planned
 from scribengin.client.models import AppliedFlow, Rollback, WentBack, Written
@@ -84,7 +84,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
                 asked.check_flow(name)
             said = {"version": to.version, "only": to.only}
             try:
-                found = look(asked.plane, "rollback", flow, list(back), arguments=said, versions=back)
+                found = ask_planner(asked.plane, "rollback", flow, list(back), arguments=said, versions=back)
             except Refused as error:
                 if error.code != "package-missing":
                     raise
@@ -221,9 +221,9 @@ def _go(asked: ApiRequest, flow: str, what: str, said: Mapping[str, Any], body: 
 
 
 def _look(asked: ApiRequest, what: str, flow: str, arguments: Mapping[str, Any] | None = None) -> Any:
-    """Raises Refused if there is no such flow, and as `Planner.look`."""
+    """Raises Refused if there is no such flow, and as `Planner.ask`."""
     reading.read_flow(asked.registry, flow)
-    return look(asked.plane, what, flow, [flow], arguments=arguments)
+    return ask_planner(asked.plane, what, flow, [flow], arguments=arguments)
 
 
 def _time(text: str | None) -> str | None:

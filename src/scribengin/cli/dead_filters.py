@@ -24,7 +24,7 @@ class Filters:
 
     which: Which
 
-    def said(self) -> dict[str, str]:
+    def given(self) -> dict[str, str]:
         """Those that were said, for a master."""
         which = self.which
         names = ("query", "step", "reason", "prefix", "since", "until")

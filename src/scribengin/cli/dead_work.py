@@ -58,7 +58,7 @@ def export(*, flow: str, filters: Filters, to: Path, state: Path | None, masters
 
     if is_name(flow):
         with masters.client() as client:
-            return _written(flow, to, (_whole(msgspec.to_builtins(each)) for each in client.dead_letters(flow, **filters.said())))
+            return _written(flow, to, (_whole(msgspec.to_builtins(each)) for each in client.dead_letters(flow, **filters.given())))
     from scribengin.local.repairing import whole_letters
 
     opened = open_state(flow, state)
@@ -276,7 +276,7 @@ def replay(
 
         def ask(*, dry_run: bool) -> dict[str, Any]:
             with masters.client() as client:
-                return client.replay_letters(flow, filters.said(), from_start=from_start, as_is=as_is, dry_run=dry_run, repaired=text)
+                return client.replay_letters(flow, filters.given(), from_start=from_start, as_is=as_is, dry_run=dry_run, repaired=text)
     else:
         from scribengin.local.replay import replay as ask_here
 
@@ -287,7 +287,7 @@ def replay(
 
     params = {"flow": flow, "state": state}
     if not dry_run:
-        _ask_first(ask(dry_run=True), everything=not filters.said() and file is None and not yes)
+        _ask_first(ask(dry_run=True), everything=not filters.given() and file is None and not yes)
     found = ask(dry_run=dry_run)
     found["refusals"] = [row | {"remedy": as_called(row["remedy"], params)} for row in found["refusals"]]
     return CommandAnswer(found, show=_shown(found, params))
@@ -395,7 +395,7 @@ def purge(
       scribengin dead purge flow.yaml --replayed
     """
     if undo is not None:
-        if replayed or dry_run or filters.said():
+        if replayed or dry_run or filters.given():
             raise click.UsageError("--undo excludes IDs and --dry-run")
         return _undo_purge(flow, "" if undo == _NEWEST else undo, state, masters)
     purged = partial(_purged_there, flow, filters, masters) if is_name(flow) else partial(_purged_here, flow, filters, state)
@@ -474,6 +474,6 @@ def _purged_here(flow: str, filters: Filters, state: Path | None, *, replayed: b
 
 def _purged_there(flow: str, filters: Filters, masters: Masters, *, replayed: bool, dry_run: bool) -> dict[str, Any]:
     with masters.client() as client:
-        found = client.purge_letters(flow, filters.said(), replayed=replayed, dry_run=dry_run)
+        found = client.purge_letters(flow, filters.given(), replayed=replayed, dry_run=dry_run)
     said = {"flow": found.flow, "purged": found.purged, "unreplayed": found.unreplayed, "queries": dict(found.queries)}
     return said if found.trash is None else said | {"trash": dict(found.trash)}

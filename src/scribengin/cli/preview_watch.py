@@ -41,7 +41,7 @@ def watch_previews(path: Path, settings: PreviewSettings) -> CommandAnswer:
                 problems: Sequence[Problem] = ()
                 fresh = False
                 try:
-                    found = previews.look()
+                    found = previews.preview_now()
                     problems = found.problems
                     fresh = last is None or all(problem.severity != "error" for problem in problems)
                     last = found if fresh else last

@@ -41,7 +41,7 @@ _WAITING = 1_000
 
 
 class Bell:
-    """`look` is for the master's thread, the rest for any. `close` ends its threads, which finish their current work."""
+    """`evaluate` is for the master's thread, the rest for any. `close` ends its threads, which finish their current work."""
 
     def __init__(self, registry: Registry, board: Board, log: FilteringBoundLogger) -> None:
         self._registry = registry
@@ -60,7 +60,7 @@ class Bell:
         self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(_WAITING)
         self._sending = False
 
-    def look(self, flows: Mapping[str, FlowSeen], term: Term) -> None:
+    def evaluate(self, flows: Mapping[str, FlowSeen], term: Term) -> None:
         """Check which alerts fire now, if it is time. Raises FencedError, Unreachable as the registry does."""
         now = self._board.now()
         if term != self._term:  # newly come to lead: what others have told stands in the registry

@@ -38,7 +38,7 @@ class HostLauncher:
         self._orders, self._seen = f"{HOSTS}/{name}/orders", f"{HOSTS}/{name}/seen"
 
     def start(self, order: LaunchOrder) -> None:
-        """As in the contract. Raises ValueError if a secret would have to be sent. If the host refuses it, `look` reports that."""
+        """As in the contract. Raises ValueError if a secret would have to be sent. If the host refuses it, `observe` reports that."""
         if order.secrets or any(isinstance(value, Secret) for value in order.spark.values()):
             raise ValueError(f"{order.worker}: secrets are not sent through the registry")
         self._check_up()
@@ -74,7 +74,7 @@ class HostLauncher:
         if order is None or order.ask != "kill":
             self._write(worker, replace(order or WorkerOrder(ask="kill"), ask="kill"))
 
-    def look(self) -> list[ObservedWorker]:
+    def observe(self) -> list[ObservedWorker]:
         """As in the contract: the host's last report. Raises Unreachable if its agent does not run."""
         self._check_up()
         there = {*self._mirror.children(self._orders), *self._mirror.children(self._seen)}

@@ -38,7 +38,7 @@ class GroupSeen:
     """Not all flows are visible: members that only other flows name are left out."""
 
     @property
-    def said(self) -> GroupRecord:
+    def as_record(self) -> GroupRecord:
         """Its settings."""
         return GroupRecord(members={}) if self.stored is None else self.stored.record
 
@@ -46,7 +46,7 @@ class GroupSeen:
     def members(self) -> tuple[str, ...]:
         """All members that a flow names, then those that only the settings name."""
         named = [member for members in self.flows.values() for member in members]
-        spoken = () if self.narrow else (*self.said.members, *self.said.out)
+        spoken = () if self.narrow else (*self.as_record.members, *self.as_record.out)
         return tuple(dict.fromkeys([*named, *spoken]))
 
     @property
@@ -54,7 +54,7 @@ class GroupSeen:
         """Why its settings are not in force; empty if they are."""
         if self.damaged:
             return f"{self.damaged}; workers keep the previous settings"
-        whole = [flow for flow in self.flows if not left_of(self, flow, self.said.out)]
+        whole = [flow for flow in self.flows if not left_of(self, flow, self.as_record.out)]
         return f"all members that {' and '.join(whole)} may use are disabled; the disabling is ignored there" if whole else ""
 
 
@@ -91,12 +91,13 @@ def find_group(registry: Registry, name: str, visible: Callable[[str], bool] | N
 
 
 def group_as_json(group: GroupSeen, told: Callable[[str], Mapping[str, Any] | None]) -> dict[str, Any]:
-    """One group as JSON. `told`: flow → the last reports of its workers (`Watch.told`): how each of its sinks finds each member."""
+    """One group as JSON. `told`: flow → the last reports of its workers (`WorkerWatch.last_report`), with the state of
+    each member at each of its sinks."""
     seen: dict[str, list[dict[str, Any]]] = {}
     for flow in group.flows:
         for member, row in _seen_by(flow, group.group, told(flow)):
             seen.setdefault(member, []).append(row)
-    said = group.said
+    said = group.as_record
     members: list[dict[str, Any]] = []
     for member in group.members:
         costs = sorted({members[member] for members in group.flows.values() if member in members})
@@ -145,7 +146,7 @@ def set_member(
             raise Refused(f'group {name} has no member "{member}"', remedy=near, code="member-unknown")
         if group.damaged:
             raise Refused(f"groups/{name} {group.damaged}", remedy="fix or delete the record in the registry", code="registry-damaged")
-        said = group.said
+        said = group.as_record
         if out is not None:
             others = {each: reason for each, reason in said.out.items() if each != member}
             said = replace(said, out={**others, member: (why or f"disabled by {by or 'an unknown user'}")[:_MOST_WHY]} if out else others)

@@ -161,7 +161,7 @@ class Master:
         """Observe, decide, act: once. Raises FencedError if this master no longer leads, Unreachable if the registry does not answer."""
         self._election.check()
         began = self._clock()
-        world = self._observer.look(self._clock())
+        world = self._observer.observe(self._clock())
         self._say(f"{shown(path)} {why}" for path, why in self.problems.items())
         if self._watch is not None:
             self._watch.seen(world, self._election.term)
@@ -180,7 +180,7 @@ class Master:
                 self._mirror.changed.set()  # somebody has changed it meanwhile: look again
             else:
                 self._say([error.message])
-        self._say(self._upkeep.look(world, self._election.term))
+        self._say(self._upkeep.place_owners(world, self._election.term))
         self._takes(world.files, self._election.term)
         self._asks(world.peers, self._election.term)
         self._remember(began, len(world.flows), len(selected), actions)
@@ -200,7 +200,7 @@ class Master:
 
     def _stand_by(self) -> None:
         """Observe, and do nothing: what is read now need not be read when this master becomes the leader."""
-        self._observer.look(self._clock())
+        self._observer.observe(self._clock())
         self._is_warm = True
 
     def _tell_lead(self, term: int | None) -> None:

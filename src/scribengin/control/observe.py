@@ -131,7 +131,7 @@ class Observer:
         of_quotas = {QUOTA(name).path: said["why"] for name, said in self._quotas.refused.items()}
         return {**of_flows, **of_bindings, **of_quotas, **self._groups, **self._ill_workflows, **self._peers.problems}
 
-    def look(self, now: float) -> World:
+    def observe(self, now: float) -> World:
         """Observe the flows that may have changed. Raises Unreachable if the registry does not answer."""
         self._dirty |= self._mirror.refresh()
         names = {name for name in self._mirror.children(_FLOWS) if DESIRED.fits(name)}
@@ -402,7 +402,7 @@ class Observer:
         self._damaged, self._newer = {}, {}
         for name, launcher in self._launchers.items():
             try:
-                seen = launcher.look()
+                seen = launcher.observe()
             except Unreachable as error:
                 self.missing[name] = error
                 continue

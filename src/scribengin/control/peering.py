@@ -115,7 +115,7 @@ class Peering:
                     return
             why = ""
             try:
-                why = asking.look(peer, term)
+                why = asking.ask(peer, term)
             except FencedError:
                 with self._changed:
                     if self._term is term:
@@ -177,7 +177,7 @@ class Asking:
         """when all flows were requested, and of which peer"""
         self._noted_at = -inf
 
-    def look(self, peer: Peer, term: Term) -> str:
+    def ask(self, peer: Peer, term: Term) -> str:
         """Send a request and record the answer, or why there is none. Raises FencedError, Conflict, Unreachable of the registry."""
         state = peer_state(self._registry, self._name)
         began = self._peering.clock()

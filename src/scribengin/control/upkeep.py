@@ -82,7 +82,7 @@ class Upkeep:
         self._look = 0
         self._again = True
 
-    def look(self, world: World, term: Term) -> list[str]:
+    def place_owners(self, world: World, term: Term) -> list[str]:
         """Assign folders; returns what was refused, for the log. Raises FencedError, Unreachable."""
         if not self._has_news(world):
             return []

@@ -103,7 +103,7 @@ class WorkerWatch:
                     self.board.end(name, tier.tier, worker, run.ended_at, run.cause, run.remedy)
                     if flow is not None and flow.wanted_tiers is not None and tier.tier not in flow.wanted_tiers:
                         self.board.drop(name, tier.tier)
-        self._bell.look(world.flows, term)
+        self._bell.evaluate(world.flows, term)
 
     def _look_at_readers(self, world: World) -> None:
         """Start measuring the backlog of flows that may throttle others or refuse to take more if their workers have not reported it for
@@ -183,7 +183,7 @@ class WorkerWatch:
         told = flow_as_json(flow, tiers, now)
         return {"at": now, "state": None if state is None else state.state, **told, "last_ends": ends, "series": series}
 
-    def told(self, flow: str) -> dict[str, Any] | None:
+    def last_report(self, flow: str) -> dict[str, Any] | None:
         """The last reports of workers on a flow's parts; None if there is none."""
         tiers = self.board.tiers(flow)
         return flow_as_json(flow, tiers, self.board.now()) if tiers else None

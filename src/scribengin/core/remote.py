@@ -64,7 +64,7 @@ class RemotePath(PosixPath):
         """All of a file; None if there is none."""
 
     @abstractmethod
-    def look(self) -> RemoteStat | None:
+    def probe(self) -> RemoteStat | None:
         """What is there; None if nothing is."""
 
     @abstractmethod
@@ -141,7 +141,7 @@ class RemotePath(PosixPath):
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:  # noqa: ARG002
         """Its kind, size and time of change. Raises FileNotFoundError."""
-        seen = self.look()
+        seen = self.probe()
         if seen is None:
             raise FileNotFoundError(f"{self} does not exist")
         kind = stat.S_IFDIR if seen.is_folder else stat.S_IFREG
@@ -149,16 +149,16 @@ class RemotePath(PosixPath):
 
     def exists(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002
         """Whether anything is there."""
-        return self.look() is not None
+        return self.probe() is not None
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002
         """Whether a folder is."""
-        seen = self.look()
+        seen = self.probe()
         return seen is not None and seen.is_folder
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002
         """Whether a file is."""
-        seen = self.look()
+        seen = self.probe()
         return seen is not None and not seen.is_folder
 
     def is_symlink(self) -> bool:

@@ -68,7 +68,7 @@ class Noticer:
         self._of_file = NullColumns(schema.names, ())
         """of these columns, what the file has"""
 
-    def look(self, block: Block) -> None:
+    def inspect(self, block: Block) -> None:
         """Compare the columns of the block with the schema."""
         match block:
             case DamageBlock():

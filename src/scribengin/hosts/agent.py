@@ -157,13 +157,13 @@ class Agent:
         self._mirror.refresh()
         orders = self._orders()
         self._hear(orders)
-        seen = {each.worker: each for each in self._launcher.look()}
+        seen = {each.worker: each for each in self._launcher.observe()}
         refused: dict[str, str] = {}
         for worker, order in orders.items():
             self._right.check()
             if (why := self._follow(worker, order, seen.get(worker))) is not None:
                 refused[worker] = why
-        seen = {each.worker: each for each in self._launcher.look()}
+        seen = {each.worker: each for each in self._launcher.observe()}
         for worker in [each.worker for each in seen.values() if each.is_over and each.worker not in orders]:
             self._launcher.forget(worker)  # its end was noted: nothing is asked of it any more
             del seen[worker]

@@ -77,7 +77,7 @@ class NodeGlance:
         self._planner = planner
         self._folders = folders
 
-    def look(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """As JSON. Raises Unreachable."""
         known = node_as_json(self._registry, self.name)
         there = self._registry.read(LEADER)
@@ -129,7 +129,7 @@ class NodeGlance:
         return Path(state_of(self._registry, flow), flow).is_dir()
 
     def look_into(self, looking: NodeQuestion) -> Any:
-        """The result of the planner's process here. Raises as `Planner.look` and `Planner.answer`."""
+        """The result of the planner's process here. Raises as `Planner.ask` and `Planner.answer`."""
         self._registry.sync(at_least=looking.revision)
         records = records_of(self._registry, looking.flows, looking.versions)
         if looking.answer:
@@ -137,7 +137,7 @@ class NodeGlance:
         for package in {submit.package for submit in looking.submits}:
             self._planner.fetch(package)
         more = {"flow": looking.flow, "arguments": looking.arguments, "submits": looking.submits}
-        return self._planner.look(looking.what, records, state=located(looking.state), **more)
+        return self._planner.ask(looking.what, records, state=located(looking.state), **more)
 
 
 _CAPACITY = ("cores", "memory_bytes")
@@ -210,8 +210,8 @@ def node_app(glance: NodeGlance, gate: NodeGate) -> Starlette:
         return min(max(int(text), 1), MOST_LINES) if text.isascii() and text.isdecimal() and len(text) < 9 else 50
 
     pages: dict[str, Callable[[Request], Response]] = {
-        "/": lambda _request: HTMLResponse(page(glance.look(), title=f"node {glance.name}"), headers=_NO_STORE),
-        "/json": lambda _request: _json(glance.look()),
+        "/": lambda _request: HTMLResponse(page(glance.as_json(), title=f"node {glance.name}"), headers=_NO_STORE),
+        "/json": lambda _request: _json(glance.as_json()),
         "/workers/{worker}": lambda request: HTMLResponse(
             page(_without_address(glance.worker(name(request))), json=f"{request.url.path}/json"), headers=_NO_STORE
         ),

@@ -105,10 +105,10 @@ class House:
         if not self._is_up:
             return
         launcher = LocalLauncher(self.home.workers)
-        there = [seen.worker for seen in launcher.look() if not seen.is_over]
+        there = [seen.worker for seen in launcher.observe() if not seen.is_over]
         if there:
             self._tell(f"{len(there)} worker{'s end' if len(there) > 1 else ' ends'} after the Batch under way")
         for worker in there:
             launcher.stop(worker, self._grace_s)
-        while any(not seen.is_over for seen in launcher.look()):
+        while any(not seen.is_over for seen in launcher.observe()):
             time.sleep(_POLL_S)

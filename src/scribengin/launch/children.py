@@ -109,7 +109,7 @@ class Children:
             _start_keeper(order.worker, records.folder, lock, given)
 
     def on_end(self, wake: Callable[[], None]) -> None:
-        """As `TellsEnds` says: of those that `look` has seen running."""
+        """As `TellsEnds` says: of those that `observe` has seen running."""
         self.close()
         self._endings = Endings(wake)
 
@@ -154,7 +154,7 @@ class Children:
                 if not found:
                     break
 
-    def look(self) -> list[ObservedWorker]:
+    def observe(self) -> list[ObservedWorker]:
         """As the contract says."""
         marked = marked_processes(self.folder)
         workers = {name for name in names_in(self.folder / "workers") if _WORKER.fullmatch(name)} | marked.keys()

@@ -6,9 +6,9 @@ launcher knows nothing of flows; the command is whatever the control plane says.
 **Once.** A worker's id is `<flow>.<tier>-<n>`, and `n` rises with each start of the tier: who orders counts them, and keeps the number
 where it outlasts him. A launcher starts each id at most once, also when it is ordered twice, by two masters at a time, or again after it
 has ended: an order for an id that was begun does nothing, until it is forgotten. What a `start` began before its process was killed is
-taken up by the next one for that id, or is seen by `look`: there is no process of which the launcher does not know.
+taken up by the next one for that id, or is seen by `observe`: there is no process of which the launcher does not know.
 
-**Nothing is so until `look` says so.** `start` and `stop` return when the wish is on its way. A worker may come up late, or not at all.
+**Nothing is so until `observe` says so.** `start` and `stop` return when the wish is on its way. A worker may come up late, or not at all.
 
 **Secrets** stand in `LaunchOrder.secrets`, or as `Secret` values among the Spark settings. They reach the worker through its
 environment, and through a file that only its user may read: they are never in a command line, a record or a log, and are not kept by the
@@ -21,7 +21,7 @@ that it has not started: what has a worker's process number, and another start t
 **What is left.** A worker is more than one process (Python, a JVM, Python again). `ObservedWorker.strays` are those that live on when the
 first one has ended; `kill` and `forget` remove them. A worker whose JVM has ended is none any more: it is given some seconds to leave.
 
-The launcher does not decide which workers should run: an *orphan* is one that `look` shows and that is in no desired state.
+The launcher does not decide which workers should run: an *orphan* is one that `observe` shows and that is in no desired state.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Launcher(Protocol):
         """Kill a worker and all its processes at once, in any state. Does nothing if there are none."""
         ...
 
-    def look(self) -> list[ObservedWorker]:
+    def observe(self) -> list[ObservedWorker]:
         """All workers that there are, and those that have ended and were not forgotten, by id. Raises Unreachable if it cannot know."""
         ...
 
@@ -171,5 +171,5 @@ class TellsEnds(Protocol):
     """A launcher that is notified when workers end, so that no caller has to poll."""
 
     def on_end(self, wake: Callable[[], None]) -> None:
-        """`wake` is called, from any thread, when a worker that `look` has shown may have ended: a hint. The last `wake` counts."""
+        """`wake` is called, from any thread, when a worker that `observe` has shown may have ended: a hint. The last `wake` counts."""
         ...

@@ -27,9 +27,9 @@ class LauncherHere:
         """See `Launcher`."""
         self._children.kill(worker)
 
-    def look(self) -> list[ObservedWorker]:
+    def observe(self) -> list[ObservedWorker]:
         """See `Launcher`; looks only at this machine."""
-        return self._children.look()
+        return self._children.observe()
 
     def logs(self, worker: str) -> tuple[str, ...]:
         """Paths on this machine."""

@@ -175,10 +175,10 @@ class Releases:
         """False if nothing waits for acknowledgements: in a flow that is not cut and keeps its files."""
         return bool(self._topology.links or self._topology.by_state or self._files.wanted)
 
-    def look(self) -> FlowAcks:
+    def release_acknowledged(self) -> FlowAcks:
         """Look how the flow stands, and release what is acknowledged, unless a channel's ends have disagreed. Raises nothing that may
         pass; it is said."""
-        standing = self._levels.look()
+        standing = self._levels.acknowledged()
         for mismatch in self._levels.mismatches():
             self._broken = True
             self._stop(mismatch)
@@ -217,7 +217,7 @@ class Releases:
     def begin(self) -> None:
         """Start the comparison of both ends of each channel. Call it before anything runs."""
         with self._explained("acknowledgements"):
-            self._levels.look()
+            self._levels.acknowledged()
 
     def run(self, ended: threading.Event) -> None:
         """Look once a second until the end, and once more."""
@@ -225,7 +225,7 @@ class Releases:
         while not last:
             last = ended.wait(_EVERY_S)
             with self._explained("acknowledgements"):
-                self.look()
+                self.release_acknowledged()
         with self._explained("acknowledgements"):
             self.keep()
 

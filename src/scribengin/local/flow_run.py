@@ -121,7 +121,7 @@ class FlowRun:
         log = self._logs[tier.plan.tier].bind(query=bench.plan.name)
         kept = tier.plan.flow.defaults
         retention = Retention(bench.folder, kept.retain_s, retain_bytes=kept.retain_bytes)
-        retention.look()
+        retention.apply()
         replays = Replays(bench.folder.replays)
         ended = threading.Event()
         self._follow_turns(tier, bench)
@@ -146,8 +146,8 @@ class FlowRun:
             replays.note_done(stream for streams in batch.streams.values() for stream in streams)
             learning.committed(batch)
             keeper.committed(batch.decision)
-            retention.look()
-            self._trash.look()
+            retention.apply()
+            self._trash.empty_old()
 
         def fed() -> bool:
             if any(not live.ended.is_set() for live in self.live if set(read.values()).intersection(live.bench.plan.sinks)):
@@ -244,7 +244,7 @@ class FlowRun:
 
     def gates(self) -> tuple[GateView, ...]:
         """The current view of every channel."""
-        return tuple(gate.look() for gate in self._gates.values())
+        return tuple(gate.view() for gate in self._gates.values())
 
     def notices(self) -> tuple[str, ...]:
         """Sentences that were not shown yet."""

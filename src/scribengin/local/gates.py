@@ -58,7 +58,7 @@ class ChannelThrottle:
         with self._lock:
             self._put.append((lineage, batch, rows, size))
 
-    def look(self) -> GateView:
+    def view(self) -> GateView:
         """The present view of the channel."""
         with self._lock:
             return self._looked()
@@ -91,7 +91,7 @@ class ChannelThrottle:
 
     def full_text(self) -> str:
         """Why the channel has no room now; empty if it has."""
-        view, capacity = self.look(), self.channel.edge.capacity or Depth()
+        view, capacity = self.view(), self.channel.edge.capacity or Depth()
         figures = ((view.rows, capacity.rows), (view.bytes, capacity.bytes), (view.age_s, capacity.age_s))
         return f"full: {depth_text(view)}" if any(most is not None and there >= most for there, most in figures) else ""
 
@@ -178,7 +178,7 @@ class QueryBackPressure:
         return BatchAdmission(max(0.0, wait_s), share, why)
 
     def _admitted(self, gate: ChannelThrottle) -> BatchAdmission:
-        edge, view = gate.channel.edge, gate.look()
+        edge, view = gate.channel.edge, gate.view()
         high, low, capacity = edge.high_water or Depth(), edge.low_water or Depth(), edge.capacity or Depth()
         figures = [
             (view.rows, high.rows, capacity.rows, low.rows),

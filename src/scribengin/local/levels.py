@@ -49,12 +49,12 @@ class Levels:
         self._mismatches: list[Mismatch] = []
         self._links: dict[str, ChannelLink] = {link.channel: link for link in topology.links}
 
-    def look(self, *, fresh: bool = True) -> FlowAcks:
+    def acknowledged(self, *, fresh: bool = True) -> FlowAcks:
         """The progress of the flow, at most `LOOK_S` seconds old. Raises what reading the state raises."""
         with self._lock:
             if fresh or self._standing is None or self._now() - self._looked_s >= LOOK_S:
                 self._looked_s = self._now()
-                self._standing = self._acks.look()
+                self._standing = self._acks.read()
                 self._mismatches += self._standing.mismatches
             return self._standing
 
@@ -88,6 +88,6 @@ class Levels:
     def _last(self) -> FlowAcks | None:
         """The newest look that came through: what fails here fails for the releases too, which say so."""
         try:
-            return self.look(fresh=False)
+            return self.acknowledged(fresh=False)
         except (ScribenginError, OSError):
             return self._standing

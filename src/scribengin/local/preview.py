@@ -23,7 +23,7 @@ from scribengin.local.deep import held_problems, unlike_what_is_held
 from scribengin.local.learning import with_learned
 from scribengin.local.prepare import state_root
 from scribengin.local.preview_contract import NodePreview, Preview, PreviewedRow
-from scribengin.local.preview_source import look, stand_ins
+from scribengin.local.preview_source import preview_source, stand_ins
 from scribengin.plan.describe import describe
 from scribengin.plan.graph import Graph, base, inputs_of
 from scribengin.plan.resolve import resolve
@@ -97,7 +97,7 @@ class Previews:
             )
         return self._spark
 
-    def look(self) -> Preview:
+    def preview_now(self) -> Preview:
         """The flow as it stands in its file now, its modules loaded anew. Raises InputError with every Problem of the file, and for what
         the settings ask that the flow does not have, EnvironmentFault where Spark is needed and does not start; what else fails on the way
         is in the Preview."""
@@ -215,7 +215,7 @@ class _Walk:
 
     def _source(self, node: Source) -> NodePreview:
         try:
-            found = look(self._flow, node.id, self._settings.sample, self._files.get(node.id))
+            found = preview_source(self._flow, node.id, self._settings.sample, self._files.get(node.id))
         except (SourceError, Unreachable) as error:
             error.place = error.place or self._place_of(node)
             raise

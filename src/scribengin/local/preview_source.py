@@ -68,7 +68,7 @@ class SourcePreview:
     notes: tuple[str, ...] = ()
 
 
-def look(flow: Flow, id_: str, records: int, file: Path | None = None) -> SourcePreview:
+def preview_source(flow: Flow, id_: str, records: int, file: Path | None = None) -> SourcePreview:
     """The first records of the source, or of a file that stands for it. Raises SourceError, Unreachable or InputError."""
     node = flow.sources[id_]
     type_, place = node.type, source_place(flow, id_)
@@ -103,7 +103,7 @@ def _first(source: OpenSource, ref: SourceRef, limit: int) -> tuple[SourcePrevie
     samples, unread, taken, skipped = list[RowSample](), list[Unread](), 0, 0
     for block in _blocks(source, limit):
         size = min(len(block), limit - taken)
-        noticer.look(block)
+        noticer.inspect(block)
         decoded = decoder.columns(block)
         noticer.decoded(decoded)
         roots = _Roots(ref.node, block)

@@ -66,11 +66,11 @@ def look_at_places(prepared: PreparedFlow, *, within_s: float) -> list[NodeReach
     looks = [*_looks(prepared)]
     found: list[NodeReach | None] = [None] * len(looks)
 
-    def look(nth: int) -> None:
+    def check(nth: int) -> None:
         found[nth] = looks[nth][1]()
 
     # daemons: a client that waits for a server longer than we do must not hold up the end of this process
-    threads = [threading.Thread(target=look, args=(nth,), daemon=True) for nth in range(len(looks))]
+    threads = [threading.Thread(target=check, args=(nth,), daemon=True) for nth in range(len(looks))]
     for thread in threads:
         thread.start()
     deadline = time.monotonic() + within_s

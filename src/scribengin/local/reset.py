@@ -255,7 +255,7 @@ class TrashKeeper:
         self._lock = threading.Lock()
         self._due_s = now_s() + _EVERY_S
 
-    def look(self) -> None:
+    def empty_old(self) -> None:
         """Cheap to call after every Batch."""
         with self._lock:
             if self._now_s() < self._due_s:

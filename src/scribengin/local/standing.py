@@ -39,7 +39,7 @@ _NEWEST = 100
 def read_standing(prepared: PreparedFlow, *, now_s: float | None = None) -> dict[str, Any]:
     """One object, as `status --json` prints it; `now_s` is seconds since 1970."""
     topology = topology_of(prepared.plan, prepared.root)
-    standing = Acks(topology).look()
+    standing = Acks(topology).read()
     totals = {key: read_totals(folder) for key, folder in topology.queries.items()}
     at_s = time.time() if now_s is None else now_s
     channels = {channel.id: channel for channel in prepared.plan.channels}

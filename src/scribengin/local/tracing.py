@@ -207,7 +207,7 @@ def _read_by(prepared: PreparedFlow, topology: QueryTopology, id_: str) -> list[
     """The Batches that took the record in from outside, one of each Query that did; [] where the id is not whole."""
     if (whole := _whole(prepared, id_)) is None:
         return []
-    standing = Acks(topology).look()
+    standing = Acks(topology).read()
     rows = []
     for key in _readers_of(prepared, whole["source"]):
         found = _entry_of(topology.queries[key], whole)

@@ -50,7 +50,7 @@ def property_texts(flow: Flow, channel: PlannedChannel) -> dict[str, str]:
 def _properties(own: EdgeProperties, default: EdgeProperties, channel: PlannedChannel) -> Iterator[Property]:
     edge = channel.edge
 
-    def said(name: str) -> str:
+    def origin(name: str) -> str:
         return _EDGE if _given(getattr(own, name)) else _DEFAULT if _given(getattr(default, name)) else _BUILT_IN
 
     def parts(name: str, show: Callable[[Any, str], str | None]) -> Property:
@@ -59,12 +59,12 @@ def _properties(own: EdgeProperties, default: EdgeProperties, channel: PlannedCh
         origins = {part: _part_said(getattr(own, name), getattr(default, name), part) for part in shown}
         return Property(name, ", ".join(shown.values()) or "none", ", ".join(dict.fromkeys(origins.values())) or _BUILT_IN)
 
-    yield Property("channel", place_words(channel), said("channel"))
-    yield Property("compression", str(edge.compression), said("compression"))
-    yield Property("encryption", _encryption(edge.encryption), said("encryption"))
+    yield Property("channel", place_words(channel), origin("channel"))
+    yield Property("compression", str(edge.compression), origin("compression"))
+    yield Property("encryption", _encryption(edge.encryption), origin("encryption"))
     yield parts("pack", _pack)
-    yield Property("ordering", _ordering(edge), said("ordering"))
-    yield Property("retention", span(edge.retention_s or 0.0), said("retention_s"))
+    yield Property("ordering", _ordering(edge), origin("ordering"))
+    yield Property("retention", span(edge.retention_s or 0.0), origin("retention_s"))
     yield parts("limit", _rate)
     yield parts("high_water", _depth)
     if own.low_water is None and default.low_water is None:
@@ -72,11 +72,11 @@ def _properties(own: EdgeProperties, default: EdgeProperties, channel: PlannedCh
     else:
         yield parts("low_water", _depth)
     yield parts("capacity", _depth)
-    yield Property("durability", str(edge.durability), said("durability"))
+    yield Property("durability", str(edge.durability), origin("durability"))
     if edge.durability == "store_on_failure":
-        yield Property("spill", f"at most {show_bytes(edge.spill or 0)}", said("spill"))
+        yield Property("spill", f"at most {show_bytes(edge.spill or 0)}", origin("spill"))
     if edge.to:
-        yield Property("to", f"group {edge.to}", said("to"))
+        yield Property("to", f"group {edge.to}", origin("to"))
 
 
 def _given(value: object) -> bool:

@@ -102,7 +102,7 @@ class FedRanges:
                 for feed in self.feeds:
                     feed.fill()
                 self._filled = True
-            ranges = self.look(starts)
+            ranges = self.next_ranges(starts)
             if any(each.end > each.start for each in ranges):
                 self._begun = time.monotonic()
                 return ranges
@@ -120,7 +120,7 @@ class FedRanges:
         for feed in self.feeds:
             feed.committed(streams.get(feed.node, ()))
 
-    def look(self, starts: dict[str, int]) -> tuple[SourceRange, ...]:
+    def next_ranges(self, starts: dict[str, int]) -> tuple[SourceRange, ...]:
         """What a Batch could take now: empty ranges if nothing is new. All that an idle poll costs."""
         ranges = tuple(SourceRange(feed.node, start := starts.get(feed.node, 0), feed.next(start)) for feed in self.feeds)
         waits = all(each.end == each.start for each in ranges)

@@ -298,7 +298,7 @@ class Stage:
         block, node = origin.block, origin.source
         decoded = decode(block)
         if noticer is not None:
-            noticer.look(block)
+            noticer.inspect(block)
             noticer.decoded(decoded)
         counts.filtered += decoded.skipped
         counts.dead += len(decoded.bad)

@@ -92,7 +92,7 @@ class DecisionCursor:
         self.from_first = not starts and self.floor < first
         """whether all that the Query ever took, in any lineage, is met here"""
 
-    def look(self, *, jump: bool) -> None:
+    def read_new(self, *, jump: bool) -> None:
         """Read the new decisions. `jump`: older Batches than the newest two mean nothing."""
         self._look_at_dropped()
         begin = self.newest + 1

@@ -159,7 +159,7 @@ def _pieces_of(earlier: Earlier, link: ChannelLink, first: int) -> Iterator[Left
         yield LeftPiece("", 0, 0, 0, f"{lineage}/pruned", "")
     cursor = DecisionCursor(_LeftFolder(earlier.part.path, earlier.query), lineage, {}, [link], waits=False, noted={})
     cursor.newest = cursor.acknowledged = first - 1
-    cursor.look(jump=False)
+    cursor.read_new(jump=False)
     cursor.acknowledged = cursor.newest  # all is published before a lineage is left
     # a Batch that the channel never took is not in it
     never = waiting_numbers(earlier.query.work(link.channel), lineage)

@@ -69,7 +69,7 @@ class Acks:
         self._logs: dict[QueryReading, SourceLog] = {}
         self._kept: dict[QueryKey, Any] = {}
 
-    def look(self) -> FlowAcks:
+    def read(self) -> FlowAcks:
         """The progress of the flow now. A Query that never ran, or that is being rewound, is left out."""
         for key in self.topology.queries:
             self._refresh(key)
@@ -147,7 +147,7 @@ class Acks:
             cursor = self._cursors[key] = DecisionCursor(folder, lineage.id, lineage.starts, links, waits=waits, first=lineage.first)
         # who reads a channel is counted Batch by Batch from the first look on
         follows = key in self._readers and (self._looked or cursor.newest >= 0)
-        cursor.look(jump=not cursor.links and key not in self.topology.by_state and not follows)
+        cursor.read_new(jump=not cursor.links and key not in self.topology.by_state and not follows)
 
     def _intake(self, link: ChannelLink, reading: QueryReading, level: int) -> ChannelIntake:
         at = (link.channel, reading)
@@ -239,7 +239,7 @@ class Acks:
             mismatch_of(link, reading, writer.folder, reader.folder, writer.lineage, number, late=number in late)
             for number in sorted(late.union(wrong))[:_TOLD]
         ]
-        return [each for each in found if each.stands]
+        return [each for each in found if each.confirmed]
 
     def _acknowledge(self, key: QueryKey) -> None:
         cursor = self._cursors[key]

@@ -58,7 +58,7 @@ class Mismatch:
     late: bool = False
 
     @property
-    def stands(self) -> bool:
+    def confirmed(self) -> bool:
         """False if both ends' decisions, read anew, agree: what was counted on the way was not all of them. A net below the counting:
         no case is known that it catches."""
         return self.late or self.put != self.taken

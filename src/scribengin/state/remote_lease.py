@@ -179,7 +179,7 @@ def _now_there(terms: RemotePath) -> float:
     """The time by the clock of the other system."""
     file = terms / f".look.{uuid4().hex}"
     file.touch_over()
-    seen = file.look()
+    seen = file.probe()
     file.remove(all_in_it=False)
     return time.time() if seen is None else seen.modified_s
 

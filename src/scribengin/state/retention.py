@@ -48,7 +48,7 @@ class Retention:
         self._now = now
         self._next = datetime.min.replace(tzinfo=UTC)
 
-    def look(self) -> Forgotten:
+    def apply(self) -> Forgotten:
         """Delete expired records, at most once an hour; cheap to call after every Batch."""
         now = self._now()
         if now < self._next:

@@ -130,19 +130,19 @@ class SinkTrial:
         sink = self.prepared()
         return sink.behind(0) if is_chained(sink) else {}
 
-    def found(self) -> list[dict[str, Any]]:
+    def visible_rows(self) -> list[dict[str, Any]]:
         """What a foreign reader sees."""
         return [dict(row) for row in self._read_back()]
 
     def sees(self, rows: Rows, sentence: str) -> None:
         """These rows stand there, and no others."""
-        found = self.found()
+        found = self.visible_rows()
         self.stands = Counter(map(repr, found))
         must(self.stands == Counter(repr(dict(row)) for row in rows), f"{sentence}; expected {list(rows)}, found {found}")
 
     def grows(self, rows: Rows, sentence: str, *, died: bool = False) -> None:
         """These came to what stood there. `died`: where a sink promises no more than that, some may have come twice."""
-        found, came = Counter(map(repr, self.found())), Counter(repr(dict(row)) for row in rows)
+        found, came = Counter(map(repr, self.visible_rows())), Counter(repr(dict(row)) for row in rows)
         lost, more = self.stands + came - found, found - self.stands - came
         if died and not self.exactly_once:
             more -= Counter({row: count for row, count in more.items() if row in came})
@@ -153,7 +153,7 @@ class SinkTrial:
     def midst(self, rows: Rows, sentence: str) -> None:
         """Some of them may be visible already, whole; what was there is there."""
         try:
-            found = Counter(map(repr, self.found()))
+            found = Counter(map(repr, self.visible_rows()))
         except Exception as error:
             raise AssertionError(f"the contract is broken: {sentence}; a reader met this: {error!r}") from error
         torn, gone = found - self.stands - Counter(repr(dict(row)) for row in rows), self.stands - found
@@ -162,14 +162,14 @@ class SinkTrial:
 
     def refuses(self, act: Callable[[], object], what: str, *, harmless: bool = False) -> None:
         """`act` must raise; where it is `harmless` it may also do nothing."""
-        before = self.found()
+        before = self.visible_rows()
         try:
             act()
         except (FencedError, StateError, Refused) as error:
             self.raised.append(error)
         else:
             must(harmless, f"a sink refuses {what}")
-        must(sorted(map(repr, self.found())) == sorted(map(repr, before)), f"a refusal of {what} changes nothing")
+        must(sorted(map(repr, self.visible_rows())) == sorted(map(repr, before)), f"a refusal of {what} changes nothing")
 
 
 def batch_id(number: int, term: int) -> BatchId:
@@ -253,7 +253,7 @@ def check_wider(trial: SinkTrial, schema: Schema, rows: Rows) -> None:
             f"the contract is broken: a sink whose place does not take a new column says so by `unlike`, before a start; it said: {error!r}"
         ) from error
     must(not refused, f"a sink whose place does not take a new column says so by `unlike`, before a start; it refused {refused}")
-    wanted, found = Counter(_plain(row, ()) for row in rows), Counter(_plain(row, new) for row in trial.found())
+    wanted, found = Counter(_plain(row, ()) for row in rows), Counter(_plain(row, new) for row in trial.visible_rows())
     must(not wanted - found, f"a new column is written, or `unlike` tells that it is not; lost: {list(wanted - found)[:2]}")
 
 
@@ -295,7 +295,7 @@ def check_secret(
     audited = list(sink.audit(lineage=LINEAGE, decided=trial.decisions))
     must(secret not in repr(trial.decisions), "a secret is not shown; it is in a receipt")
     must(secret not in repr(audited), "a secret is not shown; it is in what an audit tells")
-    must(secret not in repr(trial.found()), "a secret is not shown; readers see it")
+    must(secret not in repr(trial.visible_rows()), "a secret is not shown; readers see it")
     raised = [*trial.raised, *_raised_by(away)]
     told = next((error for error in raised if any(secret in text for text in _texts(error))), None)
     must(told is None, f"a secret is not shown; it is in a {type(told).__name__}, or in what that came of")

@@ -50,7 +50,7 @@ def killed(job: Job, faults: Sequence[str], make_driver: MakeDriver = Driver, *,
         statuses.append(campaign.run(job, fault, make_driver=make_driver, power=power))
         if power:
             campaign.lose_power(job)
-        seen.look()
+        seen.read_new()
     return finished(job, make_driver, statuses, seen)
 
 
@@ -62,10 +62,10 @@ def overtaken(job: Job, point: str, make_driver: MakeDriver = Driver, *, success
     sleeper = campaign.start(job, f"{point}:wait={gate}", make_driver=make_driver)
     await_file(gate.with_name(f"{gate.name}.waiting"), sleeper)
     second = campaign.run(job, successor, make_driver=make_driver, lock_removed=True)
-    seen.look()
+    seen.read_new()
     gate.touch()
     first = sleeper.wait()
-    seen.look()
+    seen.read_new()
     return finished(job, make_driver, [second, first], seen)
 
 
@@ -73,7 +73,7 @@ def out_of_room(job: Job, make_driver: MakeDriver = Driver, *, fault: str = "", 
     """A run that meets a full disk: at a point (`point:enospc`), or by a limit on the size of files; then clean ones."""
     seen = _Seen(job)
     status = campaign.run(job, fault, make_driver=make_driver, file_limit=file_limit)
-    seen.look()
+    seen.read_new()
     return finished(job, make_driver, [status], seen)
 
 
@@ -108,7 +108,7 @@ class _Seen:
         self._files: dict[Path, int] = {}
         self._torn: list[str] = []
 
-    def look(self) -> None:
+    def read_new(self) -> None:
         for node in SINKS:
             for _ in read_output(self._job.out / node, self._job.format, torn=self._torn):
                 pass

@@ -65,7 +65,7 @@ class Backlogs:
         before = self._written.get((flow, sink), (0, 0))
         self._written[flow, sink] = (before[0] + rows, before[1] + size)
 
-    def look(self, flow: str, source: str, waits: Backlog, at: float, *, worker: bool) -> None:
+    def note(self, flow: str, source: str, waits: Backlog, at: float, *, worker: bool) -> None:
         """Record the backlog at time `at`, reported by a worker (`worker`) or measured. The newer of two values counts; a repeated one is
         ignored."""
         key = (flow, source)

@@ -138,7 +138,7 @@ class Board:
         """Record source → its backlog, measured at `at`."""
         with self.reading:
             for source, waits in found.items():
-                self._backlogs.look(flow, source, waits, at, worker=False)
+                self._backlogs.note(flow, source, waits, at, worker=False)
 
     def unlooked_s(self, flow: str, source: str) -> float | None:
         """Seconds since a worker of the flow last reported on the source; None if none has."""
@@ -228,7 +228,7 @@ class Board:
                 self._backlogs.wrote(progress.flow, sink, end.rows - rows, (end.bytes or 0) - size)
             for source, end in query.sources.items():
                 if not end.channel and end.looked_s is not None:
-                    self._backlogs.look(progress.flow, source, backlog_of(end), now - end.looked_s, worker=True)
+                    self._backlogs.note(progress.flow, source, backlog_of(end), now - end.looked_s, worker=True)
                 if query.state not in LOOKING:
                     self._backlogs.looks_no_more(progress.flow, source)
 

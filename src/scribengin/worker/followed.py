@@ -50,7 +50,7 @@ class Followed:
         if not self._look(stays, spots, take):
             self._changed.set()
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         """Read all of them now; returns whether all could be read."""
         with self._lock:
             sets = [*self._sets]
@@ -71,7 +71,7 @@ class Followed:
         while not self._closed:
             self._changed.wait(wait_s)
             self._changed.clear()
-            wait_s = self._every_s if self.look() else _AGAIN_S
+            wait_s = self._every_s if self.refresh() else _AGAIN_S
 
     def _look(self, stays: str, spots: Sequence[Spot[Any]], take: Take) -> bool:
         """Returns whether they could be read."""

@@ -55,7 +55,7 @@ class Glance:
         """Record the worker's report of its state."""
         self.state = report.state
 
-    def look(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The status as JSON. One request to the registry, for the leader."""
         held = self._lease.held()
         return {

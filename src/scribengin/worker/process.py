@@ -121,7 +121,7 @@ def main(worker: str) -> Exit:
             records.end()
             tell_end(worker, why)
 
-        http = stack.enter_context(serve_page(glance.look))
+        http = stack.enter_context(serve_page(glance.as_json))
         service = WorkerService(
             registry,
             id_,

@@ -177,7 +177,7 @@ class TierRecords:
                 if end.clear_at is not None:
                     log = SourceLog(self._folder.query(query.name).sources, source)
                     self._throughs.setdefault((query.name, source), Through()).clear(end.clear_at, log.length)
-        standing = self._acks.look()
+        standing = self._acks.read()
         now = time.time()
         for key, at in standing.queries.items():
             for (query_name, source), through in self._throughs.items():

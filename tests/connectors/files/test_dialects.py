@@ -237,7 +237,7 @@ def test_a_file_without_a_record_is_told_to_who_looks_at_blocks(tmp_path: Path) 
     for stream in source.reader().split(BatchLimits(), final=True):
         for block in source.read(stream):
             assert source.decoder().columns(block).batch.num_rows == 0
-            noticer.look(block)
+            noticer.inspect(block)
     assert ("", "empty") in noticer.found
 
 
@@ -248,7 +248,7 @@ def test_a_cell_over_lines_in_a_file_with_tabs_is_told(tmp_path: Path) -> None:
         noticer = Noticer("in", source.schema, "csv")
         for stream in source.reader().split(BatchLimits(), final=True):  # who says `quote` is not stopped
             for block in source.read(stream):
-                noticer.look(block)
+                noticer.inspect(block)
         assert (("", "lines") in noticer.found) is (quote == '"')
         if noticer.found:
             assert noticer.found["", "lines"].line == 2

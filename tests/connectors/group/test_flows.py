@@ -100,7 +100,7 @@ class Flow(Disks):
     def acknowledged(self) -> bool:
         """Whether all that was read has come through to the ends, as the state folders say."""
         prepared = prepare(self.folder / "flow.yaml", state=None)
-        standing = Acks(topology_of(prepared.plan, prepared.root)).look()
+        standing = Acks(topology_of(prepared.plan, prepared.root)).read()
         return all(at.acknowledged == at.decided >= 0 for at in standing.queries.values())
 
 

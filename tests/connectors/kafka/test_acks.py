@@ -102,7 +102,7 @@ def test_a_batch_that_was_read_before_its_feeder_had_decided_it_is_no_mismatch_f
         )
         prepared = prepare(folder.path / "flow.yaml", state=None)
         acks = Acks(topology_of(prepared.plan, prepared.root))
-        acks.look()
+        acks.read()
     finally:
         faults.arm("")
         gate.touch()
@@ -111,7 +111,7 @@ def test_a_batch_that_was_read_before_its_feeder_had_decided_it_is_no_mismatch_f
     monkeypatch.setattr(
         "scribengin.state.acks.mismatch_of", lambda *given, **more: read_anew.append(given[5]) or mismatch_of(*given, **more)
     )
-    found = acks.look()
+    found = acks.read()
     assert (found.mismatches, read_anew) == ((), [])
     assert {at.decided for at in found.queries.values()} == {1}
     assert folder.run().state == "finished"

@@ -108,7 +108,7 @@ def test_a_record_whose_answer_was_lost_is_known_as_ours(root: S3Path, monkeypat
 def test_what_is_not_closed_is_seen_by_nobody(root: S3Path) -> None:
     open_ = storage.SummedFile(root / "segment")
     open_.write(b"x" * 9 * 2**20)
-    assert (root / "segment").look() is None
+    assert (root / "segment").probe() is None
     open_.close()
     assert (root / "segment").stat().st_size == 9 * 2**20
     with pytest.raises(FileExistsError):
@@ -118,7 +118,7 @@ def test_what_is_not_closed_is_seen_by_nobody(root: S3Path) -> None:
     root.settle()  # another driver has come
     with pytest.raises((StateError, SinkError)):
         late.close()
-    assert (root / "late").look() is None
+    assert (root / "late").probe() is None
 
 
 # --- folders ---

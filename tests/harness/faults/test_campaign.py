@@ -45,7 +45,7 @@ LINES = msgspec.json.Encoder().encode_lines(ROWS)
 def reader(tmp_path):
     (tmp_path / "part-0.jsonl").write_bytes(LINES)
     reader = ForeignReader(tmp_path, "json", records=True)
-    reader.look()
+    reader.read_visible()
     assert reader.sight.wrong == []
     return reader
 

@@ -54,7 +54,7 @@ class Written:
 
 def complaints(at_first, at_last=None, **options):
     watch = TopicWatch(Written(at_first), records=True, **{"may_repeat": False, **options})
-    watch.look(0)
+    watch.read_new(0)
     watch.finish(Written([], at_first if at_last is None else at_last))
     return " ".join(watch.sight.wrong)
 

@@ -136,7 +136,7 @@ def looked_at(flow: WriterFlow) -> str:
     """What a foreign reader says of it."""
     *_, flag = flow.watch_program("kept")
     watch = RowWatch(records=True, twice=flag == "twice")
-    watch.look(flow.all_of("kept"))
+    watch.read_all(flow.all_of("kept"))
     return " ".join(watch.sight.wrong)
 
 

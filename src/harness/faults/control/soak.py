@@ -109,11 +109,11 @@ class Sampler:
         """Inside the block it looks."""
         ended = threading.Event()
 
-        def look() -> None:
+        def sample_until_ended() -> None:
             while not ended.wait(self._every_s):
-                self.look()
+                self.sample_all()
 
-        thread = threading.Thread(target=look, name="sampler")
+        thread = threading.Thread(target=sample_until_ended, name="sampler")
         thread.start()
         try:
             yield self
@@ -121,7 +121,7 @@ class Sampler:
             ended.set()
             thread.join()
 
-    def look(self) -> None:
+    def sample_all(self) -> None:
         """One sample of everything."""
         at_s = round(time.monotonic() - self._began, 1)
         new = [

@@ -281,10 +281,10 @@ def _held_back(life: ControlLife, reader: TableFeed, sign: str) -> str:
         reason = str(status["reason"])
         return reason.startswith("paused: ") and sign in reason
 
-    def said() -> str:
+    def state_text() -> str:
         return f"{feeder.name} is not held back by its reader, which fails: {status}, its Queries are {house.query_states(feeder.name)}"
 
-    house.wait_for(lambda: is_paused() and house.query_states(feeder.name) == {"paused"}, "the feeder at rest", _HELD_BACK_S, said)
+    house.wait_for(lambda: is_paused() and house.query_states(feeder.name) == {"paused"}, "the feeder at rest", _HELD_BACK_S, state_text)
     return str(status["reason"])
 
 

@@ -53,7 +53,7 @@ def list_(*, flow: str, filters: Filters, by_query: bool, state: Path | None, ma
         import msgspec
 
         with masters.client() as client:
-            found = msgspec.to_builtins(client.dead_letter_counts(flow, **filters.said()))
+            found = msgspec.to_builtins(client.dead_letter_counts(flow, **filters.given()))
     else:
         opened = open_state(flow, state)
         queries = [part for _, part in opened.queries(filters.which.query or None)]
@@ -119,7 +119,7 @@ def _of_name(flow: str, filters: Filters, limit: int, _state: Path | None, maste
     import msgspec
 
     with masters.client() as client:
-        letters = [msgspec.to_builtins(letter) for letter in islice(client.dead_letters(flow, **filters.said()), limit)]
+        letters = [msgspec.to_builtins(letter) for letter in islice(client.dead_letters(flow, **filters.given()), limit)]
     for letter in letters:
         for key in ("payload", "payload_base64"):
             if letter[key] is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _MOST = 10_000
 _FOLLOWED = 1_000
-"""lines of each file that a look asks for: more than a worker prints between two"""
+"""lines of each file that one request asks for: more than a worker prints between two"""
 _EVERY_S = 1.0
 
 
@@ -62,17 +62,17 @@ def command(
     count = lines or (_MOST if since is not None else 50)
     with masters.client() as client:
 
-        def look(most: int) -> list[dict[str, Any]]:
+        def read_lines(most: int) -> list[dict[str, Any]]:
             found: list[dict[str, Any]] = msgspec.to_builtins(client.logs(flow, tier=tier, lines=most))
             return found if since is None else [each | {"lines": log_text.since(each["lines"], since)} for each in found]
 
         if follow:
             if sys.stdout is sys.stderr:  # --json has taken it
                 raise click.UsageError("--follow and --json exclude each other")
-            _follow(look, count, everything=everything)
+            _follow(read_lines, count, everything=everything)
             return CommandAnswer()
         # tracebacks are folded before lines are counted
-        found = look(max(count, _FOLLOWED))
+        found = read_lines(max(count, _FOLLOWED))
     raw = [each | {"lines": each["lines"][-count:]} for each in found]
     return CommandAnswer(raw, show=lambda: _show(found, count, everything=everything))
 
@@ -88,18 +88,18 @@ def _show(found: Sequence[dict[str, Any]], count: int, *, everything: bool) -> N
         log_text.print_lines((each["lines"] if everything else log_text.folded(each["lines"]))[-count:])
 
 
-def _follow(look: Callable[[int], list[dict[str, Any]]], count: int, *, everything: bool) -> None:
+def _follow(read: Callable[[int], list[dict[str, Any]]], count: int, *, everything: bool) -> None:
     """Until Ctrl-C."""
     from scribengin.cli import log_text
 
-    found = look(_FOLLOWED)
+    found = read(_FOLLOWED)
     _show(found, count, everything=everything)
     before = {(each["tier"], each["node"], each["file"]): each["lines"] for each in found}
     try:
         while True:
             time.sleep(_EVERY_S)
             try:
-                now = look(_FOLLOWED)
+                now = read(_FOLLOWED)
             except Unreachable:  # a take-over of the masters
                 continue
             fresh = [

@@ -51,7 +51,7 @@ def command(
     from scribengin.local.preview import Previews
 
     with Previews(path, settings, tell=lambda said: click.echo(said, err=True)) as previews:
-        preview = previews.look()
+        preview = previews.preview_now()
     return CommandAnswer(preview.as_json(), preview.problems, preview.exit, show=lambda: _show(preview))
 
 

@@ -201,7 +201,7 @@ class FolderChannelSource(FilesSource):
     def _divide(self, path: Path, piece: FilePiece) -> list[FilePiece]:  # noqa: ARG002 (packs are of any length)
         return [piece]
 
-    def look(self, *, begun: bool) -> None:
+    def check_ready(self, *, begun: bool) -> None:
         """See `group.contract.MemberSource`."""
         if begun and read_or_none(self._home / INTERNAL / "owner.json") is None:
             raise Unreachable(f"{self._home} is not the folder that was read before", remedy="mount or restore it", node=self._node)

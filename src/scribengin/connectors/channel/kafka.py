@@ -162,7 +162,7 @@ class KafkaChannelSource(KafkaSource):
         self._book.get(self._wire.options["topic"])
         return super().reader()
 
-    def look(self, *, begun: bool) -> None:  # noqa: ARG002 (the reader tells a topic that was made anew)
+    def check_ready(self, *, begun: bool) -> None:  # noqa: ARG002 (the reader tells a topic that was made anew)
         """See `group.contract.MemberSource`."""
         self._near.topics([self._wire.options["topic"]])
 

@@ -235,7 +235,7 @@ class Following:
 
     # --- a look ---
 
-    def look(self, listed: Collection[str] | None, due: Iterable[str], *, final: bool) -> None:
+    def refresh(self, listed: Collection[str] | None, due: Iterable[str], *, final: bool) -> None:
         """Update `at` and `new`. `listed` are all paths of the source, None if no folder changed; `due` are the paths of `at` to check.
         `final`: the existing data is complete."""
         now_s = time.monotonic()

@@ -151,10 +151,10 @@ class GrowingReader(FilesReader):
         following = self._following
         deadline_s = time.monotonic() + _LONGEST_WAIT_S
         try:
-            following.look(self._listed, self._due(following.at, everything=everything), final=everything and waits)
+            following.refresh(self._listed, self._due(following.at, everything=everything), final=everything and waits)
             while everything and waits and (wait_s := following.waits_for()) is not None and time.monotonic() < deadline_s:
                 time.sleep(min(wait_s + 0.01, 0.2))
-                following.look(self._discovery.changed(), list(following.at), final=True)
+                following.refresh(self._discovery.changed(), list(following.at), final=True)
         except PermissionError as error:
             raise SourceError(f"this user is not allowed to read {error.filename}", remedy="make it readable, or move it away") from None
         self._notices += [f"{self._discovery.root}: {notice}" for notice in following.notices]

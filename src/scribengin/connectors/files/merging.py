@@ -26,7 +26,7 @@ class Input(Protocol):
     ones, and FileNotFoundError if it does not exist any more."""
 
     @property
-    def said(self) -> Mapping[str, Any]:
+    def entry(self) -> Mapping[str, Any]:
         """The entry of its commit record."""
 
     def blocks(self) -> Iterator[bytes]:
@@ -41,14 +41,14 @@ class FileInput:
     """A segment on a disk."""
 
     path: Path
-    said: Mapping[str, Any]
+    entry: Mapping[str, Any]
 
     def blocks(self) -> Iterator[bytes]:
         """See Input."""
         try:
-            yield from blocks_as_written(self.path, self.said)
+            yield from blocks_as_written(self.path, self.entry)
         except NotAsWrittenError as error:
-            raise not_as_written(str(error), self.said) from None
+            raise not_as_written(str(error), self.entry) from None
 
     def checked(self) -> Any:
         """See Input."""
@@ -90,16 +90,16 @@ def merge(inputs: Sequence[Input], draft: Path) -> MergedFile:
                 out.close()
         draft.unlink(missing_ok=True)
         raise
-    return MergedFile(taken, sum(each.said["rows"] for each in inputs[:taken]), out.size, out.crc)
+    return MergedFile(taken, sum(each.entry["rows"] for each in inputs[:taken]), out.size, out.crc)
 
 
 def merge_into(out: Any, inputs: Sequence[Input]) -> int:
     """Write the rows of `inputs`, in order, to a file. Returns how many inputs were written: it stops before the first one whose columns
     differ from those of the first. Raises what an Input raises."""
-    name = str(inputs[0].said["name"])
+    name = str(inputs[0].entry["name"])
     if name.endswith(".parquet"):
         return _merge_parquet(inputs, out)
-    if inputs[0].said.get("header"):
+    if inputs[0].entry.get("header"):
         return _merge_csv(inputs, out, _LEVELS.get(name.rpartition(".")[2], "none"))
     for each in inputs:
         for block in each.blocks():

@@ -38,7 +38,7 @@ class Rolled:
         """Whether the file of a Batch was deleted with its expired folder."""
         return number <= self._removed.get(folder_of(name), -1)
 
-    def look(self, number: int, file: Mapping[str, Any]) -> tuple[int, list[str]]:
+    def verify(self, number: int, file: Mapping[str, Any]) -> tuple[int, list[str]]:
         """(rows found, errors) for a hidden segment, or for the file that it was merged into."""
         if (number, file["staged"]) not in self._inputs:
             said = read_again(self._lineage.hidden_file(number, file), file, "")

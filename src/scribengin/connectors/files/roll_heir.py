@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors.files.closing import counts
 from scribengin.connectors.files.keeping import RetentionSettings
-from scribengin.connectors.files.roll_seen import look
+from scribengin.connectors.files.roll_seen import read_unmerged
 from scribengin.connectors.files.roll_state import FileFrontier, newest_turn
 from scribengin.connectors.files.roller import FileCompactor, hidden_in
 from scribengin.connectors.files.sink_folders import lineages_in
@@ -54,7 +54,7 @@ def _end(top: Path, lineage: LineageFolder, heirs: RetentionSettings) -> FileFro
             roller.settle(number, turn, heirs)
         if frontier.ended:
             return frontier
-        seen = look(top, lineage, frontier, heirs)
+        seen = read_unmerged(top, lineage, frontier, heirs)
         scanned = max(frontier.scanned, seen.newest) if counts(heirs) else frontier.scanned
         roller.put_turn(number + 1, replace(frontier, open=seen.open, scanned=scanned, ended=True).as_turn())
 

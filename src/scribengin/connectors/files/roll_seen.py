@@ -54,7 +54,7 @@ class UnmergedSegments:
         self.open[folder] = Open(before.rows + rows, before.files + files, max(before.version, version), before.bytes + bytes)
 
 
-def look(top: Path, lineage: LineageFolder, frontier: FileFrontier, keeping: RetentionSettings) -> UnmergedSegments:
+def read_unmerged(top: Path, lineage: LineageFolder, frontier: FileFrontier, keeping: RetentionSettings) -> UnmergedSegments:
     """Read the next commit records."""
     counting = counts(keeping) and not frontier.ended
     seen = UnmergedSegments(open=dict(frontier.open))

@@ -28,7 +28,7 @@ from scribengin.connectors.files.closing import (
 )
 from scribengin.connectors.files.keeping import RetentionSettings
 from scribengin.connectors.files.merging import FileInput, merge
-from scribengin.connectors.files.roll_seen import cut, look
+from scribengin.connectors.files.roll_seen import cut, read_unmerged
 from scribengin.connectors.files.roll_state import FileFrontier, folder_of, newest_turn
 from scribengin.connectors.files.sink_folders import read_mark, write_mark
 from scribengin.core import faults
@@ -99,7 +99,7 @@ class FileCompactor:
             if turn is not None:
                 self.settle(number, turn, keeping)
             frontier = FileFrontier.of(turn)
-            seen = look(self.top, self.lineage, frontier, keeping)
+            seen = read_unmerged(self.top, self.lineage, frontier, keeping)
             self.waiting = seen.waiting
             self.open = frontier.open if frontier.ended else {}
             groups, self.done.due_s = self._ready(seen, keeping, flush=flush or frontier.ended)
@@ -361,7 +361,7 @@ def hidden_in(top: Path, lineages: Iterable[LineageFolder]) -> set[str] | None:
             keeping = RetentionSettings.read(lineage)
             if turn is not None and turn["outputs"] and number > read_mark(lineage.path / "settled"):
                 return None
-            found |= set() if keeping is None else look(top, lineage, FileFrontier.of(turn), keeping).waiting
+            found |= set() if keeping is None else read_unmerged(top, lineage, FileFrontier.of(turn), keeping).waiting
         except (EnvironmentFault, StateError):
             return None
     return found

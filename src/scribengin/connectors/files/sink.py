@@ -81,7 +81,7 @@ class PublishedFiles(ABC):
         """See LookedAtSink."""
         check_folder(self.path, sink=self.node)
 
-    def look(self, *, claimed: bool) -> None:
+    def check_ready(self, *, claimed: bool) -> None:
         """See `group.contract.MemberSink`."""
         if not claimed:
             return

@@ -128,7 +128,7 @@ class _Look:
                 waiting += 1
                 continue
             if file.get("hidden"):
-                found, wrong = self.rolled.look(number, file)
+                found, wrong = self.rolled.verify(number, file)
             elif not final.exists() and (number <= self.released or self.rolled.may_be_gone(number, file["name"])):
                 found, wrong = file["rows"], []
             else:

@@ -27,7 +27,7 @@ class MemberSink(StagingSink, Protocol):
     """A sink that can be a member: it supports gaps in the numbers of its Batches. It may also be an `OfferingSink`, a `ComparingSink`, a
     `CountingSink` or a `KeptSink`."""
 
-    def look(self, *, claimed: bool) -> None:
+    def check_ready(self, *, claimed: bool) -> None:
         """Driver side, before each Batch: raises one of DOWN if the place would not accept one now. Takes at most seconds. `claimed`: this
         flow's claim must exist there; otherwise the place is not the same as before (a disk that is not mounted)."""
 
@@ -39,7 +39,7 @@ class MemberSink(StagingSink, Protocol):
 class MemberSource(SourceConnector, Protocol):
     """A channel's source that can be a member."""
 
-    def look(self, *, begun: bool) -> None:
+    def check_ready(self, *, begun: bool) -> None:
         """Raises Unreachable or EnvironmentFault if the place is unavailable now. `begun`: rows were read there before."""
 
 
@@ -76,6 +76,6 @@ def chooses(sink: SinkConnector) -> TypeGuard[ChoosingSink]:
     return hasattr(sink, "chosen")
 
 
-def said(error: Exception) -> str:
+def text_of(error: Exception) -> str:
     """The error text for people; without the remedy, because another one follows."""
     return error.message if isinstance(error, ScribenginError) else str(error)

@@ -23,7 +23,7 @@ from scribengin.connectors.abilities import (
 )
 from scribengin.connectors.contract import Unaccounted
 from scribengin.connectors.group.audit import audit_members
-from scribengin.connectors.group.contract import DOWN, said
+from scribengin.connectors.group.contract import DOWN, text_of
 from scribengin.connectors.group.health import GroupHealth, MemberOverrides
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError, Unreachable
 from scribengin.core.storage import make_folder, put_if_absent, read_or_none
@@ -76,11 +76,12 @@ class GroupSink:
             except DOWN as error:
                 if adopt:
                     raise Unreachable(
-                        f'sink "{self.node}": member "{name}" does not answer, but every member must record the new lineage: {said(error)}',
+                        f'sink "{self.node}": member "{name}" does not answer, but every member must record the new lineage: '
+                        f"{text_of(error)}",
                         remedy="make it available, and repeat the command",
                         node=self.node,
                     ) from error
-                self._health.failed(name, self._now(), said(error))
+                self._health.failed(name, self._now(), text_of(error))
 
     def look_at_place(self) -> None:
         """See LookedAtSink: checks every member. Raises the error of the first one that cannot accept writes."""
@@ -95,7 +96,7 @@ class GroupSink:
             try:
                 found += [f"member {name}: {text}" for text in sink.unlike(schema)] if compares_columns(sink) else []
             except DOWN as error:
-                self._health.failed(name, self._now(), said(error))
+                self._health.failed(name, self._now(), text_of(error))
         return found
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
@@ -153,11 +154,11 @@ class GroupSink:
         member."""
         name = behind["member"]
         try:
-            self._sinks[name].look(claimed=True)
+            self._sinks[name].check_ready(claimed=True)
         except DOWN as away:
             self._lost(name, away)
             raise Unreachable(
-                f'sink "{self.node}": member "{name}" became unavailable while a Batch was staged; the Batch is run again: {said(away)}',
+                f'sink "{self.node}": member "{name}" became unavailable while a Batch was staged; the Batch is run again: {text_of(away)}',
                 remedy="the Batch is retried automatically, at another member if there is one",
                 node=self.node,
             ) from error
@@ -188,10 +189,10 @@ class GroupSink:
             if is_audited_in_state(sink):
                 continue
             try:
-                sink.look(claimed=self._is_claimed(name))
+                sink.check_ready(claimed=self._is_claimed(name))
             except DOWN as error:
                 raise Unreachable(
-                    f'sink "{self.node}": an audit needs every member, and "{name}" does not answer: {said(error)}',
+                    f'sink "{self.node}": an audit needs every member, and "{name}" does not answer: {text_of(error)}',
                     remedy="make it available, and audit again",
                     node=self.node,
                 ) from error
@@ -217,7 +218,7 @@ class GroupSink:
         for name, sink in self._sinks.items():
             if self._is_claimed(name):
                 try:
-                    sink.look(claimed=True)
+                    sink.check_ready(claimed=True)
                     sink.release(lineage=lineage, through=through)  # type: ignore[attr-defined]
                 except DOWN as error:
                     missed.append(error)
@@ -243,7 +244,8 @@ class GroupSink:
                 if not through:
                     help_ = reason.remedy if isinstance(reason, SinkError) and reason.remedy else f"make {name} available"
                     raise Unreachable(
-                        f'sink "{self.node}": batch {decided.batch.number} is decided for member "{name}" and waits for it: {said(reason)}',
+                        f'sink "{self.node}": batch {decided.batch.number} is decided for member "{name}" and waits for it: '
+                        f"{text_of(reason)}",
                         remedy=f"{help_}; a decided Batch never changes its member; later Batches may go to others",
                         code="group-waits",
                         node=self.node,
@@ -263,7 +265,7 @@ class GroupSink:
             return error
         # a folder that disappears during renames looks as if its files were missing; only an existing one can report that
         try:
-            self._sinks[name].look(claimed=self._is_claimed(name))
+            self._sinks[name].check_ready(claimed=self._is_claimed(name))
         except DOWN as away:
             return away
         return None
@@ -271,7 +273,7 @@ class GroupSink:
     def _make_ready(self, name: str, *, adopt: bool = False) -> None:
         """Check the member; claim and clean it up if this process has not yet. Raises one of DOWN, or an error that must not be ignored."""
         sink = self._sinks[name]
-        sink.look(claimed=self._is_claimed(name))
+        sink.check_ready(claimed=self._is_claimed(name))
         if name in self._ready:
             return
         assert self._claim is not None, "a sink must be prepared before it is written to"
@@ -306,7 +308,7 @@ class GroupSink:
         return self._work is not None and read_or_none(self._work / "published") == _published(decided)
 
     def _lost(self, name: str, error: Exception) -> None:
-        self._health.failed(name, self._now(), said(error))
+        self._health.failed(name, self._now(), text_of(error))
 
     def _tell(self, name: str, why: str) -> None:
         before, self._last = self._last, name

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.abilities import can_measure, holds, rechecks, tells
 from scribengin.connectors.contract import Backlog, BatchLimits, SourceStream
-from scribengin.connectors.group.contract import DOWN, said
+from scribengin.connectors.group.contract import DOWN, text_of
 from scribengin.connectors.group.health import GroupHealth
 from scribengin.core.errors import SourceError, Unreachable
 
@@ -63,7 +63,7 @@ class GroupSource:
             if reason is None:
                 raise
             raise Unreachable(
-                f'source "{self.node}": {stream.label} waits for member "{name}": {said(reason)}',
+                f'source "{self.node}": {stream.label} waits for member "{name}": {text_of(reason)}',
                 remedy=f"make {name} available; the Batch that reads there is run again",
                 node=self.node,
             ) from error
@@ -153,7 +153,7 @@ class GroupReader:
                     if reason is None:
                         raise
                     raise Unreachable(
-                        f'source "{self._node}": rows assigned from member "{name}" wait for it: {said(reason)}',
+                        f'source "{self._node}": rows assigned from member "{name}" wait for it: {text_of(reason)}',
                         remedy=f"make {name} available",
                         code="group-waits",
                         node=self._node,
@@ -170,7 +170,7 @@ class GroupReader:
             try:
                 reader = self._opened(name)
             except DOWN as error:
-                self._health.failed(name, self._now(), said(error))
+                self._health.failed(name, self._now(), text_of(error))
                 continue
             if tells(reader):
                 reader.committed(part, query=query)
@@ -201,7 +201,7 @@ class GroupReader:
                 if can_measure(reader := self._opened(name)):
                     reader.measure()
             except DOWN as error:
-                self._health.failed(name, self._now(), said(error))
+                self._health.failed(name, self._now(), text_of(error))
         return self.backlog()
 
     def notices(self) -> list[str]:
@@ -218,12 +218,12 @@ class GroupReader:
         try:
             reader = self._opened(name)
             if not was_healthy or final:
-                source.look(begun=name in self._begun)
+                source.check_ready(begun=name in self._begun)
         except DOWN as error:
-            self._health.failed(name, self._now(), said(error))
+            self._health.failed(name, self._now(), text_of(error))
             if was_healthy:
                 self._told.append(
-                    f"{self._node}: member {name} is unavailable; its backlog is read when it is available again: {said(error)}"
+                    f"{self._node}: member {name} is unavailable; its backlog is read when it is available again: {text_of(error)}"
                 )
             return []
         try:
@@ -234,7 +234,7 @@ class GroupReader:
                 raise
             # its reader may count streams as handed out that it has not returned: only a fresh one, with the log applied, is reliable
             raise Unreachable(
-                f'source "{self._node}": member "{name}" became unavailable: {said(reason)}',
+                f'source "{self._node}": member "{name}" became unavailable: {text_of(reason)}',
                 remedy="the query restarts automatically, and continues with the other members",
                 node=self._node,
             ) from error
@@ -249,7 +249,7 @@ class GroupReader:
         """The member's reader, with all its log entries applied."""
         if name not in self._readers:
             source = self._sources[name]
-            source.look(begun=name in self._begun)
+            source.check_ready(begun=name in self._begun)
             reader = source.reader()
             reader.restore(self._logged[name])
             self._readers[name], self._logged[name] = reader, []
@@ -261,7 +261,7 @@ def away(source: MemberSource, error: Exception, *, begun: bool = True) -> Excep
     if isinstance(error, DOWN):
         return error
     try:
-        source.look(begun=begun)
+        source.check_ready(begun=begun)
     except DOWN as reason:
         return reason
     return None

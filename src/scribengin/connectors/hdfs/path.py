@@ -39,7 +39,7 @@ class HdfsPath(RemotePath):
 
     def put(self, data: bytes) -> bool:
         """See RemotePath."""
-        if self.look() is not None:
+        if self.probe() is not None:
             return False
         return self._written(data, over=False, private=False)
 
@@ -51,7 +51,7 @@ class HdfsPath(RemotePath):
         """See RemotePath."""
         return self._store.get(self.inside.lstrip("/"))
 
-    def look(self) -> RemoteStat | None:
+    def probe(self) -> RemoteStat | None:
         """See RemotePath."""
         with self._store._explained(f"failed to read {self.inside}"):
             status = self._store._status(self.inside)

@@ -50,7 +50,7 @@ class HttpSink(PlainSink):
         self._endpoint.check()
         self._endpoint.reach()
 
-    def look(self, *, claimed: bool) -> None:  # noqa: ARG002 (what it was given stands in the flow's state)
+    def check_ready(self, *, claimed: bool) -> None:  # noqa: ARG002 (what it was given stands in the flow's state)
         """See `group.contract.MemberSink`; as `look_at_place`."""
         self.look_at_place()
 
@@ -65,7 +65,7 @@ class HttpSink(PlainSink):
             return
         looked = time.monotonic()
 
-        def look() -> None:
+        def check_turn() -> None:
             nonlocal looked
             if time.monotonic() - looked > _CHECK_S:
                 self._is_done(decided, marks)
@@ -83,7 +83,7 @@ class HttpSink(PlainSink):
                     f'sink "{self.node}": batch {batch.number} resumes after {progress.resumed:,} answered requests; up to '
                     f"{self._connections} requests that were in progress are sent again with the same keys"
                 )
-            sending = HttpSender(self._endpoint, progress, self._rest, self._connections, self._patience_s, key, refused, look)
+            sending = HttpSender(self._endpoint, progress, self._rest, self._connections, self._patience_s, key, refused, check_turn)
             sending.send(self._requests(decided, marks))
 
     def give(self, decided: Decided, marks: Marks) -> int:  # noqa: ARG002 (see PlainSink)

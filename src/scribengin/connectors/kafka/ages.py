@@ -79,7 +79,7 @@ def _came(waiting: Mapping[Partition, int], ends: Mapping[Partition, int], now_m
     later = dict.fromkeys(waiting, now_ms)
     earlier: dict[Partition, int] = {}
 
-    def look(times: Mapping[Partition, int]) -> None:
+    def ask_times(times: Mapping[Partition, int]) -> None:
         found = ask(times)
         for partition, time_ms in times.items():
             offset, moment_ms = found.get(partition, (ends[partition] - 1, time_ms))
@@ -92,9 +92,9 @@ def _came(waiting: Mapping[Partition, int], ends: Mapping[Partition, int], now_m
 
     back_ms = _NEAREST_MS
     while back_ms <= _FARTHEST_MS and (asked := waiting.keys() - earlier.keys()):
-        look(dict.fromkeys(asked, now_ms - back_ms))
+        ask_times(dict.fromkeys(asked, now_ms - back_ms))
         back_ms *= 4
     for _ in range(_HALVINGS):
         if earlier:
-            look({partition: (time_ms + later[partition]) // 2 for partition, time_ms in earlier.items()})
+            ask_times({partition: (time_ms + later[partition]) // 2 for partition, time_ms in earlier.items()})
     return came

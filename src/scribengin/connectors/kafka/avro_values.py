@@ -34,14 +34,14 @@ class AvroValues:
         if (fault := avro_fault(options)) is not None:
             raise self._wrong(*fault[1:])
 
-    def look(self) -> None:
+    def load_schemas(self) -> None:
         """Read and register the schemas that are known before any row is written. Raises SinkError for a file that is not a schema, or a
         schema that the registry rejects; Unreachable if no registry answers."""
         if self._path is not None:
             self._id(self._file())
 
     def __call__(self, schema: Schema) -> AvroMessages:
-        """The encoder for rows of `schema`. Raises ValueError if the two are incompatible, and as `look`."""
+        """The encoder for rows of `schema`. Raises ValueError if the two are incompatible, and as `load_schemas`."""
         text = derive_schema(schema) if self._path is None else self._file()
         # possible errors first: a registered schema stays registered
         AvroMessages(schema, _parsed(text))

@@ -89,7 +89,7 @@ class KafkaReader:
         """
         now_s = time.monotonic()
         if self._final is None and (final or now_s - self._looked_s >= _TOPICS_EVERY_S):
-            self.look()
+            self.find_partitions()
         pinned: set[Partition] = set()
         try:
             pinned |= self._place_new({stream.place["topic"] for stream in self._losses})
@@ -98,7 +98,7 @@ class KafkaReader:
             if error.code != "kafka-topic":
                 raise
             # deleted since the last check of the topics: reported like any other loss
-            self.look()
+            self.find_partitions()
             self._partitions = [each for each in self._partitions if self._final is None or each in self._final]
             pinned |= self._place_new({stream.place["topic"] for stream in self._losses})
             self._find_ends()
@@ -170,7 +170,7 @@ class KafkaReader:
 
     def measure(self) -> Backlog:
         """See `MeasuringReader`; from the flow's start position, if it has not started yet."""
-        self.look()
+        self.find_partitions()
         self._place_new(())
         self._find_ends()
         self._see_ages(time.monotonic(), {partition for partition in self._partitions if self._last[partition] > self._next[partition]})
@@ -201,7 +201,7 @@ class KafkaReader:
 
     # --- the cluster ---
 
-    def look(self) -> None:
+    def find_partitions(self) -> None:
         """Find out which partitions exist. Raises SourceError if a topic is missing, was recreated or has fewer partitions."""
         self._looked_s = time.monotonic()
         assigned = {topic: _numbers(self.node, topic, text) for topic, text in self.options["assign"].items()}

@@ -77,7 +77,7 @@ class KafkaSink:
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """Claim the sink's commit markers; see the contract. Also checks the topic, so that a missing one is reported at the start."""
         if self._avro is not None:
-            self._avro.look()
+            self._avro.load_schemas()
         if "{" not in self._options["topic"]:
             self._topics.get(self._options["topic"])
         self._markers.ensure()
@@ -153,7 +153,7 @@ class KafkaSink:
             self._after[slot] = None if newest is None else newest.number
         return self._after[slot]
 
-    def look(self, *, claimed: bool) -> None:  # noqa: ARG002 (brokers tell another topic from the one that was claimed)
+    def check_ready(self, *, claimed: bool) -> None:  # noqa: ARG002 (brokers tell another topic from the one that was claimed)
         """See `group.contract.MemberSink`."""
         self._near.topics([self._markers.name])
 

@@ -67,7 +67,7 @@ class KafkaSource:
         from scribengin.connectors.kafka.reader import KafkaReader
 
         reader = KafkaReader(self._node, self._options, self.loss_remedy)
-        reader.look()
+        reader.find_partitions()
         return reader
 
     def decoder(self) -> MessageDecoder:

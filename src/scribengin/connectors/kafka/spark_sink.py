@@ -90,7 +90,7 @@ class SparkKafkaSink:
         """Claims nothing. Checks the settings and the topic, so that errors are reported at the start."""
         java_settings(self.node, self._options)
         if self._avro is not None:
-            self._avro.look()
+            self._avro.load_schemas()
         if "{" not in self._options["topic"]:
             self._topics.get(self._options["topic"])
 

@@ -152,7 +152,7 @@ class KeyedSink:
         if held is not None:
             self._check_there(_Record.of(held))
 
-    def look(self, *, claimed: bool) -> None:
+    def check_ready(self, *, claimed: bool) -> None:
         """See `group.contract.MemberSink`."""
         held = self._store.read_record()
         if claimed and held is None:
@@ -190,7 +190,7 @@ class KeyedSink:
         self._make(decided, record)
         looked = time.monotonic()
 
-        def look() -> None:
+        def check_turn() -> None:
             nonlocal looked
             if time.monotonic() - looked > CHECK_S:
                 self._is_done(self._mine(decided)[0], decided)
@@ -204,7 +204,7 @@ class KeyedSink:
             raise self._overwritten(decided.batch, version)
 
         most = version_of(record.base, decided.batch.number + 1, 0) - 1
-        KeyedSender(self._store, self._pace, self._connections, refused, look, most, strange).send(self._rows(decided, record))
+        KeyedSender(self._store, self._pace, self._connections, refused, check_turn, most, strange).send(self._rows(decided, record))
 
     def publish(self, decided: Decided) -> None:
         """Record the Batch at the place, unless it is recorded; every row was offered."""

@@ -54,7 +54,7 @@ def audit_objects(store: Store, lineage: str, decided: Iterable[Decided], *, lis
 def _compare(merged: MergedObjects, number: int, record: Mapping[str, Any], wrong: list[str]) -> Published:
     rows = 0
     for file in record["files"]:
-        found, text = merged.look(file)
+        found, text = merged.verify(file)
         rows += found
         wrong += [text] if text else []
     return Published(number, rows, tuple(wrong))
@@ -73,7 +73,7 @@ class MergedObjects:
         """key of such an object → whether it is unchanged"""
         self._learn()
 
-    def look(self, file: Mapping[str, Any]) -> tuple[int, str]:
+    def verify(self, file: Mapping[str, Any]) -> tuple[int, str]:
         """(rows found, errors) for an object in a manifest."""
         name = file["name"]
         if name not in self._into:

@@ -112,7 +112,7 @@ class OpenFolders:
             self.next = frontier.scanned + 1
             self._take(self._manifests.commits.read(frontier.scanned))
 
-    def look(self) -> None:
+    def count_new(self) -> None:
         """Count the new manifests."""
         newest: tuple[int, Mapping[str, Any]] | None = None
         for coming in self._manifests.committed(self.next):

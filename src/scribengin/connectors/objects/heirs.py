@@ -74,7 +74,7 @@ def _end(store: Store, lineage: str, closing: Closing) -> Mapping[str, Open]:
         if frontier.ended:
             return frontier.open
         open_.follow(frontier)
-        open_.look()
+        open_.count_new()
         open_.after(frontier, (), ())
         frontier.ended = True
         turns.log.put(number + 1, {"outputs": [], "closed": [], "frontier": frontier.as_json(), "at_s": time.time()})

@@ -110,7 +110,7 @@ class S3Path(RemotePath):
         answer = self._asked("GET", "failed to read", known=(GONE,))
         return None if self._is_missing(answer, "failed to read") else answer.data
 
-    def look(self) -> RemoteStat | None:
+    def probe(self) -> RemoteStat | None:
         """See RemotePath."""
         if (headers := self._head()) is not None:
             return RemoteStat(False, int(headers.get("Content-Length", 0)), parsedate_to_datetime(headers["Last-Modified"]).timestamp())
@@ -143,7 +143,7 @@ class S3Path(RemotePath):
     def move(self, target: Path, *, over: bool) -> None:
         """See RemotePath. Moves a folder object by object, as described above."""
         assert isinstance(target, S3Path)
-        if not over and target.look() is not None:
+        if not over and target.probe() is not None:
             raise StateError(f"{self} is not moved: {target} already exists", remedy="move that away")
         data = self.get()
         if data is not None:

@@ -95,7 +95,7 @@ class ObjectCompactor:
             counts = self.open if not frontier.ended else None
             if counts is not None:
                 counts.follow(frontier)
-                counts.look()
+                counts.count_new()
             self._look(frontier)  # after that: its counted contents include all hidden segments
             groups, done.due_s = self._ready(counts, flush=flush)
             markers = [] if groups or counts is None else counts.markers(self.busy, listed=self.wants.listed)
@@ -325,29 +325,29 @@ class _StoredInput:
 
     def __init__(self, store: Store, said: Mapping[str, Any]) -> None:
         self._store = store
-        self.said = said
+        self.entry = said
 
     def blocks(self) -> Iterator[bytes]:
         """See Input."""
         crc = size = 0
-        while size < self.said["bytes"]:
-            block = self._store.range(self.said["name"], size, min(size + _WHOLE, self.said["bytes"]))
+        while size < self.entry["bytes"]:
+            block = self._store.range(self.entry["name"], size, min(size + _WHOLE, self.entry["bytes"]))
             if not block:
                 break
             crc = zlib.crc32(block, crc)
             size += len(block)
             yield block
-        if (size, crc) != (self.said["bytes"], self.said["crc"]):
-            where = f"{self._store}/{self.said['name']}"
-            raise not_as_written(f"{where} was changed after it was written ({self.said['rows']} rows)", self.said)
+        if (size, crc) != (self.entry["bytes"], self.entry["crc"]):
+            where = f"{self._store}/{self.entry['name']}"
+            raise not_as_written(f"{where} was changed after it was written ({self.entry['rows']} rows)", self.entry)
 
     def checked(self) -> Any:
         """See Input."""
-        if self.said["bytes"] <= _WHOLE:
+        if self.entry["bytes"] <= _WHOLE:
             return BytesIO(b"".join(self.blocks()))
         for _ in self.blocks():
             pass
-        return RangedFile(self._store, self.said["name"], self.said["bytes"])
+        return RangedFile(self._store, self.entry["name"], self.entry["bytes"])
 
 
 def summarize(summary: Any | None, turns: Any) -> dict[str, int]:

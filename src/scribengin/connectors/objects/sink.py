@@ -98,7 +98,7 @@ class ObjectsSink:
         """See LookedAtSink."""
         self._address.look_at_place()
 
-    def look(self, *, claimed: bool) -> None:
+    def check_ready(self, *, claimed: bool) -> None:
         """See `group.contract.MemberSink`."""
         if not claimed:
             self.look_at_place()

@@ -65,7 +65,7 @@ class SqlSink:
         with self._connected("cannot be read") as session:
             self._columns(session)
 
-    def look(self, *, claimed: bool) -> None:
+    def check_ready(self, *, claimed: bool) -> None:
         """See `group.contract.MemberSink`. Takes the lock of a publication, which a read-only database refuses."""
         with self._connected("cannot be read") as session, session.transaction():
             if claimed and not (self._commits.there(session) and self._commits.claim(session, lock=True)):
