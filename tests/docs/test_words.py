@@ -1,14 +1,17 @@
-"""The prose of the pages is written in the words of docs/glossary.toml."""
+"""The prose of the pages, messages and docstrings are written in the words of docs/glossary.toml."""
 
 from __future__ import annotations
 
+import ast
 import re
+from pathlib import Path
 
 import pytest
 from doc_pages import GENERATED, PAGES, ROOT
 
 from tests.words import RULES, faults_of
 
+SOURCES = Path(ROOT) / "src" / "scribengin"
 HELD = [page for page in PAGES if not page.startswith(("docs/decisions/", "docs/faults")) and page != "CHANGELOG.md"]
 """decisions, the changes and the report of faults are records of their time"""
 NOT_YET = frozenset(
@@ -44,6 +47,24 @@ def test_a_page_that_has_become_clean_is_taken_off_the_list(page: str) -> None:
     assert page in HELD
     if page not in GENERATED:  # those become clean with the code that they are made from
         assert faults_in(page), f"take {page} off NOT_YET"
+
+
+def texts_of(source: str) -> list[str]:
+    """Messages, their parts, and docstrings, each in one line and without code."""
+    values = (node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant))
+    return [" ".join(_NOT_PROSE.sub("", value).split()) for value in values if isinstance(value, str) and " " in value]
+
+
+@pytest.mark.parametrize("package", sorted(path.name for path in SOURCES.iterdir() if (path / "__init__.py").is_file()))
+def test_messages_and_docstrings_are_written_in_words_that_people_know(package: str) -> None:
+    files = sorted((SOURCES / package).rglob("*.py"))
+    assert files
+    assert not {(file.name, text): faults for file in files for text in texts_of(file.read_text()) if (faults := faults_of(text, "page"))}
+
+
+def test_a_message_in_other_words_is_found() -> None:
+    (text,) = texts_of('def f(x):\n    raise ValueError(f"{x} is no time")\n')
+    assert faults_of(text, "page") == ['"is no time": write is not a valid ...']
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["words"])

@@ -72,8 +72,8 @@ def test_a_sink_that_is_right_outlives_a_death_at_each_line(place: Path) -> None
     ("kind", "sentence"),
     [
         (broken.CopiesIntoPlace, "a driver dies at publish.renamed: readers see decided rows whole, or not yet; a reader met this"),
-        (broken.CleansUp, "a driver is killed at publish.record.after and comes again: each decided row stands there once; lost: "),
-        (broken.LocksItsUnit, "a task that was killed is in nobody's way; FileExistsError"),
+        (broken.CleansUp, "a driver is killed at publish.record.after and comes again: the place has each decided row once; lost: "),
+        (broken.LocksItsUnit, "a killed task blocks no other; FileExistsError"),
         (broken.OneAtATime, "two attempts at one unit may write at once; SinkError"),
         (
             broken.SharesItsWriter,
@@ -87,13 +87,15 @@ def test_a_sink_that_does_not_outlive_it_is_told_what(kind: Kind, sentence: str,
 
 def test_at_each_line_of_its_code_a_driver_can_die(place: Path) -> None:
     said = told(lambda: in_files(broken.CleansUp, place, every_line=True))
-    assert re.search(r"a driver dies at harness/broken_files\.py:\d+ and comes again: each decided row stands there once; lost: 1 x ", said)
+    assert re.search(
+        r"a driver dies at harness/broken_files\.py:\d+ and comes again: the place has each decided row once; lost: 1 x ", said
+    )
 
 
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        (MarkerFirst, "a driver dies at offer.sent and comes again: each decided row stands there once; lost: 1 x "),
+        (MarkerFirst, "a driver dies at offer.sent and comes again: the place has each decided row once; lost: 1 x "),
         (DropsWhenSent, "a driver dies at publish.record.before and comes again: it finds all that it needs; "),
         (SharedStaging, "attempts leave alone what another one has staged"),
     ],

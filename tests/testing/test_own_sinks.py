@@ -30,5 +30,5 @@ def test_a_sink_that_is_right_comes_through_all_trials(place: Path) -> None:
 
 
 def test_a_sink_that_does_not_sync_is_told_when_the_machine_goes_dark(place: Path) -> None:
-    with pytest.raises(AssertionError, match=r"the machine goes dark at publish\.after: each record stands there once, .*\d lost"):
+    with pytest.raises(AssertionError, match=r"the machine goes dark at publish\.after: each record is there once, .*\d lost"):
         check_trials(place, UnsyncedSink, options, read, power=True)

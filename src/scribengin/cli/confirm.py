@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 def confirm(what: str, lines: Sequence[str], *, yes: bool, code: str, remedy: str = "") -> None:
-    """Go on, or raise.
+    """Return if the action is confirmed; raise otherwise.
 
     Args:
         what: The heading of the list, such as `reset of flow shop removes:`.
         lines: What is lost, one line each.
         yes: It was confirmed on the command line.
-        code: The problem's code where nobody can be asked.
-        remedy: What else can be done, before or instead.
+        code: The problem's code if there is no terminal to ask on.
+        remedy: What to do before or instead.
 
     Raises:
-        Refused: Nobody is at a terminal who could answer.
+        Refused: There is no terminal to ask on.
         click.exceptions.Exit: The answer was no.
-        click.Abort: There was none: Ctrl-C.
+        click.Abort: There was no answer: Ctrl-C.
     """
     if yes:
         return

@@ -20,7 +20,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which letters are meant; those that are not said choose nothing."""
+    """Which dead letters a command takes; a filter that is not given excludes none."""
 
     which: Which
 

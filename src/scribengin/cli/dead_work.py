@@ -202,7 +202,7 @@ def _given(file: Path | None) -> bytes | None:
 
 
 def _check_editor(repair: RepairLetter) -> None:
-    """Raises Refused where the editor would wait for keys that nobody can press."""
+    """Raises Refused if there is no terminal for the editor."""
     editor = (os.environ.get("VISUAL") or os.environ.get("EDITOR") or "").split()
     if not (sys.stdin.isatty() and sys.stdout.isatty()) and (not editor or Path(editor[0]).name in _OF_TERMINALS):
         more = [*(["--query", repair.query] if repair.query else []), *["--from-start"] * repair.from_start]
@@ -294,7 +294,7 @@ def replay(
 
 
 def _ask_first(found: dict[str, Any], *, everything: bool) -> None:
-    """Say what will come back before anything is asked for. Raises Refused where `everything` is meant and nobody has agreed."""
+    """Print what will become a dead letter again before anything is requested. Raises Refused if `everything` is not confirmed."""
     ahead = _ahead(found)
     if not found["replayed"] or not everything:
         for line in ahead:
@@ -308,7 +308,7 @@ def _ask_first(found: dict[str, Any], *, everything: bool) -> None:
 
 
 def _ahead(found: dict[str, Any]) -> list[str]:
-    """What is known of the letters that will come back, before they go."""
+    """What is known of the dead letters that will fail again, before they are replayed."""
     lines = [
         f"{row['count']:,} of them are behind the watermark of Query {row['query']}, {row['watermark']}: they become "
         "dead letters again, except those that a step drops before"

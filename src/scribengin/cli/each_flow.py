@@ -40,10 +40,10 @@ class FlowCommand(AnsweringCommand):
 
 
 def each_flow(argument: str, *, all_without: bool = False) -> Callable[[Callable[..., CommandAnswer]], Callable[..., CommandAnswer]]:
-    """For the function of a `FlowCommand`, below `masters_option`: it is called with the flow that was named as `argument`, or for each
-    that has the labels, one after the other; what fails for one is told, and the others are done all the same.
+    """For the function of a `FlowCommand`, below `masters_option`: it is called with the flow named as `argument`, or once for each flow
+    with the labels, in turn; an error of one flow is reported and does not stop the others.
 
-    With neither: for all flows where `all_without`. Elsewhere that is a mistake: a variable of the shell that is not set, maybe.
+    With neither a name nor labels: all flows if `all_without`; otherwise an error, such as an unset shell variable.
     """
 
     def decorate(function: Callable[..., CommandAnswer]) -> Callable[..., CommandAnswer]:

@@ -29,7 +29,7 @@ def is_name(text: str) -> bool:
 
 
 def file_of_name(text: str) -> str:
-    """The flow file of this folder that a name may mean: called so, or of the flow of that name; empty where there is none."""
+    """The flow file of this folder that a name may mean, by the name of the file or of its flow; empty if there is none."""
     if not is_name(text):
         return ""
     files = sorted(file for file in Path().glob("*") if file.suffix in _SUFFIXES and file.is_file())[:_MOST_FILES]
@@ -45,7 +45,7 @@ def _name_in(file: Path) -> str:
 
 
 def flow_path(text: str) -> Path:
-    """The file of that name. Raises InputError where it is a registry's name, or where there is no such file."""
+    """The file of that name. Raises InputError if it is the name of a submitted flow, or no such file exists."""
     path = Path(text)
     if path.is_dir():
         inside = path / "flow.yaml"

@@ -38,7 +38,7 @@ def of_file(flow: str, state: Path | None, *, live: bool, mermaid: bool, svg: Pa
 
 
 def of_name(flow: str, masters: Masters, *, live: bool, mermaid: bool, svg: Path | None) -> CommandAnswer:
-    """Of a flow that was submitted. Where nobody can read its ledger, what its workers say stands in for it."""
+    """The picture of a submitted flow. If its ledger cannot be read, reports of its workers are shown instead."""
     import msgspec
 
     counts, problems = None, []

@@ -44,7 +44,7 @@ class FlowWithState:
         return first.path if len(self.tiers) == 1 else first.root / first.flow
 
     def queries(self, name: str | None = None) -> list[tuple[TierState, QueryFolder]]:
-        """The Queries that have state, or the one of that name. Raises Refused where there is none."""
+        """The queries that have state, or the one of that name. Raises Refused if there is none."""
         there = [(tier, query) for tier in self.tiers for query in tier.folder.queries()]
         queries = [(tier, query) for tier, query in there if name in (None, query.name)]
         if not queries:
@@ -79,9 +79,9 @@ def prepared_flow(flow: str, state: Path | None) -> PreparedFlow:
 
 
 def open_state(flow: str, state: Path | None) -> FlowWithState:
-    """The flow of a FLOW argument and its state, which need not be there. `state` is the value of --state.
+    """The flow of a FLOW argument and its state, which may not exist. `state` is the value of --state.
 
-    Raises InputError where not even a name can be read; of a flow that is cut, where there is a mistake.
+    Raises InputError if no name can be read; for a flow with tiers, if it has any error.
     """
     from scribengin.local.prepare import prepare_valid, state_root
     from scribengin.plan.tiers import MAIN

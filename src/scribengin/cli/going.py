@@ -29,9 +29,9 @@ class OperationFailed(ScribenginError):
 
 
 def done(client: Client, begin: Callable[[bool], Going], *, yes: bool, dry_run: bool, wait_s: float | None) -> CommandAnswer:
-    """What was begun, and its end where that is to be waited for.
+    """Begin an operation, and wait for its end if asked to.
 
-    `begin` asks a master: with False only what it would mean. Raises Refused where that is to be confirmed, and nobody can be asked.
+    `begin` asks a master; with False it only returns the effects. Raises Refused if a confirmation is needed and there is no terminal.
     """
     going = begin(yes and not dry_run)
     if dry_run:

@@ -63,7 +63,7 @@ class GuessingGroup(click.Group):
     """A group of commands whose guesses destroy nothing."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does. Raises UsageError with our guess where there is no such command."""
+        """As click does. Raises UsageError with a proposal if there is no such command."""
         name = str(args[0])
         if self.get_command(ctx, name) is None and not ctx.resilient_parsing and not name.startswith("-"):
             raise click.UsageError(no_command(name, self.list_commands(ctx), ctx.command_path.partition(" ")[2]), ctx)

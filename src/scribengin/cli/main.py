@@ -157,7 +157,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _place_of_others(error: BaseException) -> str:
-    """The innermost line that is neither Scribengin's nor of an installed package: a flow's own code. Empty where none was under way."""
+    """The innermost line of a flow's own code: not of Scribengin, not of an installed package. Empty if there is none."""
     installed = (str(Path(__file__).parents[1]), sys.prefix, sys.base_prefix, "<")
     lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     return next((f"{file}:{line}" for file, line in reversed(lines) if not file.startswith(installed)), "")

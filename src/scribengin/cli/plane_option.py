@@ -31,7 +31,7 @@ class Masters:
 
     @contextmanager
     def client(self) -> Iterator[Client]:
-        """Raises Refused where none was named and nothing is up in the home, Unreachable where a registry was named and no master is up."""
+        """Raises Refused if none was named and the home has no running process, Unreachable if a registry was named and no master runs."""
         from scribengin.client.client import Client
         from scribengin.control.masters import certificates_of, token_of
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from scribengin.local.preview_contract import PreviewSettings
 
 _SAMPLE = 20
-"""records of each source, where nobody says how many"""
+"""records of each source by default"""
 
 
 def preview_settings(

@@ -224,7 +224,7 @@ def _from_environment(problems: list[Problem]) -> Iterator[_Given]:
 
 
 def settings_file() -> Path | None:
-    """The file that is read, or None where there is none. Raises InputError where SCRIBENGIN_CONFIG names a missing one."""
+    """The file to read, or None if there is none. Raises InputError if SCRIBENGIN_CONFIG names a missing one."""
     if named := os.environ.get("SCRIBENGIN_CONFIG"):
         if not Path(named).is_file():
             raise InputError([Problem("setting-file", Place(named), "SCRIBENGIN_CONFIG names this file, which does not exist")])

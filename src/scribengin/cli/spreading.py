@@ -52,7 +52,7 @@ def check_options(spread: int | None, branches: str | None) -> None:
 
 
 def tiers_as_nodes(nodes: Sequence[NodeRow]) -> int:
-    """One for each that is up. Raises Unreachable where none is."""
+    """One tier for each running node. Raises Unreachable if there is none."""
     if up := sum(node.up and node.state == "up" for node in nodes):
         return up
     remedy = "start one (scribengin node --registry ADDRESS), or pass the number of tiers: --spread 3"

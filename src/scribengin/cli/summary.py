@@ -1,4 +1,4 @@
-"""What a run leaves on the screen: what became of each Query, and the ledger that proves it."""
+"""The summary that a run prints at its end: the outcome of each query, and its ledger."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def show_summary(result: RunResult, dead_list: str, console: Console | None = No
 
 
 def show_verdict(violations: Sequence[str], console: Console, *, besides: bool = False, uncounted: Sequence[str] = ()) -> None:
-    """One line where all is well, else every violation. `besides`: the sinks' places hold more than that; `uncounted`: sinks of which
-    nobody knows whether they do."""
+    """One line if all is well, otherwise every violation. `besides`: the sinks' places hold other rows; `uncounted`: sinks for which
+    that is unknown."""
     if uncounted:
         where = f"the place of {uncounted[0]} holds" if len(uncounted) == 1 else f"the places of {', '.join(uncounted)} hold"
         console.print(Text(f"Not covered: other data that {where}.", style="yellow"))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _WIDE = 200
 _GAP = 2
 _NONE = ("", "-", "–")
-"""what stands where there is no number"""
+"""shown in place of a missing number"""
 _NARROWEST = 8
 """what a column of text keeps, however little room there is"""
 STATE_STYLES = {

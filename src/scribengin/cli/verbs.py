@@ -1,4 +1,4 @@
-"""`pause`, `resume`, `drain`, `stop`: what is wanted of flows by name."""
+"""`pause`, `resume`, `drain`, `stop`: set the desired state of flows by name."""
 
 from __future__ import annotations
 

@@ -89,10 +89,10 @@ wait_running_option = click.option(
 def wait_for(
     plane: Client | RegistryView, flow: str, states: Collection[str], wait: WaitOption | None, *, version: int = 0
 ) -> FlowStatus | None:
-    """The flow's status once it speaks of what is wanted now and is one of these; None where it is not to be waited for. A flow that runs
-    is ready, too, unless `wait.started`. `version`: the one that was asked for.
+    """The flow's status once it refers to the desired state and is one of these; None if there is nothing to wait for. A running flow
+    is ready too, unless `wait.started`. `version`: the requested one.
 
-    Raises NotReached with what it is instead, at once where only a person can go on, or that version is given up.
+    Raises NotReached with the state that it has instead: at once if it needs intervention or the version was replaced.
     """
     if wait is None:
         return None

@@ -187,7 +187,7 @@ def warm_folder() -> Path:
 
 
 def make_own_folder(place: Path) -> None:
-    """Make it, for this user alone. Raises OSError where it is somebody else's."""
+    """Make it, for this user alone. Raises OSError if it belongs to another user."""
     for folder in (place.parent, place):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.lstat()
@@ -279,7 +279,7 @@ def _umask() -> int:
 
 
 def receive(link: socket.socket) -> dict[str, Any]:
-    """The next message. Raises OSError where there is none."""
+    """The next message. Raises OSError if the connection ended."""
     value = json.loads(exactly(link, _LENGTH.unpack(exactly(link, _LENGTH.size))[0]))
     assert isinstance(value, dict)
     return value

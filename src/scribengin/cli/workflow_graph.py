@@ -1,4 +1,4 @@
-"""A workflow as text, as a graph for Graphviz and as one for Mermaid: its flows with their tiers, where they meet, what waits there."""
+"""A workflow as text, as a graph for Graphviz and as one for Mermaid: its flows with their tiers, their connections and backlogs."""
 
 from __future__ import annotations
 

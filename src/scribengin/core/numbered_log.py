@@ -62,8 +62,8 @@ class NumberedLog:
         return stored
 
     def put_beside(self, number: int, body: Mapping[str, Any]) -> Any:
-        """Write what came of record `number`, a mapping with other keys, if that is not said yet; returns the record with what stands
-        there. Raises as `put`."""
+        """Write the result of record `number`, a mapping with other keys, unless it is written already; returns the record with
+        the stored result. Raises as `put`."""
         path = self._path(number, BESIDE)
         self._put(number, path, f"{self._kind}-beside", body)
         stored = self.read(number)

@@ -18,7 +18,7 @@ BLANKS = " \t"
 """the characters that `trim` removes"""
 _MOST_DELIMITER = 16
 _BACKSLASH = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
-"""the meaning of a letter after a backslash, as PostgreSQL, MySQL and Hive write it"""
+"""the meaning of a character after a backslash, as PostgreSQL, MySQL and Hive write it"""
 BACKSLASH_NULL = "\\N"
 """the cell that these systems write for null"""
 

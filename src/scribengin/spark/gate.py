@@ -132,10 +132,10 @@ class GateNode:
 
 
 class LateRowCounter:
-    """Counts in `counts`. Late rows are dead letters by default, or stop the task; those that are only to be counted pass, so that Spark
-    drops them by itself, and so do all where it cannot be told which Spark would drop. A dead letter that is replayed, and is late, is a
-    dead letter
-    again: it was sent by hand, and must not vanish into a count."""
+    """Counts late rows in `counts`. By default they become dead letters, or stop the task.
+
+    Rows that are only counted pass, and Spark drops them. So do all rows if it is unknown which ones Spark would drop. A replayed dead
+    letter that is late becomes a dead letter again: it was sent by hand, and must not vanish into a count."""
 
     def __init__(self, node: GateNode, batch: int, counts: Counts, letters: DeadLetterWriter) -> None:
         self._node = node

@@ -1,7 +1,7 @@
 """Python steps on executors: a user's function over chunks, with counts, dead letters and a time limit per record.
 
 The common answers cost no Python per record beyond the user's own call: a chunk is mapped in one C loop, its answers are
-told apart by the set of their types, and filters select with `itertools.compress`.
+distinguished by the set of their types, and filters select with `itertools.compress`.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ class Counts:
 
     def as_json(self) -> dict[str, Any]:
         """`{"in": …, "out": …, "filtered": …, "dead": …, "late": …, "made": …}`; `held` if there is state, `lost` and
-        `lost_unknown` where anything was lost, `replayed` and `late_dead` where anything was, `utilities` (name → the same) where there
-        are; with `apart` where there were none in some Batches."""
+        `lost_unknown` if records were lost, `replayed` and `late_dead` if there were any, `utilities` (name → the same) if the step has
+        them, with `apart` if some Batches had none."""
         counts = {"in": self.rows_in, "out": self.out, "filtered": self.filtered, "dead": self.dead, "late": self.late, "made": self.made}
         lost = {"lost": self.lost, "lost_unknown": self.lost_unknown} if self.lost or self.lost_unknown else {}
         again = {"replayed": self.replayed} if self.replayed else {}

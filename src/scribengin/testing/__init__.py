@@ -25,11 +25,13 @@ def run_flow(
     crash_after: str = "",
     spark: SparkSession | None = None,
 ) -> Result:
-    """What a flow makes of some rows: outputs, dead letters, ledger. For pytest and others; nothing that the flow names is touched.
+    """Run a flow on given rows and return its outputs, dead letters and ledger. For pytest and others.
 
-    `given`: source → rows, each a mapping of columns, or the text of a raw record; or a list of such lists, of which each is a Batch of
-    its own that comes when the one before is committed. Sources that are left out are empty. `clock` is what SQL takes for now, all the
-    time or Batch by Batch; `crash_after` as in the flow file (`batch 1`). See docs/flow-file.md, Tests.
+    Sources and sinks of the flow are not used.
+
+    `given`: source → rows, each a mapping of columns, or the text of a raw record; or a list of such lists, each a Batch that starts
+    after the one before is committed. Sources that are left out are empty. `clock` is the current time for SQL, for the whole run or
+    for each Batch; `crash_after` as in the flow file (`batch 1`). See docs/flow-file.md, Tests.
 
     The first call starts a Spark session (5 to 15 s), later ones of this process share it; `spark` lends another. A Query that fails raises
     nothing: it is in `state` and `problems`. Raises InputError for a flow, or a row, that is not right.
@@ -37,7 +39,7 @@ def run_flow(
         def test_large_orders_stay() -> None:
             result = run_flow("flow.yaml", {"orders": [{"id": 1, "amount": 700.0, "paid": True}, '{"id": ']})
             assert [row["id"] for row in result["kept"]] == [1]
-            assert [letter.reason for letter in result.dead] == ["malformed"]
+            assert [each.reason for each in result.dead] == ["malformed"]
             assert result.ledger["orders"].out == 1
     """
     from scribengin.flow_tests.calls import call_flow

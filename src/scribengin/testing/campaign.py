@@ -98,7 +98,7 @@ def _check(job: Job) -> Findings:
     ]
     dead = sum(counts.dead for counts in totals.nodes.values())
     if dead != len(letters):
-        findings.imbalance.append(f"the ledger says {dead} dead, there are {len(letters)} letters")
+        findings.imbalance.append(f"the ledger says {dead} dead, there are {len(letters)}")
     return findings
 
 

@@ -54,7 +54,7 @@ OWNER, LINEAGE = "conformance", "lineage-1"
 
 
 class SinkTrial:
-    """One place, the Batches that came there, and what must stand there therefore."""
+    """One place, the Batches sent to it, and the rows that it must hold."""
 
     def __init__(self, make_sink: Callable[[], StagingSink], read_back: Callable[[], Rows], schema: Schema) -> None:
         self.make_sink = make_sink
@@ -135,7 +135,7 @@ class SinkTrial:
         return [dict(row) for row in self._read_back()]
 
     def sees(self, rows: Rows, sentence: str) -> None:
-        """These rows stand there, and no others."""
+        """The place has these rows, and no others."""
         found = self.visible_rows()
         self.stands = Counter(map(repr, found))
         must(self.stands == Counter(repr(dict(row)) for row in rows), f"{sentence}; expected {list(rows)}, found {found}")
@@ -232,7 +232,7 @@ def check_poison(trial: SinkTrial, rows: Rows, poison: Rows) -> None:
 
 
 def check_wider(trial: SinkTrial, schema: Schema, rows: Rows) -> None:
-    """Rows with more columns than those that stand there."""
+    """Rows with more columns than the place has."""
     new = [name for name in schema.names if name not in trial.schema]
     must(bool(new) and all(row[name] is not None for row in rows for name in new), "check_sink needs rows that fill a new column")
     sink = trial.prepared()
@@ -365,7 +365,7 @@ def check_deaths(trial: SinkTrial, rows: Rows, *, every_line: bool) -> list[Site
 
 
 def check_kills(trial: SinkTrial, rows: Rows, sites: Sequence[Site]) -> None:
-    """Two processes are killed: a task that has written and not closed, a driver at the middle one of `sites`, where there are any.
+    """Two processes are killed: a task that has written and not closed, and a driver at the middle one of `sites`, if there are any.
     `rows`: four."""
     sink, number = trial.prepared(), len(trial.decisions)
     child = fork(_stage_and_die, pickle.dumps(sink), number, list(rows[:2]), trial.schema)
@@ -375,7 +375,7 @@ def check_kills(trial: SinkTrial, rows: Rows, sites: Sequence[Site]) -> None:
         decided = trial.next(sink, [rows[2:]], attempt="after-a-kill")
         trial.publish(sink, decided)
     except Exception as error:
-        raise AssertionError(f"the contract is broken: a task that was killed is in nobody's way; {error!r}") from error
+        raise AssertionError(f"the contract is broken: a killed task blocks no other; {error!r}") from error
     trial.grows(rows[2:], "what a task had staged that was killed is never visible")
     if sites:
         decided = trial.next(sink, _units(trial, rows), attempt="killed")
@@ -434,7 +434,7 @@ def _comes_again(trial: SinkTrial, decided: Decided, rows: Rows, what: str) -> S
         sink = trial.recover(decided)
     except StateError as error:
         raise AssertionError(f"the contract is broken: {what} and comes again: it finds all that it needs; {error}") from error
-    trial.grows(rows, f"{what} and comes again: each decided row stands there once", died=True)
+    trial.grows(rows, f"{what} and comes again: the place has each decided row once", died=True)
     return sink
 
 
@@ -515,8 +515,8 @@ def check_sink(
     """Take a sink through Batches, failed attempts, replays and rivals, deaths and kills. `make_sink` gives a fresh one for the same empty
     place; `read_back` gives the rows that a foreign reader sees there now; `rows` are at least four that fit `schema`.
 
-    Where there is such a thing: `poison` are rows that fit `schema` too, and that the place never takes; `wider` is a schema with more
-    columns, and rows of it; `secret` is what the sink's options have that nobody may see, `folders` what it writes to beside the place
+    If given: `poison` are rows that fit `schema` too, and that the place never takes; `wider` is a schema with more
+    columns, and rows of it; `secret` is a secret value in the sink's options, `folders` what it writes to beside the place
     (its work folder; the place too, where it is one), `away` gives a sink with the secret whose place does not answer.
 
     `every_line`: drivers die at each line of the sink's own code, not only at the crash points that it passes; so it is anyway with a sink
@@ -573,7 +573,7 @@ def _check_batches(trial: SinkTrial, rows: Rows) -> None:
     trial.recover(second, before=2)
     trial.sees(rows[:4], "recover publishes the newest decision")
     if sink.exactly_once:
-        trial.refuses(lambda: trial.publish(trial.prepared(), first), "a Batch that is older than what stands there", harmless=True)
+        trial.refuses(lambda: trial.publish(trial.prepared(), first), "a Batch older than the newest one there", harmless=True)
         old = trial.decided(sink, 2, [rows[:1]], attempt="old", term=1)
         trial.refuses(lambda: trial.publish(trial.prepared(), old), "an older Term")
     try:
@@ -599,7 +599,7 @@ def _drain(reader: Any, limits: BatchLimits) -> list[list[SourceStream]]:
         entries.append(entry)
     must(reader.split(limits, final=True) == [], "a reader that finds nothing new returns an empty list, again and again")
     reader.backlog()
-    must(isinstance(reader.notices(), list) and not reader.notices(), "notices are told once")
+    must(isinstance(reader.notices(), list) and not reader.notices(), "notices are reported once")
     return entries
 
 

@@ -53,10 +53,10 @@ def check_store(
     trial = _Trial(store, read_back)
     base = next_base(None, -1)
     trial.send(base + 10, {"a": 1, "b": 2, "c": 3})
-    trial.sees({"a": 1, "b": 2, "c": 3}, "rows that were sent stand there")
+    trial.sees({"a": 1, "b": 2, "c": 3}, "rows that were sent are there")
     must(not store.is_empty(), "a place with rows is not empty")
     trial.send(base + 10, {"a": 7 if ties else 1, "b": 2, "c": 3})
-    trial.sees({"a": 1, "b": 2, "c": 3}, f"a row of the version that stands there changes nothing{', whatever it says' if ties else ''}")
+    trial.sees({"a": 1, "b": 2, "c": 3}, f"a row of the stored version changes nothing{', whatever it says' if ties else ''}")
     trial.send(base, {"a": 8, "b": 9, "c": 9})
     trial.sees({"a": 1, "b": 2, "c": 3}, "an older version changes nothing")
     trial.send(base + 9, {"b": 9, "d": 4, "c": 9})
@@ -95,7 +95,7 @@ def _check_busy_rows(trial: _Trial, version: int, busy: Callable[[Collection[str
     busy(())
     answer = trial.ask(version + 1, rows[1:3])
     must(not answer.again and not answer.refused, f"a row that the place did not take for a while is taken later: {answer}")
-    trial.has({f"busy-{n}": n for n in range(4)}, sentence="a row that the place did not take for a while stands there when it was taken")
+    trial.has({f"busy-{n}": n for n in range(4)}, sentence="a row that the place refused for a while is there once it was taken")
 
 
 def _check_busy_sink(
@@ -121,7 +121,7 @@ def _check_busy_sink(
         sink.publish(decided)
     must(not refused, f"a row that the place does not take for now is not refused: {refused}")
     found = sorted((row["id"], row["n"]) for row in read_back())
-    must(found == [(id_, n) for n, id_ in enumerate(ids)], f"each row stands there once, also one that had to come again: {found}")
+    must(found == [(id_, n) for n, id_ in enumerate(ids)], f"each row is there once, even if it was sent twice: {found}")
     often = {id_: len(counted.came[id_]) for id_ in ids}
     must(often == {id_: _LATE + 1 if id_ in late else 1 for id_ in ids}, f"only rows that are asked for again are sent again: {often}")
     for id_ in late:
@@ -163,14 +163,14 @@ class _Counted:
 
 def _check_record(make_store: Callable[[], KeyedStore]) -> None:
     store = make_store()
-    must(store.read_record() is None, "nobody writes to a new place")
+    must(store.read_record() is None, "a new place has no writer")
     must(store.write_record({"n": 0, "text": "ü" * 50_000}, None), "the first record is written")
     must(not store.write_record({"n": 1}, None), "a record that is there is not written as the first one")
     held = make_store().read_record()
     assert held is not None
     must(held.body == {"n": 0, "text": "ü" * 50_000}, "a record comes back as it was written")
     must(store.write_record({"n": 2**62}, held), "a record is exchanged for what was read")
-    must(not store.write_record({"n": 3}, held), "a record is not exchanged for what stands there no more")
+    must(not store.write_record({"n": 3}, held), "a record is not exchanged for one that was replaced")
     stores = [make_store() for _ in range(_RACERS)]
     with ThreadPoolExecutor(_RACERS) as pool:
         for race in range(_RACES):

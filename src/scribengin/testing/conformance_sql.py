@@ -92,7 +92,7 @@ def _check_keys(make_sink: MakeSink, read_back: Callable[[str], Sequence[Row]]) 
     )
     refused = trial.write(
         [_row(1, "a"), _row(2, "b"), _row(1, "c"), _row(5, None)],
-        [_row(2, "d"), _row(None, "nobody"), *(_row(n, "good") for n in range(20, 25)), _row(None, "nobody either")],
+        [_row(2, "d"), _row(None, "nobody"), *(_row(n, "good") for n in range(20, 25)), _row(None, "no name either")],
     )
     _check(
         [each.partition(" ")[0] for each in refused] == ["1:1", "1:7"],
@@ -108,10 +108,10 @@ def _check_keys(make_sink: MakeSink, read_back: Callable[[str], Sequence[Row]]) 
     told = trial.sink.unlike(parse_schema("id STRING, name STRING, more STRING"))
     _check(
         any('"id"' in each for each in told) and any('"more"' in each for each in told),
-        f"a column of another type is told, and one that is not there: {told}",
+        f"a column of another type, and a missing one, is reported: {told}",
     )
     without = make_sink("keyed", mode="upsert", key=("name",)).unlike(SCHEMA)
-    _check(any("unique index on (name)" in each for each in without), f"a key that the table does not keep is told: {without}")
+    _check(any("unique index on (name)" in each for each in without), f"a key that the table does not enforce is reported: {without}")
 
 
 def _check_versions(make_sink: MakeSink, read_back: Callable[[str], Sequence[Row]]) -> None:
@@ -175,7 +175,7 @@ def _check_later_claims(make_sink: MakeSink, read_back: Callable[[str], Sequence
 
 
 def _check_first_claims(make_sink: MakeSink) -> None:
-    """Two find nobody's table at once."""
+    """Two writers claim a table without an owner at once."""
     first, second = make_sink("claimed"), make_sink("claimed")
     other = _Other(lambda: second.prepare(owner="another", lineage="lineage-2"))
     looks = first._has_rows
@@ -205,7 +205,7 @@ def _check_claim_is_locked(make_sink: MakeSink, read_back: Callable[[str], Seque
     commits.note = note_while_another_comes  # type: ignore[method-assign]
     trial.sink.publish(decided)
     said = other.ended()
-    _check(waited == [True] and said is None, f"nobody takes a table over while another one publishes: {said!r}")
+    _check(waited == [True] and said is None, f"no writer takes a table over while another one publishes: {said!r}")
     trial.sees({1: "a"}, "who publishes while another one waits for the table is not held up")
 
 

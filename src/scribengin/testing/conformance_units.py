@@ -28,7 +28,7 @@ _UNITS = 2
 
 
 def check_unit_sink(make_sink: Callable[[], UnitSink], read_back: Callable[[], Rows], *, schema: Schema, rows: Rows) -> None:
-    """All checks at one place, where nothing stands yet. `rows`: four at least, all different. `read_back`: what a foreign reader finds.
+    """All checks at one empty place. `rows`: at least four, all different. `read_back`: the rows that a foreign reader finds.
     Raises AssertionError with the sentence that is broken."""
     trial = _Trial(make_sink, read_back, schema)
     _check_units_are_seen_as_they_commit(trial, rows)
@@ -149,7 +149,7 @@ def _check_second_attempts(trial: _Trial, rows: Rows) -> None:
     for unit, receipt in enumerate(receipts):
         for again in (sink, trial.prepared()):
             report = _refused(trial, again, rows[3:], unit, behind)
-            must(report == _report(receipt), f"another attempt is told what the one that committed has reported: {report}")
+            must(report == _report(receipt), f"another attempt gets the report of the one that committed: {report}")
     trial.grows([], "another attempt of a unit that is committed adds nothing, whatever its rows are")
     trial.decide(sink, behind, receipts)
 
@@ -180,7 +180,7 @@ def _check_attempts_at_once(trial: _Trial, rows: Rows) -> None:
         ends = list(pool.map(commit, streams))
     must(ends.count(None) == 1, f"of attempts at once one commits, the others raise AlreadyCommitted: {ends}")
     winner = streams[ends.index(None)].receipt
-    must(all(end in (None, winner) for end in ends), f"the others are told what that one has reported: {ends}")
+    must(all(end in (None, winner) for end in ends), f"the others get the report of that one: {ends}")
     at = ends.index(None)
     trial.grows(rows[at : at + 1], "of attempts at once the rows of one are seen")
     trial.decide(sink, behind, [winner, _committed(trial, sink, [], 1, behind)])
@@ -196,7 +196,7 @@ def _check_what_comes_late(trial: _Trial, rows: Rows) -> None:
             (FencedError, StateError, AlreadyCommitted),
         ),
         (
-            "over other input than the one that stands there is refused",
+            "over other input than the stored one is refused",
             {"number": last.batch.number, "behind": last.behind, "input_hash": "other"},
             (FencedError, StateError),
         ),

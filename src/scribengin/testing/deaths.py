@@ -1,6 +1,6 @@
 """Dying in the midst of a sink's work: at a crash point that it passes (`core.faults`), or at any line of its own code.
 
-In this process that is an exception which nobody expects, so that hundreds of deaths cost no child each. What cleans up behind an
+In this process that is an exception that no code expects, so that hundreds of deaths cost no child each. What cleans up behind an
 exception runs, as it does not in a process that is killed: `kill` is for that.
 """
 
@@ -104,7 +104,7 @@ class _Passing:
 
 
 def _name(code: CodeType, line: int) -> str:
-    """Empty for a `try:`, where Python lets nobody die: what is raised there by a trace passes by the `with` around it."""
+    """Empty for a `try:`, where Python lets no code die: an exception that a trace raises there passes by the `with` around it."""
     text, path = linecache.getline(code.co_filename, line).strip(), Path(code.co_filename)
     return "" if text == "try:" else f"{path.parent.name}/{path.name}:{line}"
 

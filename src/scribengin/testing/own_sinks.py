@@ -1,7 +1,7 @@
 """The commit protocol with a sink of the author's in it: real drivers, killed, overtaken, cut off from power, and every record counted.
 
 For faults that `conformance.check_sink` cannot see from outside: what was not made durable before it was decided, what a successor and a
-driver that slept make of one Batch together with the records of the engine, letters and the ledger.
+driver that slept make of one Batch together with the records of the engine, dead letters and the ledger.
 
     def test_my_sink_outlives_all_trials(tmp_path):
         check_trials(tmp_path, make_sink, lambda at, node: {"path": str(at / node)}, lambda at, node: read_my_rows(at / node))
@@ -100,7 +100,7 @@ def check_trials(
         given = {node: options(at, node) for node in SINKS}
         job = OwnJob(folder / f"{number:02}" / "state", at.parent, rows=_ROWS, make=make_sink, options=given, found=partial(read, at))
         outcome = trial(job)
-        must(outcome.clean and campaign.BUG not in outcome.statuses, f"{what}: each record stands there once, or is a letter; {outcome}")
+        must(outcome.clean and campaign.BUG not in outcome.statuses, f"{what}: each record is there once, or is a dead letter; {outcome}")
         told = campaign.audit(job, own_driver)
         must(not told, f"{what}: an audit finds nothing wrong; {told}")
 

@@ -109,12 +109,12 @@ class SqliteStore:
         return [msgspec.json.decode(doc) for (doc,) in self._all("SELECT doc FROM documents ORDER BY version")]
 
     def drop(self) -> None:
-        """As somebody else would do it."""
+        """As another program would do it."""
         with closing(self._open()) as connection:
             connection.execute("DROP TABLE documents")
 
     def _all(self, asked: str) -> list[tuple[Any, ...]]:
-        """The rows of an answer; none where there is no table yet."""
+        """The rows of an answer; none if there is no table yet."""
         if not self.is_there():
             return []
         with closing(self._open()) as connection, connection:

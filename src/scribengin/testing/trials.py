@@ -32,7 +32,7 @@ class Outcome:
 
     @property
     def clean(self) -> bool:
-        """True where nothing is wrong and the job came to its end."""
+        """True if no check failed and the job came to its end."""
         return not self.findings and self.last == campaign.DONE
 
     def __str__(self) -> str:

@@ -297,7 +297,7 @@ def test_the_reference_store_keeps_the_contract(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        (BlindStore, "a row of the version that stands there changes nothing"),
+        (BlindStore, "a row of the stored version changes nothing"),
         (BulkStore, "of one request the row that does not fit is refused, and no other"),
         (QuietStore, "of one request the row that does not fit is refused, and no other"),
         (AllAgainStore, "of one request those rows are asked for again that the place does not take for now, and no others"),

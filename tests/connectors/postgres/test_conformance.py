@@ -52,4 +52,4 @@ def test_a_staging_table_that_attempts_share_is_told(database: Any, tmp_path: Pa
 def test_a_commit_record_outside_of_the_transaction_is_told(database: Any, tmp_path: Path) -> None:
     with pytest.raises(AssertionError) as told:
         check(MarkerOutside, database, tmp_path, every_line=True)
-    assert re.search(r"a driver dies at [\w/]+\.py:\d+ and comes again: each decided row stands there once; lost: 1 x ", str(told.value))
+    assert re.search(r"a driver dies at [\w/]+\.py:\d+ and comes again: the place has each decided row once; lost: 1 x ", str(told.value))

@@ -25,7 +25,7 @@ def everything() -> dict[str, ProblemEntry]:
 
 
 def entry_of(code: str) -> ProblemEntry | None:
-    """The entry of a code, or of its family; None where there is none."""
+    """The entry of a code, or of its family; None if there is none."""
     entries = everything()
     begun = [entry for entry in entries.values() if entry.code.endswith(FAMILY) and code.startswith(entry.code.removesuffix("*"))]
     return entries.get(code) or (begun[0] if begun else None)

@@ -67,7 +67,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "invalid-value",
         "The text is not a valid value of the type",
-        "The field is a string, as it should be, but not of the form of its type: a day that does not exist, or a number with letters.",
+        "The field is a string as expected, but not of the form of its type: a day that does not exist, or a number with other characters.",
         f"Read the field as STRING and convert it in a step, or correct the writer. {_REPAIR}.",
         '{"ts": "2026-02-30T00:00:00Z"} for a TIMESTAMP',
     ),
@@ -281,5 +281,5 @@ REASONS: tuple[Reason, ...] = (
 
 
 def reason_of(name: str) -> Reason | None:
-    """The reason of that name; None where there is none."""
+    """The reason of that name; None if there is none."""
     return next((reason for reason in REASONS if reason.name == name), None)

@@ -72,7 +72,7 @@ def _others(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _uncounted(found: dict[str, Any]) -> list[str]:
-    """The sinks in whose places nobody has looked for rows of others."""
+    """The sinks whose places were not searched for rows of others."""
     # a master of an earlier release does not say
     return sorted({sink["sink"] for query in found["queries"] for sink in query["sinks"] if sink.get("others", ()) is None})
 

@@ -1,4 +1,4 @@
-"""`scribengin events NAME`: what became of a flow."""
+"""`scribengin events NAME`: the history of a flow."""
 
 from __future__ import annotations
 

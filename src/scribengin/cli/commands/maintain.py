@@ -142,7 +142,7 @@ def _text(done: MaintenanceRun) -> str:
 
 
 def _confirm_foreign(folders: Sequence[Path], *, yes: bool) -> None:
-    """Raise Refused where something foreign would be deleted, and nobody agrees."""
+    """Raise Refused if foreign files would be deleted without a confirmation."""
     from scribengin.connectors.files.orphans import find_orphans
 
     foreign = [each for folder in folders for each in find_orphans(folder) if each.foreign and not each.may_be_used]

@@ -148,7 +148,7 @@ def _show_acks(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_folders(folders: Sequence[Mapping[str, Any]]) -> None:
-    """Which folders of sinks nobody maintains, and what was done in the others, for people; nothing of one where nothing had to be done."""
+    """Folders of sinks without a host that maintains them, and the work done in the others; a folder without work is left out."""
     for folder in folders:
         if folder["keeper"] is not None and not folder["did_at"] and not folder["error"]:
             continue

@@ -133,7 +133,7 @@ class _There:
 
 @contextmanager
 def _tokens(masters: Masters, file: Path | None) -> Iterator[_There]:
-    """By the API where masters are named; else in the registry; where nothing is up in the home, or a file is named, in that file."""
+    """By the API if masters are named, otherwise in the registry; in a file if the home has no running process, or a file is named."""
     from scribengin.api.token_file import TokenFile
     from scribengin.api.tokens import Tokens
     from scribengin.client.host_models import NewToken

@@ -1,4 +1,4 @@
-"""`scribengin top`: how all flows go, drawn over every second."""
+"""`scribengin top`: live rates, backlog and bottlenecks of all flows, drawn every second."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "sql-backslash",
         "A backslash that does not mean what is written",
-        "Outside regular expressions, Spark drops a backslash before most letters. LIKE allows one only before `%`, `_` and `\\`.",
+        "Outside regular expressions, Spark drops a backslash before most characters. LIKE allows one only before `%`, `_` and `\\`.",
         "Double it: `'C:\\\\data'`, or `r'C:\\data'`.",
         ORDERS + "steps:\n  a: {from: orders, filter: \"user = 'x\\\\d'\"}\nsinks:\n  kept: {from: a, type: console}\n",
         slot="file",

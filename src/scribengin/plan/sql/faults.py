@@ -38,7 +38,7 @@ def unknown_functions(text: Text, *, own: bool) -> Iterator[SqlFault]:
 
 
 def _is_slip(word: str, known: str) -> bool:
-    """Whether one letter is missing, too much or another, or two have changed places. Another digit is another function: `sha3`."""
+    """Whether one character is missing, superfluous or different, or two are swapped. Another digit is another function: `sha3`."""
     start = _alike(word, known)
     word, known = word[start:], known[start:]
     end = _alike(word[::-1], known[::-1])
@@ -48,7 +48,7 @@ def _is_slip(word: str, known: str) -> bool:
 
 
 def _alike(word: str, known: str) -> int:
-    """How many letters both begin with."""
+    """The length of the common prefix."""
     return next((nth for nth, (one, other) in enumerate(zip(word, known, strict=False)) if one != other), min(len(word), len(known)))
 
 

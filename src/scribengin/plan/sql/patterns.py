@@ -43,7 +43,7 @@ _WRITE_TIMES = frozenset({"date_format", "from_unixtime"})
 """functions whose second argument is a pattern of times, by which texts are read or written"""
 _OF_TIMES = frozenset("GyDMLdahKkHmsSVzOXxZ")
 _OF_WRITTEN_TIMES = _OF_TIMES | frozenset("QqEF")
-"""letters that mean something there"""
+"""pattern letters"""
 _WEEKDAY = re.compile(r"E{3}(,? )(.*)", re.DOTALL)
 _ENDS = frozenset(
     {
@@ -126,7 +126,7 @@ def backslash_faults(sql: str) -> Iterator[SqlFault]:
 
 
 def time_faults(sql: str) -> Iterator[SqlFault]:
-    """Patterns of times with letters for which Spark fails at the first row."""
+    """Patterns of times with pattern letters for which Spark fails at the first row."""
     for literal in _strings(sql) if "(" in sql else ():
         reads = literal.function in _READ_TIMES
         if literal.argument != 1 or not (reads or literal.function in _WRITE_TIMES):
