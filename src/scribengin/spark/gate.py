@@ -1,9 +1,9 @@
 """The late-row counter before a stateful step: handles rows that Spark would drop as late, and rows without a valid time.
 
 Spark drops late rows and those with a null time without a word: late ones behind a partial aggregation are counted wrongly, others not at
-all. The comparison is Spark's own: a row is late when its last window ends at or before the watermark of the Batch before, or, where
-there is no window, its time does. Everything else is judged by what Spark's offset log holds of the Batch, so that one that runs again
-is judged alike.
+all. The comparison is Spark's own: a row is late when its last window ends at or before the watermark of the Batch before; without a
+window, when its time is at or before it. Everything else is decided by Spark's offset log of the Batch, so that a Batch that runs again is
+decided alike.
 """
 
 from __future__ import annotations

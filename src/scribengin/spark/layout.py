@@ -156,8 +156,8 @@ class NodeLayout:
         return not (self._nodes[node.id].stateful and joins) and self.lag_known(id_)
 
     def holds_us(self, id_: str) -> int:
-        """How long at most the Query keeps a row, or what was made of it, once that row's last window before `id_` has ended, or, where
-        there is none, after its time. NEVER_US where a step keeps it for ever."""
+        """How long at most the query keeps a row, or rows made from it, in µs: after the end of its last window before `id_`, or after
+        its time if it has no window. NEVER_US if a step keeps it for ever."""
         total = self.lag_us(id_) + 1_000  # Spark's watermarks are whole milliseconds
         for node in self._order:
             if node.stateful:
