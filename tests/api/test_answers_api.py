@@ -183,7 +183,7 @@ def test_state_on_another_host_is_asked_of_the_master_there_or_named(bench: Benc
     person.commit(Create(LEASE("numbers", "main").path, {"host": "far", "pid": 7}, ephemeral=True))
     answer = here.ask("GET", "/v1/flows/numbers/dead-letters")
     assert (answer.status_code, answer.json()["code"]) == (409, "state-elsewhere")
-    assert "it may be on b (node b is away" in answer.json()["detail"]
+    assert "it may be on b (node b is unavailable" in answer.json()["detail"]
     beside = {"id": "m3", "host": "far", "http": "http://127.0.0.1:1"}
     person.commit(Create(MASTERS("m3").path, beside, ephemeral=True))
     answer = here.ask("GET", "/v1/flows/numbers/audit")

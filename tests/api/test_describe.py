@@ -93,7 +93,9 @@ def test_people_read_what_was_refused_and_what_each_task_does(bench: Bench) -> N
     assert "each (2)" in said.output
     assert "set aside: flows/tweets/runs/core is not valid JSON" in said.output
     assert "tweets: a.jsonl[1]" in said.output
-    assert "folder /data/out: kept by h1, looked at 2026-01-02T03:04:05; 2026-01-01T00:00:00: 1,000 commit records folded" in said.output
+    assert (
+        "folder /data/out: maintained by h1, looked at 2026-01-02T03:04:05; 2026-01-01T00:00:00: 1,000 commit records folded" in said.output
+    )
     assert "kept: 1,200 rows" in said.output
     said = runner.invoke(list_flows, ["--master", master.url], standalone_mode=False)
     assert "refused: flows/tweets/desired is not valid JSON: oops; say it anew" in said.output

@@ -259,7 +259,7 @@ def test_a_flow_says_up_to_when_its_sources_are_through_all_flows_behind_it(benc
         assert part.through == {"in": ThroughRow("1970-01-01T00:01:40+00:00")}
         assert (row.tier, row.query, row.decided, row.acknowledged) == ("edge", "all", 3, 1)
     said = CliRunner().invoke(status, ["orders", "--master", master.url], standalone_mode=False).output
-    assert "acknowledged to the end of the workflow, of in: all that was there at 1970-01-01T00:01:40Z" in said
+    assert "acknowledged to the end of the workflow, of in: everything that was there at 1970-01-01T00:01:40Z" in said
     assert "query all: acknowledged to the end of the flow up to Batch 1 of 3\n" in said
 
 

@@ -37,9 +37,9 @@ class Leader(HostLauncher):
         self.mirror = Mirror(registry)
         super().__init__(NAME, registry, self.mirror, lambda: election.term)
 
-    def look(self) -> list[ObservedWorker]:
+    def observe(self) -> list[ObservedWorker]:
         self.mirror.refresh()
-        return super().look()
+        return super().observe()
 
     def start(self, order: LaunchOrder) -> None:
         self.mirror.refresh()

@@ -24,7 +24,7 @@ def bench(request: pytest.FixtureRequest) -> Bench:
 
 def test_a_worker_that_was_ordered_comes_up_and_says_by_which_order(bench: Bench) -> None:
     launcher, order = bench.launcher(), bench.order(W)
-    assert launcher.look() == []
+    assert launcher.observe() == []
     launcher.start(order)
     seen = bench.until(launcher, W, lambda seen: seen.state == "running")
     assert (seen.order, seen.status, seen.reason, seen.stopping, seen.strays) == (order.digest, None, "", False, ())
@@ -106,7 +106,7 @@ def test_what_one_launcher_began_another_sees_stops_and_kills(bench: Bench) -> N
         bench.until(first, worker, lambda seen: seen.state == "running")
     first.close()
     second = bench.launcher()
-    assert [(seen.worker, seen.state) for seen in second.look()] == [("a.main-1", "running"), ("a.main-2", "running")]
+    assert [(seen.worker, seen.state) for seen in second.observe()] == [("a.main-1", "running"), ("a.main-2", "running")]
     second.stop("a.main-1", 80.0)
     second.kill("a.main-2")
     assert bench.until(second, "a.main-1", lambda seen: seen.state == "exited").status == 0
@@ -123,7 +123,7 @@ def test_only_what_has_ended_is_forgotten_and_then_it_may_begin_again(bench: Ben
     bench.until(launcher, W, lambda seen: seen.state == "exited")
     launcher.forget(W)
     launcher.forget(W)
-    assert launcher.look() == []
+    assert launcher.observe() == []
     launcher.start(bench.order(W))
     bench.until(launcher, W, lambda seen: seen.state == "running")
     assert bench.beginnings(W) == 2

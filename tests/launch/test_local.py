@@ -201,7 +201,7 @@ def test_a_process_that_got_the_number_of_a_dead_worker_is_never_struck(local: P
     launcher.forget(W)
     assert foreign.poll() is None
     assert process_of(foreign.pid).alive()
-    assert launcher.look() == []
+    assert launcher.observe() == []
 
 
 def test_a_worker_goes_on_without_its_keeper_and_is_stopped_without_it(local: ProcessBench) -> None:
@@ -209,7 +209,7 @@ def test_a_worker_goes_on_without_its_keeper_and_is_stopped_without_it(local: Pr
     for worker in (W, "b.main-1"):
         running(local, launcher, worker, *(["deaf"] if worker == W else []))
         kill_keeper(local, worker)
-    assert [seen.state for seen in launcher.look()] == ["running", "running"]
+    assert [seen.state for seen in launcher.observe()] == ["running", "running"]
     launcher.start(local.order(W))
     launcher.stop("b.main-1", 60.0)
     launcher.stop(W, 0.5)
@@ -243,7 +243,7 @@ def test_what_a_worker_and_its_dead_keeper_left_behind_is_seen_and_removed(local
     assert (seen.strays, seen.is_over) == ((child.pid,), False)
     getattr(launcher, verb)(W)
     assert child.gone_within(WITHIN_S)
-    assert [seen.is_over for seen in launcher.look()] == ([] if verb == "forget" else [True])
+    assert [seen.is_over for seen in launcher.observe()] == ([] if verb == "forget" else [True])
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -258,12 +258,12 @@ def test_a_worker_whose_records_were_removed_is_seen_and_killed_by_its_mark(loca
     for path in (local.home / "workers" / W).iterdir():
         path.unlink()
     (local.home / "workers" / W).rmdir()
-    (found,) = launcher.look()
+    (found,) = launcher.observe()
     assert (found.worker, found.state, found.order, found.strays) == (W, "gone", "", (worker.pid,))
     launcher.kill(W)
     assert worker.gone_within(WITHIN_S)
     assert keeper.gone_within(WITHIN_S)
-    assert within(WITHIN_S, lambda: launcher.look() == [])
+    assert within(WITHIN_S, lambda: launcher.observe() == [])
 
 
 def test_a_kill_ends_the_whole_tree_at_once(local: ProcessBench) -> None:
@@ -308,7 +308,7 @@ def test_secrets_reach_the_worker_and_stand_in_no_command_line_record_or_log(loc
     assert found[0].read_text() == f"spark.hadoop.key={hidden}\nspark.x=a b\\\\c\\n\n"
     assert found[0].stat().st_mode & 0o777 == 0o600
     assert local.home.stat().st_mode & 0o777 == 0o700
-    assert hidden not in repr(launcher.look())
+    assert hidden not in repr(launcher.observe())
     assert hidden not in repr(local.order(W, secrets={"PASSWORD": secret}))
     launcher.stop(W, 60.0)
     local.until(launcher, W, lambda seen: seen.is_over)

@@ -96,8 +96,8 @@ def test_a_worker_runs_on_the_cluster_survives_its_executors_is_adopted_and_stop
     assert within(SLOW_S, lambda: any(line.startswith("counted") and line != f"counted {first}" for line in standalone.diary(W)))
     launcher = standalone.launcher()
     launcher.stop(W, SLOW_S)
-    assert within(SLOW_S, lambda: [seen.state for seen in launcher.look()] == ["exited"])
-    (seen,) = launcher.look()
+    assert within(SLOW_S, lambda: [seen.state for seen in launcher.observe()] == ["exited"])
+    (seen,) = launcher.observe()
     assert (seen.status, seen.reason) == (0, "")
     assert standalone.diary(W)[-1] == "asked and ended"
     leaves_nothing(standalone, cluster, application)
@@ -122,8 +122,8 @@ def test_when_one_half_of_a_worker_is_killed_the_other_does_not_stay(
         keeper.send(signal.SIGKILL)
         assert keeper.gone_within(SLOW_S)
         process_of(python).send(signal.SIGKILL)
-    assert within(SLOW_S, lambda: [seen.state in ("exited", "gone") for seen in launcher.look()] == [True])
-    (seen,) = standalone.launcher().look()
+    assert within(SLOW_S, lambda: [seen.state in ("exited", "gone") for seen in launcher.observe()] == [True])
+    (seen,) = standalone.launcher().observe()
     if struck == "jvm":
         assert f"Spark's JVM (process {jvm.pid}) had ended" in seen.reason
     else:
@@ -140,7 +140,7 @@ def test_a_worker_that_the_cluster_cannot_take_is_refused_with_what_is_free(stan
     with pytest.raises(EnvironmentFault, match="2 cores and 4096 MiB") as caught:
         launcher.start(standalone.order(W, cores=2, memory_bytes=2**32))
     assert "stop another worker" in caught.value.remedy
-    assert launcher.look() == []
+    assert launcher.observe() == []
 
 
 def test_a_cluster_that_does_not_answer_is_told_and_what_runs_is_seen_still(standalone: StandaloneBench) -> None:

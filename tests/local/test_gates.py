@@ -235,23 +235,23 @@ def test_what_was_dropped_does_not_wait_in_the_channel(ends: Ends) -> None:
     ends.open()
     for _ in range(3):
         ends.feed(1000)
-        ends.gate.look()
+        ends.gate.view()
     for _ in range(4):
         ends.feed(1000, dropped=True)
-    assert ends.gate.look().rows == 3000
+    assert ends.gate.view().rows == 3000
     assert ends.gate.full_text() == ""
 
 
 def test_a_gate_tells_depth_age_and_rates(ends: Ends) -> None:
-    ends.gate.look()
+    ends.gate.view()
     ends.feed(1000)
     ends.feed(1000)
-    view = ends.gate.look()
+    view = ends.gate.view()
     assert (view.rows, view.bytes) == (2000, 20_000)
     assert view.in_per_s > view.out_per_s == 0.0
     assert view.age_s > 0.0
     ends.take(2000)
-    assert ends.gate.look().rows == 0
+    assert ends.gate.view().rows == 0
 
 
 def test_words_for_a_chain_whose_middle_is_too_slow() -> None:
@@ -270,7 +270,7 @@ def test_what_waits_from_before_a_rewind_of_the_feeder_holds_it_as_any_other_row
     rewind(ends.feeder, {"n": 1})
     for looking in (ends, ends.open()):
         admitted = looking.admit()
-        assert ends.gate.look().rows == 4000
+        assert ends.gate.view().rows == 4000
         assert admitted.share == pytest.approx(1.0)
         assert "4,000 rows wait" in admitted.why
     admitted = ends.feed(1000)
@@ -279,16 +279,16 @@ def test_what_waits_from_before_a_rewind_of_the_feeder_holds_it_as_any_other_row
     assert ends.levels.waiting_for(ends.reading).rows == 5000
     assert ends.take(3000).paused
     assert not ends.take(1500).paused
-    assert ends.gate.look().rows == 500
+    assert ends.gate.view().rows == 500
     ends.take(500)
-    assert ends.gate.look().rows == 0
+    assert ends.gate.view().rows == 0
 
 
 def test_the_display_tells_rows_and_time_of_what_waits_from_before_a_rewind(ends: Ends) -> None:
     ends.feed(1000)
     rewind(ends.feeder, {"n": 0})
     ends.open().clock.seconds += 90.0
-    view = ends.gate.look()
+    view = ends.gate.view()
     assert (view.rows, view.bytes) == (1000, 10_000)
     assert gate_text(view) == "1,000 rows wait 9.8 KiB 1m31s"
 
@@ -301,16 +301,16 @@ def test_what_waits_from_before_a_move_of_the_feeder_holds_the_one_that_goes_on(
     ends.feeder = QueryFolder(tmp_path / "other" / CHANNEL)
     ends.open()
     ends.feed(100)
-    assert ends.gate.look().rows == 4100
+    assert ends.gate.view().rows == 4100
     assert ends.feed(900).paused
     # the old feeder's own record tells from where it waits
     for key in ends.levels.topology.queries:
         ends.levels.keep(key)
     ends.open()
     assert ends.admit().paused
-    assert ends.gate.look().rows == 5000
+    assert ends.gate.view().rows == 5000
     assert not ends.take(4500).paused
-    assert ends.gate.look().rows == 500
+    assert ends.gate.view().rows == 500
 
 
 def test_a_reader_that_goes_back_has_before_it_what_an_earlier_feeder_put_in(ends: Ends) -> None:
@@ -320,13 +320,13 @@ def test_a_reader_that_goes_back_has_before_it_what_an_earlier_feeder_put_in(end
     rewind(ends.feeder, {"n": 3})
     ends.feed(1000)
     ends.take(1000)
-    assert ends.gate.look().rows == 1000
+    assert ends.gate.view().rows == 1000
     for key in ends.levels.topology.queries:
         ends.levels.keep(key)
     rewind(ends.reader, {READ_AS: 0})
     for looking in (ends, ends.open()):
         looking.admit()
-        assert ends.gate.look().rows == 4000
+        assert ends.gate.view().rows == 4000
 
 
 def test_a_batch_counts_as_soon_as_it_is_committed_and_once(ends: Ends) -> None:
@@ -340,9 +340,9 @@ def test_a_batch_counts_as_soon_as_it_is_committed_and_once(ends: Ends) -> None:
         feeding.begun()
         ends.feed(1000, took_s=0.0)
         ends.clock.seconds = before_s
-        assert ends.gate.look().rows == rows
+        assert ends.gate.view().rows == rows
     ends.clock.seconds += 10.0
-    assert ends.gate.look().rows == 3000
+    assert ends.gate.view().rows == 3000
 
 
 def test_a_lineage_that_is_gone_into_three_rewinds_is_counted_from_what_was_kept(ends: Ends) -> None:
@@ -356,5 +356,5 @@ def test_a_lineage_that_is_gone_into_three_rewinds_is_counted_from_what_was_kept
             ends.levels.keep(key)
         rewind(ends.feeder, {"n": position})
         ends.open().admit()
-        assert ends.gate.look().rows == waiting
+        assert ends.gate.view().rows == waiting
     assert read_lineage(ends.feeder) is not None

@@ -221,4 +221,4 @@ def test_one_class_that_fails_hides_no_other_table_and_odd_rows_are_shown_or_ref
         (home.path / "steps.py").write_text(text.replace("GIVEN", given_))
         unread: list[StepError] = []
         assert [each["sink"] for each in summaries_of(home.prepared, unread=unread)] == ["t"]
-        assert "result() gave" in unread[0].message
+        assert "result() returned" in unread[0].message

@@ -59,9 +59,13 @@ def test_a_state_behind_a_select_stays_when_a_column_is_taken_in(tmp_path):
 @pytest.mark.parametrize(
     ("rest", "column", "why"),
     [
-        (KEPT % "a", "_sg_at", "Scribengin's own"),
+        (KEPT % "a", "_sg_at", "names that begin with _sg_ are reserved"),
         (KEPT % "a", "Amount", 'the schema has "amount"'),
-        ('steps:\n  s: {from: a, sql: "SELECT *, amount + 1 AS total FROM a"}\n' + KEPT % "s", "Total", "of that name already"),
+        (
+            'steps:\n  s: {from: a, sql: "SELECT *, amount + 1 AS total FROM a"}\n' + KEPT % "s",
+            "Total",
+            "already has a column of that name",
+        ),
         (OTHER + "steps:\n  j: {from: [a, b], join: {key: [id], how: left}}\n" + KEPT % "j", "title", "a and b both have title"),
         (OTHER.replace(", static: true", "").replace("title STRING", "amount DOUBLE") + KEPT % "[a, b]", "note", "note"),
     ],

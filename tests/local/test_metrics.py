@@ -82,7 +82,7 @@ def test_a_port_that_is_taken_is_told_before_spark_starts(tmp_path):
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = other.getsockname()[1]
-        with pytest.raises(EnvironmentFault, match=f"port {taken} of 127.0.0.1 is taken") as caught:
+        with pytest.raises(EnvironmentFault, match=f"port {taken} of 127.0.0.1 is in use by another process") as caught:
             run_flow(tmp_path / "flow.yaml", RunSettings(metrics_port=taken), lambda view: None)
     assert caught.value.exit is Exit.ENVIRONMENT
     assert "--metrics" in caught.value.remedy

@@ -48,7 +48,7 @@ class _Reader:
 class _Through(Levels):
     """All of the first tier is acknowledged."""
 
-    def look(self) -> FlowAcks:
+    def acknowledged(self, *, fresh: bool = True) -> FlowAcks:
         through = QueryStanding("lineage", released={"rows": 2})
         return FlowAcks({key: through if key.tier == "edge" else QueryStanding() for key in self.topology.queries}, {})
 

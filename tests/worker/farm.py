@@ -82,9 +82,9 @@ class Machine(LocalLauncher):
         self._check()
         super().kill(worker)
 
-    def look(self) -> list[ObservedWorker]:
+    def observe(self) -> list[ObservedWorker]:
         self._check()
-        return super().look()
+        return super().observe()
 
     def forget(self, worker: str) -> None:
         self._check()
@@ -147,9 +147,9 @@ class Farm:
         """End what runs on all machines."""
         for machine in self.launchers.values():
             machine.away = False
-            for seen in machine.look():
+            for seen in machine.observe():
                 machine.kill(seen.worker)
-            until(lambda machine=machine: all(seen.is_over for seen in machine.look()), "the end of all workers")  # type: ignore[misc]
+            until(lambda machine=machine: all(seen.is_over for seen in machine.observe()), "the end of all workers")  # type: ignore[misc]
 
     # --- a person ---
 
@@ -219,7 +219,7 @@ class Farm:
 
     def driver(self, machine: str, worker: str) -> Process:
         """The first process of a worker."""
-        (seen,) = (seen for seen in self.launchers[machine].look() if seen.worker == worker)
+        (seen,) = (seen for seen in self.launchers[machine].observe() if seen.worker == worker)
         assert seen.pid is not None
         (process,) = (process for process in self.processes(machine, worker) if process.pid == seen.pid)
         return process

@@ -150,7 +150,7 @@ def test_places_of_dead_letters_count_lines_of_the_file(case: str, tmp_path: Pat
         (b'1,"ab"c\n2,y\n', "n INT, o STRING", {}, "quote: none"),
         (b'1, "ab"\n2,y\n', "n INT, o STRING", {}, "trim: true"),
         (b'"1",""\n2,5\n', "n INT, o INT", {}, "quoted_null: typed"),
-        (b"1,\n2,5\n", "n INT, o INT", {"null": "NA"}, 'too with ""'),
+        (b"1,\n2,5\n", "n INT, o INT", {"null": "NA"}, 'to read an empty cell as null, add "" to'),
         (b"1,2,,\n2,5\n", "n INT, o INT", {}, "extra_cells: empty"),
         (b'1\t"N\n2\tS"\t4\n2\t5\n', "n INT, o STRING", {"delimiter": "\t", "quote": '"'}, "several lines.*quote: none"),
     ],

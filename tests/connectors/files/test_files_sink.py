@@ -388,7 +388,7 @@ def test_a_place_that_cannot_be_a_folder_is_told_with_the_remedy(tmp_path: Path)
     (tmp_path / "out").touch()
     with pytest.raises(SinkError, match=r'sink "kept": cannot write to .*out: .*out is a file') as told:
         make(tmp_path)
-    assert "a file stands on the way" in told.value.remedy
+    assert "a part of its path is a file" in told.value.remedy
 
 
 def test_recovery_removes_the_drafts_of_killed_writers(tmp_path: Path) -> None:

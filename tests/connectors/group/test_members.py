@@ -111,7 +111,7 @@ def test_a_type_that_says_nothing_cannot() -> None:
 def test_a_sink_that_can_has_all_that_a_group_asks_of_a_member(tmp_path: Path, type_: str) -> None:
     for member in opened(flow(tmp_path, type_))._sinks.values():
         assert member.exactly_once == ("exactly_once" in catalog.sink_types()[type_].abilities)
-        for needed in ("look", "prepare", "recover", "publish", "audit", "clear", "stream"):
+        for needed in ("check_ready", "prepare", "recover", "publish", "audit", "clear", "stream"):
             assert callable(getattr(member, needed, None)), needed
 
 

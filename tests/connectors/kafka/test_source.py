@@ -172,7 +172,7 @@ def test_a_pattern_that_matches_nothing_says_so_once_and_misses_no_record_of_wha
     assert reading.ids(reading.take(final=False)) == []
     told = reading.reader.notices()
     assert [notice for notice in told if "no topic matches lonely-.* yet" in notice] == told != []
-    reading.reader.look()
+    reading.reader.find_partitions()
     assert reading.reader.notices() == []
     topics.make(name="lonely-a")
     topics.write("lonely-a", [7])

@@ -303,7 +303,7 @@ def test_rows_that_come_between_two_looks_are_in_the_marker_or_too_late(
         return looking
 
     monkeypatch.setattr(ObjectCompactor, "_look", between("roller", ObjectCompactor._look))
-    monkeypatch.setattr(OpenFolders, "look", between("counts", OpenFolders.count_new))
+    monkeypatch.setattr(OpenFolders, "count_new", between("counts", OpenFolders.count_new))
     at.keeper().keep()
     at.keeper().keep()
     marker = at.marker(0)

@@ -53,7 +53,7 @@ def reader(tmp_path):
 def complaint_after(reader, change):
     change()
     for _ in range(10):  # one of ten looks is a full one
-        reader.look()
+        reader.read_visible()
     return " ".join(reader.sight.wrong)
 
 
