@@ -95,7 +95,7 @@ def test_one_short_id_names_a_letter_everywhere(command, flow):
     assert "orders/data/a.jsonl:1" not in shows
     lists = command("dead", "list", flow).out
     assert "kept:0:0" in lists.splitlines()[1]
-    assert f"to see one whole: scribengin dead show {flow} kept:0:0\n" in lists
+    assert f"to see one in full: scribengin dead show {flow} kept:0:0\n" in lists
     (shown,) = command("dead", "show", flow, "kept:0:1", "--json").object["result"]["letters"]
     assert shown["key"] == "kept:0:1"
     assert command("dead", "list", flow, "kept:0:1", "--json").object["result"]["dead"] == 1

@@ -56,7 +56,7 @@ BAD = {
     b'{"state": "paused"}': "version",
     b'{"state": "paused", "version": 7}': "names version 7, which does not exist; there are 1",
     b'{"state": "paused", "version": 0}': "names version 0; versions count from 1",
-    b'{"state": "paused", "version": -3}': "wants version -3",
+    b'{"state": "paused", "version": -3}': "names version -3",
     b'{"format": 9, "wish": "paused"}': "newer Scribengin",
     b"": "is empty",
     b"{}": "is empty",

@@ -67,11 +67,11 @@ def test_late_rows_are_letters_or_only_counted_and_are_told_of_at_once(folder: F
     assert [row["ids"] for row in folder.read("out/kept")] == [[0], [1], [2, 5]]
     assert [row["ids"] for row in folder.read("out/meetings")] in ([[0], [1], [2], [5]], [[0], [1], [5], [2]])
     told = {notice for view in views for notice in view.notices if "are late" in notice}
-    (kept,) = [notice for notice in told if "came to hours" in notice]
+    (kept,) = [notice for notice in told if "rows at hours" in notice]
     assert kept.startswith("2 of 3 rows at hours in Batch 3 are late, they are dead letters: ")
     assert "the watermark is at 2026-01-04T11:10:00Z, moved there by rows (" in kept
     assert kept.endswith('1.jsonl:1, "ts" is 2026-01-04T11:20:00Z)')
-    assert any("came to counted" in notice and "they are dropped" in notice for notice in told)
+    assert any("rows at counted" in notice and "they are dropped" in notice for notice in told)
 
 
 def test_a_late_row_ends_a_query_that_takes_it_for_an_error(folder: FlowFolder) -> None:

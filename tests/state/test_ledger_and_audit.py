@@ -327,7 +327,7 @@ def test_an_entry_that_is_folded_cannot_be_amended_in_silence(tmp_path: Path) ->
     for number in range(2100):
         log.append(number, [SourceStream(f"rows-{number}", {})])
     log.fold()
-    with pytest.raises(StateError, match="is folded"):
+    with pytest.raises(StateError, match="is merged with older entries"):
         log.amend(0, [SourceStream("rows-0", {}, skipped=True)])
     log.amend(2099, [SourceStream("rows-2099", {}, skipped=True)])
     assert log.range(2099, 2100) == []

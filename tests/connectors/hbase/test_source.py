@@ -251,10 +251,10 @@ def test_what_the_sink_wrote_is_read_back_equal(table: Table, tmp_path: Path, va
         ({"columns": {"name": "n"}}, SIMPLE, "which is not FAMILY:QUALIFIER", "table-columns"),
         ({"row": "{id:8}"}, SIMPLE, '`row` names "id", which `schema` does not have', "table-columns"),
         ({"row": "{key}{name}"}, SIMPLE, '`row` has "key" and "name" side by side', "table-columns"),
-        ({"row": "{key:8}"}, SIMPLE, 'before "key", which is no integer', "table-columns"),
+        ({"row": "{key:8}"}, SIMPLE, 'pads "key" with zeros, but it is not an integer', "table-columns"),
         ({"row": "{key"}, SIMPLE, "`row` has .* has a brace without a column name", "table-columns"),
         ({}, None, "has no schema", "schema-missing"),
-        ({"config": {"usr": "me"}}, SIMPLE, '"usr", which is not known', "hbase-config"),
+        ({"config": {"usr": "me"}}, SIMPLE, '"usr", which is not a known setting', "hbase-config"),
         ({"server": ["127.0.0.1:8080"]}, SIMPLE, "is not an address", "hbase-address"),
     ],
 )

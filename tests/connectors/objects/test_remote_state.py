@@ -128,7 +128,7 @@ def test_a_channel_of_one_host_is_refused_where_the_state_is_everywhere(root: Re
     with pytest.raises(InputError) as told:
         plan("{type: folder}")
     (problem,) = told.value.problems
-    assert (problem.code, problem.place.line, '"odd -> kept" goes through a folder of one host' in problem.message) == (
+    assert (problem.code, problem.place.line, '"odd -> kept" uses a folder of one host' in problem.message) == (
         "channel-one-host",
         6,
         True,

@@ -325,9 +325,9 @@ def test_an_audit_finds_what_is_changed_gone_or_nobodys(server: ObjectServer, st
     told = [text.rpartition(prefix)[2] for each in writer.sink.audit(lineage="one", decided=decided) for text in each.violations]
     assert [text.partition(" ")[2][:18] for text in told] == [
         "is missing: 1 rows",
-        "has 33 bytes; 34 w",
+        "has 33 bytes; expe",
         "was changed after ",
-        "no batch wrote",
+        "no batch wrote it",
     ]
 
 

@@ -241,7 +241,7 @@ def test_records_on_a_full_disk_are_written_once_there_is_room(index: Index, tmp
     with pytest.raises(Unreachable, match="cluster_block_exception") as told:
         sink.publish(batch)
     assert told.value.code == "search-away"
-    assert "room" in (told.value.remedy or "")
+    assert "space" in (told.value.remedy or "")
     block(index, "-records", kind=kind, full=None)
     sink.publish(batch)
     assert ids(index) == [1]

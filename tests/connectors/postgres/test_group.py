@@ -103,7 +103,7 @@ def test_a_batch_at_another_member_too_and_rows_that_are_gone_are_found(members:
         session.execute("INSERT INTO scribengin.commits VALUES (%s, %s, %s, %s, %s, %s, %s, %s)", commit)
     found = {text for each in driver.audit() for text in each.violations}
     assert found == {
-        "member near: batch 0: 2 rows were written to public.kept, 1 are there",
+        "member near: batch 0: expected 2 rows in public.kept, found 1",
         "member near: 1 rows in public.kept belong to no batch",
         "member far: batch 1 is published, but there is no decision for it",
     }

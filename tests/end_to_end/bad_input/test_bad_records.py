@@ -19,7 +19,7 @@ def test_every_good_record_beside_a_bad_one_is_kept_and_the_ledger_balances(bad_
 @pytest.mark.parametrize(
     ("file", "says"),
     [
-        ("malformed.jsonl", "ends too early"),
+        ("malformed.jsonl", "truncated JSON"),
         ("trailing.jsonl", "trailing"),
         ("wrong_type.jsonl", "id"),
         ("out_of_range.jsonl", "small"),

@@ -85,7 +85,7 @@ REASONS: tuple[Reason, ...] = (
         "The record cannot be read in its format",
         "It is not one record of the format at all: JSON that ends too early, CSV with an open quote, Avro of another schema.",
         f"If all records are so, `format` or an option of it is wrong: `scribengin infer` shows what fits. Else {_REPAIR_TOO}.",
-        '{"id": 1 → not a JSON object: the line ends too early',
+        '{"id": 1 → not a JSON object: truncated JSON',
     ),
     Reason(
         "missing",

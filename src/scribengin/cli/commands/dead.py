@@ -72,7 +72,7 @@ def list_(*, flow: str, filters: Filters, by_query: bool, state: Path | None, ma
         headings = {"query": "Query", "step": "step", "count": "letters", **done, "reason": "reason", "key": "for example"}
         print_table(rows, headings | {"example": "message", "place": "at", "last": "the last"})
         if key := rows[0]["key"]:  # a master of an earlier release does not say it
-            click.echo(f"to see one whole: {as_called(flow_command('dead show', key), {'flow': flow, 'state': state})}")
+            click.echo(f"to see one in full: {as_called(flow_command('dead show', key), {'flow': flow, 'state': state})}")
         click.echo(f"what a reason means, and what to do: scribengin explain {rows[0]['reason']}")
         if stranded := sum(row["asked"] for row in rows if row["gone"]):
             click.echo(f"{stranded:,} wait to be replayed in a Query that no sink belongs to; they continue if a sink joins it again")
