@@ -111,7 +111,7 @@ def test_a_tier_whose_key_is_gone_waits_for_it_and_goes_on(folder: FlowFolder) -
 
     result = run_flow(folder.path / "flow.yaml", settings, watch, spark=folder.spark)
     assert result.state == "stopped"
-    assert "has no key k1; it has k2" in told[0]
+    assert "does not have key k1; found k2" in told[0]
     assert ids(folder) == list(range(10))
     assert letters(folder) == []
     assert violations(folder) == []
