@@ -234,7 +234,7 @@ def test_a_folder_or_file_without_permission_is_told_with_the_remedy(public_path
         )
     finally:
         (public_path / what).chmod(0o755)
-    assert f"this user is not allowed to read {what} | make it readable: {remedy}" in run.stdout, run.stderr
+    assert f"this user is not allowed to read {public_path / what} | make it readable: {remedy}" in run.stdout, run.stderr
 
 
 def test_a_file_that_is_removed_before_or_while_it_is_read_fails_with_the_remedy(tmp_path: Path) -> None:

@@ -246,7 +246,7 @@ def test_markers_with_a_retention_that_forgets_are_refused(topics: Topics, sink:
     [
         ({"key": "nam"}, 'key names the column "nam"'),
         ({"timestamp": "name"}, 'timestamp names the column "name", a STRING'),
-        ({"format": "text"}, "text needs exactly one column"),
+        ({"format": "text"}, "text needs exactly one STRING column"),
         ({"partition": "upper(name)"}, "expected an integer"),
         ({"partition": "id %"}, "partition: id %"),
     ],

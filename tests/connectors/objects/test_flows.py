@@ -160,7 +160,7 @@ def test_an_output_whose_sink_is_elsewhere_by_now_stays_in_its_trash(shop: FlowF
     text = (shop.path / "flow.yaml").read_text()
     url = options(server, prefix)["url"]
     shop.flow(text.replace(url, f"{url}-2"))
-    with pytest.raises(Refused, match="no such sink") as refused:
+    with pytest.raises(Refused, match="no longer has that sink") as refused:
         reset_of(shop).undo()
     assert (refused.value.code, url in refused.value.message) == ("trash-missing", True)
     shop.flow(text)

@@ -307,7 +307,7 @@ class ThriftGateway:
     def _checked(self, server: str) -> str:
         parts = split_url(server)
         if parts is not None and (parts.password is not None or parts.username is not None):
-            said = f"{self.called}: `server` holds a user or a password"
+            said = f"{self.called}: `server` contains a user or a password"
             raise self._error(said, "remove it: a Thrift server requires no login", "secret-in-plain")
         if parts is None or parts.scheme not in (_PLAIN, _TLS) or parts.path or not _ADDRESS.fullmatch(parts.netloc):
             said = f'{self.called}: `server` has "{server}", which is not an address of a Thrift server'

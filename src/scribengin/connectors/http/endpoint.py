@@ -74,7 +74,7 @@ class Endpoint:
         parts = urlsplit(self._url)
         if parts.username is not None or parts.password is not None:
             raise self._error(
-                "`url` holds a user or a password",
+                "`url` contains a user or a password",
                 'take it out and write headers: {Authorization: "Basic ${secret:env/NAME}"}: a secret is never shown',
                 "secret-in-plain",
             )
