@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from tests.conftest import FlowFolder
 
 
+AWAY_S = 20.0
+"""how long a store is unavailable: a run that gave up would have ended by then"""
+
+
 @pytest.fixture
 def root(server: ObjectServer, prefix: str, monkeypatch: pytest.MonkeyPatch) -> S3Path:
     return at_server(server, prefix, monkeypatch.setenv)
@@ -317,7 +321,7 @@ def test_a_flow_waits_for_the_store_and_goes_on(folder: FlowFolder, tmp_path: Pa
                 assert within(150.0, lambda: ids(folder) == [1, 2])
                 store.kill()
                 folder.data("data/b.jsonl", orders(5, 3))
-                assert not within(20.0, lambda: driver.poll() is not None)
+                assert not within(AWAY_S, lambda: driver.poll() is not None)
                 store.start()
                 assert within(200.0, lambda: ids(folder) == [1, 2, 3])
             finally:

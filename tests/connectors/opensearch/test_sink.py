@@ -170,11 +170,11 @@ def test_what_is_there_and_does_not_fit_is_told_before_a_start(index: Index, tmp
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ({"index": "No Name"}, SinkError, "cannot be made: invalid_index_name_exception"),
+        ({"index": "No Name"}, SinkError, "cannot be created: invalid_index_name_exception"),
         ({"server": ["http://127.0.0.1:9"]}, Unreachable, "does not answer"),
         ({"server": ["127.0.0.1:9200"]}, SinkError, "is not an address"),
-        ({"server": ["http://me:hunter2@127.0.0.1:9200"]}, SinkError, "holds a user or a password"),
-        ({"config": {"usr": "me"}}, SinkError, '"usr", which is not known'),
+        ({"server": ["http://me:hunter2@127.0.0.1:9200"]}, SinkError, "contains a user or a password"),
+        ({"config": {"usr": "me"}}, SinkError, '"usr", which is not a known setting'),
     ],
 )
 def test_what_a_person_did_wrong_is_told(index: Index, tmp_path: Path, given: Any, error: type[Exception], message: str) -> None:

@@ -230,7 +230,7 @@ def test_large_pages_are_cut_by_size(index: Index, monkeypatch: pytest.MonkeyPat
         ({"index": "nowhere"}, SourceError, 'source "in": there is no index nowhere'),
         ({"index": "nowhere-*"}, SourceError, "there is no index"),
         ({"server": ["http://127.0.0.1:9"]}, Unreachable, 'source "in": .* does not answer'),
-        ({"server": ["http://me:hunter2@127.0.0.1:9200"]}, SourceError, "holds a user or a password"),
+        ({"server": ["http://me:hunter2@127.0.0.1:9200"]}, SourceError, "contains a user or a password"),
     ],
 )
 def test_what_a_person_did_wrong_is_told(index: Index, given: Any, error: type[Exception], message: str) -> None:
