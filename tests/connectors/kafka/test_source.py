@@ -280,7 +280,7 @@ def test_a_broker_that_is_not_there_is_told_in_time_with_its_address(open_source
         ({"topics": (), "pattern": None}, "none of them"),
         ({"topics": ("a",), "pattern": "b"}, "topics and pattern"),
         ({"topics": ("a",), "start": "yesterday"}, "not a valid start position"),
-        ({"topics": ("a",), "metadata": {"k": "keys"}}, 'knows no "keys"'),
+        ({"topics": ("a",), "metadata": {"k": "keys"}}, 'metadata has "keys", which is not known'),
     ],
 )
 def test_what_cannot_be_read_is_told(open_source: Any, options: dict[str, Any], told: str) -> None:
