@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 from rich.console import Console
 
-from harness.tweets import SEED, Written, write_tweets
+from harness.tweets import SEED, WrittenTweets, write_tweets
 
 HERE = Path(__file__).parent
 WITHIN_S = 300.0
@@ -45,7 +45,7 @@ def main() -> int:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def show(written: Written) -> int:
+def show(written: WrittenTweets) -> int:
     """The commands, in the folder of the flow."""
     told("scribengin up &")
     up = subprocess.Popen([*COMMAND, "up"], start_new_session=True)  # a Ctrl-C here is not its own

@@ -109,7 +109,7 @@ class RowsFirst(_UnitsOf):
     kind = _RowsFirst
 
 
-class MarkerFirst(_UnitsOf):
+class RecordFirst(_UnitsOf):
     """Commits the unit's record, then rows."""
 
     kind = _MarkerFirst

@@ -87,7 +87,7 @@ import time
 from dataclasses import dataclass
 
 from harness.kafka_steps import KafkaModel
-from harness.model_search import Report, search
+from harness.model_search import SearchReport, search
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ _SAID = {
 _OF_DRIVERS = {"opens", "opening fences", "opening reads", "opens again", "driver restarts"}
 
 
-def story(model: KafkaModel, report: Report) -> list[str]:
+def story(model: KafkaModel, report: SearchReport) -> list[str]:
     """The way to a breach, one line a step. An attempt is called `A1b`: of driver A, for Batch 1, its second."""
     lines = []
     for nth, (_, code, who) in enumerate(report.trace):

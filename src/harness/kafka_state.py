@@ -7,7 +7,7 @@ from typing import NamedTuple
 NOBODY, SETTLED = -1, -1
 
 
-class Marker(NamedTuple):
+class ModelMarker(NamedTuple):
     """`place` is where the Batch's input lies, and stands for the input's hash; `rows` is the Receipt: whose rows, or `SETTLED`."""
 
     lineage: int
@@ -16,17 +16,17 @@ class Marker(NamedTuple):
     rows: int
 
 
-class Transaction(NamedTuple):
+class ModelTransaction(NamedTuple):
     """What the broker holds for one transactional.id. `owner` has the current epoch. `ending` has been committed, but its control
     record is not yet in the markers' partition."""
 
     owner: int = NOBODY
     rows: tuple[int, ...] = ()
-    markers: tuple[Marker, ...] = ()
-    ending: tuple[Marker, ...] = ()
+    markers: tuple[ModelMarker, ...] = ()
+    ending: tuple[ModelMarker, ...] = ()
 
 
-class Driver(NamedTuple):
+class ModelDriver(NamedTuple):
     """`at` and `decided` are places of inputs; `start` is where its lineage began. `at` below 1: it has not opened its lineage."""
 
     at: int
@@ -38,18 +38,18 @@ class State(NamedTuple):
     """`log`: the committed rows in order, (place of the input, whose), and `markers`, without `ending` ones. What is settled (the marker
     names just the rows that are there) bears no name any more."""
 
-    transactions: tuple[Transaction, ...]
+    transactions: tuple[ModelTransaction, ...]
     log: tuple[tuple[int, int], ...]
-    markers: tuple[Marker, ...]
+    markers: tuple[ModelMarker, ...]
     attempts: tuple[str, ...]
-    drivers: tuple[Driver, ...]
+    drivers: tuple[ModelDriver, ...]
 
 
-def put(transactions: tuple[Transaction, ...], at: int, own: Transaction) -> tuple[Transaction, ...]:
+def put(transactions: tuple[ModelTransaction, ...], at: int, own: ModelTransaction) -> tuple[ModelTransaction, ...]:
     """With `own` in the place `at`."""
     return (own,) if len(transactions) == 1 else (*transactions[:at], own, *transactions[at + 1 :])
 
 
-def settled(markers: tuple[Marker, ...], told: list[Marker]) -> tuple[Marker, ...]:
+def settled(markers: tuple[ModelMarker, ...], told: list[ModelMarker]) -> tuple[ModelMarker, ...]:
     """Those among `told` lose the name of their rows."""
     return tuple(marker._replace(rows=SETTLED) if marker in told else marker for marker in markers)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.kafka_state import NOBODY, SETTLED, Driver, Marker, State, Transaction, put, settled
+from harness.kafka_state import NOBODY, SETTLED, ModelDriver, ModelMarker, ModelTransaction, State, put, settled
 from harness.model_search import FAULT, REPAIR, STEP
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ class KafkaModel:
 
     def initial(self) -> State:
         """Nothing is written; every driver stands at the first Batch, but for one that has lost its checkpoint."""
-        drivers = tuple(Driver(_UNOPENED if self.new_lineage and d == 1 else 1, 0, 0) for d in range(self.drivers))
-        return State((Transaction(),) * self._ids, (), (), ("-",) * len(self.places), drivers)
+        drivers = tuple(ModelDriver(_UNOPENED if self.new_lineage and d == 1 else 1, 0, 0) for d in range(self.drivers))
+        return State((ModelTransaction(),) * self._ids, (), (), ("-",) * len(self.places), drivers)
 
     def goal(self, state: State) -> bool:
         """All Batches are committed, and a driver knows it."""
@@ -189,7 +189,7 @@ class KafkaModel:
             own = own._replace(markers=(*own.markers, self._marker(state, a)))
         else:
             log = (*log, *((self.places[row][1], row) for row in own.rows))
-            own = Transaction(own.owner, (), (), own.markers)
+            own = ModelTransaction(own.owner, (), (), own.markers)
         return state._replace(transactions=put(state.transactions, at, own), log=log)
 
     def _crash(self, state: State, a: int) -> Step:
@@ -215,9 +215,9 @@ class KafkaModel:
                 drivers[each] = driver._replace(decided=max(driver.decided, place))
         yield (STEP, "takes", a), self._normal(state._replace(drivers=tuple(drivers)))
 
-    def _marker(self, state: State, a: int) -> Marker:
+    def _marker(self, state: State, a: int) -> ModelMarker:
         d, place = self.places[a]
-        return Marker(self._lineage(d), place - state.drivers[d].start, place, a)
+        return ModelMarker(self._lineage(d), place - state.drivers[d].start, place, a)
 
     def _verdict(self, state: State, a: int) -> str:
         """What the newest marker says to an attempt: `write`, `stop`, or done, as the word `T…` with whose rows the Receipt names."""
@@ -239,7 +239,7 @@ class KafkaModel:
         before = (lineage, number - 1, place - 1) if number > 1 else (0, start, start)
         return "write" if newest[:3] == before else "stop"
 
-    def _newest(self, state: State) -> Marker | None:
+    def _newest(self, state: State) -> ModelMarker | None:
         """The newest marker below the last stable offset. With one id a transaction that is open hides nothing that is older."""
         if self._high:
             for own in state.transactions:
@@ -264,7 +264,7 @@ class KafkaModel:
         markers = state.markers
         if self._high:
             markers = (*markers, *own.markers)  # whoever reads beyond the last stable offset sees what was aborted
-        turned = Transaction(owner, ending=own.ending)
+        turned = ModelTransaction(owner, ending=own.ending)
         return state._replace(transactions=put(state.transactions, at, turned), markers=markers)
 
     # --- drivers ---
@@ -281,13 +281,13 @@ class KafkaModel:
                 yield (STEP, "opening fences", d), self._moved(after, d, driver._replace(at=_FENCED))
         elif driver.at == _FENCED:
             start = newest.place if newest else 0
-            yield (STEP, "opening reads", d), self._moved(state, d, Driver(start + 1, start, start))
+            yield (STEP, "opening reads", d), self._moved(state, d, ModelDriver(start + 1, start, start))
         elif self.new_lineage and d == 1 and newest and newest.lineage == 0 and newest.place > driver.start:
             yield (REPAIR, "opens again", d), self._moved(state, d, driver._replace(at=opening))
         elif driver.at != driver.decided + 1:
             yield (REPAIR, "driver restarts", d), self._moved(state, d, driver._replace(at=driver.decided + 1))
 
-    def _moved(self, state: State, d: int, driver: Driver) -> State:
+    def _moved(self, state: State, d: int, driver: ModelDriver) -> State:
         return self._normal(state._replace(drivers=(*state.drivers[:d], driver, *state.drivers[d + 1 :])))
 
     # --- names and normal forms ---
@@ -354,7 +354,7 @@ class KafkaModel:
         if order == sorted(order):
             return state
         now = {old: new for new, old in enumerate(order)} | {NOBODY: NOBODY}
-        turned = Transaction(
+        turned = ModelTransaction(
             now[own.owner], tuple(now[row] for row in own.rows), tuple(m._replace(rows=now[m.rows]) for m in own.markers), own.ending
         )
         return state._replace(transactions=(turned,), attempts=tuple(words[old] for old in order))

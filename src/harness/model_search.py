@@ -35,7 +35,7 @@ class Model(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SearchReport:
     """What a search has seen. `broken` is empty where every promise holds; else `trace` is a shortest way to the breach.
 
     With `cycle` the last `cycle` labels of the trace can be repeated for ever.
@@ -53,7 +53,7 @@ class TooLarge(Exception):
     """The search met more states than it was allowed to."""
 
 
-def search(model: Model, *, limit: int = 5_000_000, liveness: bool = True) -> Report:
+def search(model: Model, *, limit: int = 5_000_000, liveness: bool = True) -> SearchReport:
     """Visit all states; stop at the first breach of safety, which is one of the nearest.
 
     With `liveness`, also: from every state a way without further faults leads to a goal, and no endless cycle consists of `STEP`s only.
@@ -71,7 +71,7 @@ def search(model: Model, *, limit: int = 5_000_000, liveness: bool = True) -> Re
         for label, following in model.successors(state):
             if isinstance(following, str):
                 trace = (*_way(came_from, at), label)
-                return Report(len(number), len(edges), len(trace), following, trace)
+                return SearchReport(len(number), len(edges), len(trace), following, trace)
             to = number.get(following)
             if to is None:
                 to = number[following] = len(number)
@@ -86,18 +86,18 @@ def search(model: Model, *, limit: int = 5_000_000, liveness: bool = True) -> Re
                 kinds.append(label[0])
         at += 1
     depth = len(_way(came_from, len(number) - 1))
-    seen = Report(len(number), len(edges), depth)
+    seen = SearchReport(len(number), len(edges), depth)
     if not liveness:
         return seen
     stuck = _first_dead_end(len(number), sources, edges, kinds, goals)
     if stuck is not None:
         trace = _way(came_from, stuck)
-        return Report(seen.states, seen.steps, len(trace), "from here no way leads to the goal without a further fault", trace)
+        return SearchReport(seen.states, seen.steps, len(trace), "from here no way leads to the goal without a further fault", trace)
     cycle = _first_cycle(len(number), sources, edges, kinds)
     if cycle:
         trace = _way(came_from, cycle[0])
         around = _labels_around(model, cycle, number)
-        return Report(seen.states, seen.steps, len(trace) + len(around), "this can go on for ever", (*trace, *around), len(around))
+        return SearchReport(seen.states, seen.steps, len(trace) + len(around), "this can go on for ever", (*trace, *around), len(around))
     return seen
 
 

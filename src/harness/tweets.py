@@ -56,7 +56,7 @@ _MALFORMED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenTweets:
     """What `write_tweets` wrote, so that an output can be checked. `rows` are all lines; the ids are those of the tweets that
     hold #PresidentialDebate, with more than 5,000 followers and more than 500 retweets: `kept_ids` with, `undated_ids` without a `ts`."""
 
@@ -67,7 +67,7 @@ class Written:
     undated_ids: tuple[int, ...]
 
 
-def write_tweets(folder: Path, *, rows: int, files: int = 8, seed: int = SEED) -> Written:
+def write_tweets(folder: Path, *, rows: int, files: int = 8, seed: int = SEED) -> WrittenTweets:
     """Write `tweets-000.jsonl`, … into `folder`, which is made where it is missing. Files of that name are written anew.
 
     Memory stays at some hundred MB however many `rows` there are. Raises ValueError for fewer than one row or file.
@@ -88,7 +88,7 @@ def write_tweets(folder: Path, *, rows: int, files: int = 8, seed: int = SEED) -
                 malformed += int(chunk.malformed.sum())
                 kept += (first + np.flatnonzero(chunk.popular & ~chunk.undated)).tolist()
                 undated += (first + np.flatnonzero(chunk.popular & chunk.undated)).tolist()
-    return Written(rows, size, malformed, tuple(kept), tuple(undated))
+    return WrittenTweets(rows, size, malformed, tuple(kept), tuple(undated))
 
 
 def _chunks(start: int, end: int, most: int = 250_000) -> Iterator[tuple[int, int]]:

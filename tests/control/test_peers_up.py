@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from harness.faults.control.wire import Wire
+from harness.faults.control.wire import ProxyWire
 from scribengin.embedded.java_server import free_ports
 from scribengin.embedded.kafka import KafkaCluster
 from tests.control.test_watching_up import Bench, until
@@ -43,7 +43,7 @@ class Sites:
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.tokyo, self.berlin = (self._site(folder / name, stack) for name in ("tokyo", "berlin"))
         (inside,) = free_ports(1)
-        wan = stack.enter_context(Wire(lambda: inside))
+        wan = stack.enter_context(ProxyWire(lambda: inside))
         self.bootstrap = KafkaCluster(folder / "kafka").bootstrap
         (node,) = json.loads((folder / "kafka/cluster.json").read_text())["nodes"]
         properties = {
@@ -55,7 +55,7 @@ class Sites:
         for site in (self.tokyo, self.berlin):
             stack.enter_context(site.up())
         berlin_api = int(self.berlin.address.rpartition(":")[2])
-        api = stack.enter_context(Wire(lambda: berlin_api))
+        api = stack.enter_context(ProxyWire(lambda: berlin_api))
         self.wires = (wan, api)
         (self.tokyo.folder / "data").mkdir()
         (self.tokyo.folder / "collect.yaml").write_text(COLLECT.replace("BROKER", self.bootstrap))

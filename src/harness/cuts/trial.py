@@ -38,7 +38,7 @@ _STREAM = re.compile(r"(?P<source>\w+)/(?P<first>part-\d+\.jsonl)(?: … (?P<las
 
 
 @dataclass(slots=True)
-class Difference:
+class CutDifference:
     """What is not the same, or not as it must be; empty lists are good."""
 
     wrong: list[str] = field(default_factory=list)
@@ -73,9 +73,9 @@ def refusals(folder: Path) -> list[str]:
     return told
 
 
-def compare(case: Case, folder: Path, spark: SparkSession) -> Difference:
+def compare(case: Case, folder: Path, spark: SparkSession) -> CutDifference:
     """Run both flows of a folder that `write_case` has made, and compare. Raises nothing for what is wrong with them."""
-    found = Difference()
+    found = CutDifference()
     try:
         whole = _run(folder / WHOLE, spark)
         first = _first_run(folder / CUT, spark, case) if case.stops_at else None

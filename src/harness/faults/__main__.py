@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.faults.brokers import Brokers
-from harness.faults.cells import STRIKES, Sample, count_open, open_meetings
+from harness.faults.cells import STRIKES, CellSample, count_open, open_meetings
 from harness.faults.control.campaign import STRIKES as CONTROL_STRIKES
 from harness.faults.control.campaign import run_control_campaign
-from harness.faults.drivers import Ended
+from harness.faults.drivers import CampaignEnded
 from harness.faults.lives import run_life
 from harness.faults.report import append_outcome, line_of, read_outcomes, write_report
 from scribengin.core.java import find_java
@@ -28,7 +28,7 @@ from scribengin.spark.class_archive import archive_path
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.faults.outcomes import Life, Outcome
+    from harness.faults.outcomes import Life, LifeOutcome
 
 _LOOK_S = 0.2
 
@@ -105,7 +105,7 @@ def _control(folder: Path, only: str, minutes: float, seed: int | None, stop: th
             failed = run_control_campaign(
                 folder, only, minutes=minutes, seed=seed, stop=stop, archive=archive, brokers=brokers, strikes=strikes
             )
-        except Ended:
+        except CampaignEnded:
             click.echo("ended by a signal; the life that ran is not counted", err=True)
             return 130
     click.echo(f"{failed} lives failed; {folder / 'control.md'}")
@@ -113,13 +113,15 @@ def _control(folder: Path, only: str, minutes: float, seed: int | None, stop: th
 
 
 class _Campaign:
-    def __init__(self, folder: Path, only: str, stop: threading.Event, live: Callable[[Life, int, Path], Outcome], strikes: int) -> None:
+    def __init__(
+        self, folder: Path, only: str, stop: threading.Event, live: Callable[[Life, int, Path], LifeOutcome], strikes: int
+    ) -> None:
         self.outcomes = read_outcomes(folder)
-        self.new: list[Outcome] = []
+        self.new: list[LifeOutcome] = []
         self._folder = folder
         self._stop = stop
         self._live = live
-        self._sample = Sample(self.outcomes, only, strikes=strikes)
+        self._sample = CellSample(self.outcomes, only, strikes=strikes)
 
     def live_again(self, life: Life, seed: int) -> None:
         """One life that was lived before."""
@@ -128,7 +130,7 @@ class _Campaign:
 
     def go_on(self, seed: int, *, deadline: float, at_once: int, once: bool) -> None:
         """Lives of the sample until the deadline, or until nothing is open; `once`: also where nothing is."""
-        running: set[Future[Outcome]] = set()
+        running: set[Future[LifeOutcome]] = set()
         with ThreadPoolExecutor(at_once) as pool:
             while not self._stop.is_set():
                 wants_more = time.monotonic() < deadline and (once or count_open(self.outcomes) or open_meetings(self.outcomes))
@@ -144,14 +146,14 @@ class _Campaign:
                 else:
                     return
 
-    def _begin(self, pool: ThreadPoolExecutor, life: Life, seed: int) -> Future[Outcome]:
+    def _begin(self, pool: ThreadPoolExecutor, life: Life, seed: int) -> Future[LifeOutcome]:
         click.echo(f"  seed {seed}  {life} …", err=True)
         work = self._folder / "work" / f"{seed}-{len(self.outcomes)}"
         return pool.submit(self._live, life, seed, work)
 
-    def _await(self, running: set[Future[Outcome]]) -> list[Outcome]:
+    def _await(self, running: set[Future[LifeOutcome]]) -> list[LifeOutcome]:
         """Wait for one at least; what is over leaves the set, and is remembered and told."""
-        done: set[Future[Outcome]] = set()
+        done: set[Future[LifeOutcome]] = set()
         while not done:  # in small steps: a signal is heard between them
             done, _ = wait(running, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
         running -= done
@@ -159,7 +161,7 @@ class _Campaign:
         for future in done:
             try:
                 outcome = future.result()
-            except Ended:
+            except CampaignEnded:
                 continue
             append_outcome(self._folder, outcome)
             self.outcomes.append(outcome)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterable, Iterator, Sequence
 
-    from harness.faults.outcomes import Outcome
+    from harness.faults.outcomes import LifeOutcome
 
 _PUBLISH = tuple(point for point in POINTS if point.startswith("publish."))
 _RECOVERY = tuple(point for point in POINTS if point.startswith("recovery."))
@@ -177,12 +177,12 @@ def _fits(aim: Aim, kind: str, format: str) -> bool:
     return kind not in BY_UNIT or not aim.point.startswith("publish.record.")
 
 
-def latest(outcomes: Iterable[Outcome]) -> dict[tuple[Life, int], Outcome]:
+def latest(outcomes: Iterable[LifeOutcome]) -> dict[tuple[Life, int], LifeOutcome]:
     """The last outcome of each life and seed: one that was mended counts no more as failing."""
     return {(outcome.life, outcome.seed): outcome for outcome in outcomes}
 
 
-def passed_seeds(outcomes: Iterable[Outcome]) -> defaultdict[Target, set[int]]:
+def passed_seeds(outcomes: Iterable[LifeOutcome]) -> defaultdict[Target, set[int]]:
     """Target → the seeds that covered it."""
     seeds: defaultdict[Target, set[int]] = defaultdict(set)
     for outcome in latest(outcomes).values():
@@ -197,18 +197,18 @@ def wanted_meetings() -> Counter[Meeting]:
     return Counter({(kind, route, way): MEETINGS[way] for kind in WITHOUT_ORIGIN for route, way in routes})
 
 
-def passed_meetings(outcomes: Iterable[Outcome]) -> Counter[Meeting]:
+def passed_meetings(outcomes: Iterable[LifeOutcome]) -> Counter[Meeting]:
     """Meeting → strikes in lives that passed."""
     lives = [(outcome.life, outcome.covered) for outcome in latest(outcomes).values()]
     return Counter((life.kind, life.format, aim.way) for life, covered in lives for aim in covered if is_asked_for(aim))
 
 
-def open_meetings(outcomes: Iterable[Outcome]) -> Counter[Meeting]:
+def open_meetings(outcomes: Iterable[LifeOutcome]) -> Counter[Meeting]:
     """Meeting → strikes that are still to pass; those that have their number are left out."""
     return wanted_meetings() - passed_meetings(outcomes)
 
 
-def count_open(outcomes: Iterable[Outcome]) -> int:
+def count_open(outcomes: Iterable[LifeOutcome]) -> int:
     """Seeds that are still to pass, over all aims, formats and routes."""
     passed = passed_seeds(outcomes)
     return sum(max(0, wanted(aim, format) - len(passed[aim, format])) for aim, format in _targets())
@@ -223,10 +223,10 @@ def _targets() -> Iterator[Target]:
     return ((aim, format) for format, aims in AIMS_OF.items() for aim in aims)
 
 
-class Sample:
+class CellSample:
     """What was tried so far, and what comes next."""
 
-    def __init__(self, outcomes: Iterable[Outcome], only: str = "", *, strikes: int = STRIKES) -> None:
+    def __init__(self, outcomes: Iterable[LifeOutcome], only: str = "", *, strikes: int = STRIKES) -> None:
         self._strikes = strikes
         self._flows: defaultdict[Flow, list[Aim]] = defaultdict(list)
         for aim, flow in all_cells(only):
@@ -235,13 +235,13 @@ class Sample:
         self._tried: Counter[Target] = Counter()
         self._met: Counter[tuple[Aim, str | bool]] = Counter()
         """pairs of an aim with a kind of Query, and with partitioned or not"""
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[LifeOutcome] = []
         self._running: list[Life] = []
         for outcome in outcomes:
             self._note(outcome.life)
             self._outcomes.append(outcome)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: LifeOutcome) -> None:
         """A life that `choose` has given is over."""
         self._running.remove(outcome.life)
         self._outcomes.append(outcome)

@@ -35,7 +35,7 @@ class Hung(Exception):
     """A process did not come to an end, or to its point, in time."""
 
 
-class Ended(Exception):
+class CampaignEnded(Exception):
     """The campaign is ended from outside."""
 
 
@@ -44,7 +44,7 @@ class Strike:
     """What happens when the `nth` pass of `point` is reached, once in a run.
 
     `kill`: SIGKILL for the driver's process group, JVM included. `die`: for the one process that is there: the driver, a Python worker,
-    the planner. `enospc`: no space left, once. `hold`: it sleeps until `Driver.release`. `slow`: it sleeps `SLOW_S`, and goes on.
+    the planner. `enospc`: no space left, once. `hold`: it sleeps until `DriverProcess.release`. `slow`: it sleeps `SLOW_S`, and goes on.
     """
 
     point: str
@@ -56,7 +56,7 @@ class Strike:
 
 
 @dataclass(slots=True)
-class Driver:
+class DriverProcess:
     """One `scribengin run --once`, started; use it in a `with` block, which ends whatever is left."""
 
     process: subprocess.Popen[bytes]
@@ -142,11 +142,11 @@ class Driver:
 
     def _check_limit(self, what: str) -> None:
         if self.stop.is_set():
-            raise Ended
+            raise CampaignEnded
         if time.monotonic() - self.began > self.limit_s:
             raise Hung(f"driver {self.process.pid} did not {what} in {self.limit_s:g} s: {self.explain()}")
 
-    def __enter__(self) -> Driver:
+    def __enter__(self) -> DriverProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -167,7 +167,7 @@ def start_run(
     arguments: Sequence[str] = (),
     wrap: Callable[[Sequence[str]], list[str]] = list,
     path: Sequence[str] = (),
-) -> Driver:
+) -> DriverProcess:
     """Start `scribengin run FLOW --once`, `arguments` behind it. `work` takes its output and the signs of its strikes, of which each has
     a point of its own; `wrap` may put a command before it; `path` goes before PYTHONPATH; `java` are settings of module `java`; `stop`
     raises Ended where it is waited for."""
@@ -183,7 +183,7 @@ def start_run(
         process = subprocess.Popen(
             wrap(command), cwd=flow.parent, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
         )
-    return Driver(process, work, tuple(strikes), limit_s, stop)
+    return DriverProcess(process, work, tuple(strikes), limit_s, stop)
 
 
 def fault_variable(strikes: Sequence[Strike], work: Path) -> str:

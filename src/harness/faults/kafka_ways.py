@@ -8,7 +8,7 @@ from harness.faults.drivers import IN_TASKS, Strike
 from harness.faults.kafka_flows import KafkaFlow
 
 if TYPE_CHECKING:
-    from harness.faults.drivers import Driver
+    from harness.faults.drivers import DriverProcess
     from harness.faults.outcomes import Aim
     from harness.faults.running import RunningLife
 
@@ -137,7 +137,7 @@ def _speculation(life: RunningLife, place: int, aim: Aim) -> None:
         life.outcome.wrong.append(f"a run with a second attempt of a task at {aim.point} ended with {status}: {driver.explain()}")
 
 
-def hold_at(life: RunningLife, place: int, aim: Aim) -> Driver | None:
+def hold_at(life: RunningLife, place: int, aim: Aim) -> DriverProcess | None:
     """A driver that sleeps at the point; None where it came to its end without reaching it."""
     strike = Strike(aim.point, "hold", 1 if aim.point in IN_TASKS else life.random(place).randint(1, 2))
     driver = life.start([strike])

@@ -17,12 +17,12 @@ from harness.faults.drivers import Hung
 from harness.faults.flows import FaultFlow
 from harness.faults.kafka_flows import LONG_S, ROUTES, SHORT_S, KafkaFlow
 from harness.faults.kafka_ways import STRIKING_BROKERS
-from harness.faults.outcomes import Life, Outcome
+from harness.faults.outcomes import Life, LifeOutcome
 from harness.faults.running import RunningLife
 from harness.faults.stores import GROUND_OF
 from harness.faults.tier_flows import OVER_KAFKA, TIER_ROUTES, TierFlow
 from harness.faults.ways import strike_all
-from harness.faults.workers import Workers
+from harness.faults.workers import WorkerCluster
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,19 +43,19 @@ def run_life(
     brokers: Brokers | None = None,
     stop: threading.Event | None = None,
     records: int = 0,
-) -> Outcome:
+) -> LifeOutcome:
     """Run it in `folder`, which is made anew, and removed unless the life fails. `limit_s` is for each start. `brokers` are those that
     lives over Kafka share; without them a life has its own. `records`: what a life over a store takes in, at least, by Batches of a tenth.
 
     Raises Ended when `stop` is set; no process is left then.
     """
-    outcome = Outcome(life, seed, [False] * len(life.aims))
+    outcome = LifeOutcome(life, seed, [False] * len(life.aims))
     began = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)  # of a life that was ended from outside
     with ExitStack() as stack:
         flow, cluster = _on_its_ground(life, folder.resolve(), brokers, stack)
         speculates = any(aim.way == "speculation" for aim in life.aims)
-        workers = stack.enter_context(Workers(flow.folder / "workers")) if speculates else None
+        workers = stack.enter_context(WorkerCluster(flow.folder / "workers")) if speculates else None
         if life.format in GROUND_OF:
             flow.batch_rows = records // _BATCHES
         else:

@@ -30,7 +30,7 @@ class Life:
 
 
 @dataclass(slots=True)
-class Outcome:
+class LifeOutcome:
     """How a life went. `wrong` holds what must not be, of the life as a whole."""
 
     life: Life

@@ -24,7 +24,7 @@ from harness.faults.cells import (
 )
 from harness.faults.flows import FORMATS, KINDS
 from harness.faults.kafka_flows import KAFKA_KINDS, ROUTES
-from harness.faults.outcomes import Aim, Life, Outcome
+from harness.faults.outcomes import Aim, Life, LifeOutcome
 from harness.faults.stores import KEYED_ROUTES, ROUTES_OF, STORES
 from harness.faults.tier_flows import TIER_KINDS, TIER_ROUTES
 
@@ -35,44 +35,44 @@ if TYPE_CHECKING:
 _MARKS = {"passed": "✓", "failed": "✗", "not reached": "–", "skipped": "skipped"}
 
 
-def read_outcomes(folder: Path) -> list[Outcome]:
+def read_outcomes(folder: Path) -> list[LifeOutcome]:
     """All lives so far, oldest first."""
     file = folder / "outcomes.jsonl"
     return outcomes_in(file) if file.exists() else []
 
 
-def outcomes_in(file: Path) -> list[Outcome]:
+def outcomes_in(file: Path) -> list[LifeOutcome]:
     """The lives of a ledger, oldest first."""
     lines: list[dict[str, Any]] = [msgspec.json.decode(line) for line in file.read_bytes().splitlines() if line.endswith(b"}")]
-    return [Outcome(**{**line, "life": _life(line["life"])}) for line in lines]
+    return [LifeOutcome(**{**line, "life": _life(line["life"])}) for line in lines]
 
 
 def _life(line: dict[str, Any]) -> Life:
     return Life(**{**line, "aims": tuple(Aim(**aim) for aim in line["aims"])})
 
 
-def append_outcome(folder: Path, outcome: Outcome) -> None:
+def append_outcome(folder: Path, outcome: LifeOutcome) -> None:
     """Remember one life."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "outcomes.jsonl").open("ab") as file:
         file.write(msgspec.json.encode(asdict(outcome)) + b"\n")
 
 
-def write_report(folder: Path, outcomes: Sequence[Outcome]) -> Path:
+def write_report(folder: Path, outcomes: Sequence[LifeOutcome]) -> Path:
     """Write `report.md`; returns its path."""
     path = folder / "report.md"
     path.write_text("\n".join([*_summary(outcomes), *_table(outcomes), *_kinds(outcomes), *_failures(outcomes), *_lives(outcomes), ""]))
     return path
 
 
-def line_of(outcome: Outcome) -> str:
+def line_of(outcome: LifeOutcome) -> str:
     """A life in one line, for the terminal."""
     what = "; ".join(outcome.wrong) or outcome.skipped
     count = f"{sum(outcome.reached)} of {len(outcome.reached)} strikes, {outcome.seconds:g} s"
     return f"{_MARKS[outcome.verdict]} seed {outcome.seed}  {outcome.life}  {count}" + (f"  {what}" if what else "")
 
 
-def _summary(outcomes: Sequence[Outcome]) -> list[str]:
+def _summary(outcomes: Sequence[LifeOutcome]) -> list[str]:
     verdicts = {verdict: sum(outcome.verdict == verdict for outcome in outcomes) for verdict in _MARKS}
     passed = [outcome for outcome in outcomes if outcome.verdict == "passed"]
     times = sorted(outcome.recovery_s for outcome in passed)
@@ -92,7 +92,7 @@ def _summary(outcomes: Sequence[Outcome]) -> list[str]:
     return [*lines, ""]
 
 
-def _table(outcomes: Sequence[Outcome]) -> list[str]:
+def _table(outcomes: Sequence[LifeOutcome]) -> list[str]:
     passed = passed_seeds(outcomes)
     failed = {(aim, outcome.life.format) for outcome in latest(outcomes).values() if outcome.wrong for aim in outcome.life.aims}
 
@@ -116,7 +116,7 @@ def _table(outcomes: Sequence[Outcome]) -> list[str]:
     return lines
 
 
-def _kinds(outcomes: Sequence[Outcome]) -> list[str]:
+def _kinds(outcomes: Sequence[LifeOutcome]) -> list[str]:
     lines = ["## Kinds of Query", "", "Strikes in lives that passed."]
     for title, formats, kinds in (
         ("files", FORMATS, KINDS),
@@ -133,7 +133,7 @@ def _kinds(outcomes: Sequence[Outcome]) -> list[str]:
     return [*lines, "", "Into keyed stores, of those wanted:", "", *meetings_table(outcomes), ""]
 
 
-def meetings_table(outcomes: Sequence[Outcome]) -> list[str]:
+def meetings_table(outcomes: Sequence[LifeOutcome]) -> list[str]:
     """Strikes that passed of those wanted, of aggregations and of joins, on each keyed route."""
     passed, asked = passed_meetings(outcomes), wanted_meetings()
 
@@ -146,7 +146,7 @@ def meetings_table(outcomes: Sequence[Outcome]) -> list[str]:
     return lines + [f"| {route} | {' | '.join(mark(kind, route, way) for kind, way in ways)} |" for route in KEYED_ROUTES]
 
 
-def _failures(outcomes: Sequence[Outcome]) -> list[str]:
+def _failures(outcomes: Sequence[LifeOutcome]) -> list[str]:
     failed = [outcome for outcome in latest(outcomes).values() if outcome.verdict == "failed"]
     if not failed:
         return ["## Failing seeds", "", "None.", ""]
@@ -157,7 +157,7 @@ def _failures(outcomes: Sequence[Outcome]) -> list[str]:
     return [*lines, ""]
 
 
-def _lives(outcomes: Sequence[Outcome]) -> list[str]:
+def _lives(outcomes: Sequence[LifeOutcome]) -> list[str]:
     lines = ["## Lives", "", "| seed | life | verdict | strikes | rows | looks | recovery s | seconds | schedule |", f"|{'---|' * 9}"]
     for outcome in outcomes:
         schedule = "; ".join(_short(step) for step in outcome.schedule).replace("|", "/")

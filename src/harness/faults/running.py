@@ -6,7 +6,7 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
-from harness.faults.drivers import Driver, Strike, run_audit, run_status, start_run
+from harness.faults.drivers import DriverProcess, Strike, run_audit, run_status, start_run
 from harness.faults.flows import FOLD_EVERY
 from harness.faults.java import java_settings
 from harness.faults.small_disk import SmallDisk, no_small_disk
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.faults.flows import FaultFlow
-    from harness.faults.outcomes import Aim, Outcome
+    from harness.faults.outcomes import Aim, LifeOutcome
     from harness.faults.reader import ReaderProcess
-    from harness.faults.workers import Workers
+    from harness.faults.workers import WorkerCluster
     from scribengin.embedded.kafka import KafkaCluster
     from scribengin.testing.checker import Findings
 
@@ -37,13 +37,13 @@ class RunningLife:
     def __init__(
         self,
         flow: FaultFlow,
-        outcome: Outcome,
+        outcome: LifeOutcome,
         stack: ExitStack,
         limit_s: float,
         archive: Path | None,
         stop: threading.Event,
         cluster: KafkaCluster | None = None,
-        workers: Workers | None = None,
+        workers: WorkerCluster | None = None,
         records: int = 0,
     ) -> None:
         self._records = records
@@ -58,7 +58,7 @@ class RunningLife:
         self._limit_s = limit_s
         self._java = java_settings(archive)
         self._stop = stop
-        self._drivers: list[Driver] = []
+        self._drivers: list[DriverProcess] = []
         self._path = list(flow.python_path)
         self._edited = self._recut = False
 
@@ -91,7 +91,7 @@ class RunningLife:
         """What the seed says of the aim at this place."""
         return random.Random(f"{self.outcome.seed}/{place}")
 
-    def start(self, strikes: Sequence[Strike] = (), *, state: Path | None = None, arguments: Sequence[str] = ()) -> Driver:
+    def start(self, strikes: Sequence[Strike] = (), *, state: Path | None = None, arguments: Sequence[str] = ()) -> DriverProcess:
         """A run, with input enough for its strikes; ended with the life, at the latest. `arguments` are further ones of `run`. Where a life
         has workers of its own, strikes are for tasks on them only."""
         batches = max((4 if strike.point.startswith("fold.") else strike.nth for strike in strikes), default=0)
@@ -105,7 +105,7 @@ class RunningLife:
             strikes, arguments = (), [*arguments, *self._workers.arguments(strikes, work)]
         return self._started(strikes, work, state, arguments)
 
-    def _started(self, strikes: Sequence[Strike], work: Path, state: Path | None, arguments: Sequence[str]) -> Driver:
+    def _started(self, strikes: Sequence[Strike], work: Path, state: Path | None, arguments: Sequence[str]) -> DriverProcess:
         driver = start_run(
             self.flow.flow,
             strikes,

@@ -24,25 +24,25 @@ from harness.faults.stores import ROUTES_OF, STORES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.faults.outcomes import Aim, Outcome
+    from harness.faults.outcomes import Aim, LifeOutcome
 
 _BEGIN, _END = "<!-- stores -->\n", "<!-- /stores -->"
 _ROUTES = tuple(route for ground in STORES for route in ground.routes)
 
 
-def page_with(page: str, outcomes: Sequence[Outcome]) -> str:
+def page_with(page: str, outcomes: Sequence[LifeOutcome]) -> str:
     """The page, told anew between its two marks."""
     before, begin, rest = page.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     return "".join((before, begin, "".join(f"{line}\n" for line in told_of_stores(outcomes)), end, after))
 
 
-def told_of_stores(outcomes: Sequence[Outcome]) -> list[str]:
+def told_of_stores(outcomes: Sequence[LifeOutcome]) -> list[str]:
     """Counts; seeds by way, point and sink; kinds without an origin by keyed route; all routes."""
     return [*_counts(outcomes), "", *_points(outcomes), "", *meetings_table(outcomes), "", *_routes(outcomes)]
 
 
-def _counts(outcomes: Sequence[Outcome]) -> list[str]:
+def _counts(outcomes: Sequence[LifeOutcome]) -> list[str]:
     passed = [outcome for outcome in outcomes if outcome.verdict == "passed"]
     failed = sum(outcome.verdict == "failed" for outcome in latest(outcomes).values())
     also = f", {failed} failed" if failed else ""
@@ -68,7 +68,7 @@ def _counts(outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
-def _points(outcomes: Sequence[Outcome]) -> list[str]:
+def _points(outcomes: Sequence[LifeOutcome]) -> list[str]:
     seeds = passed_seeds(outcomes)
     failed = {(aim, outcome.life.format) for outcome in latest(outcomes).values() if outcome.wrong for aim in outcome.life.aims}
 
@@ -86,7 +86,7 @@ def _points(outcomes: Sequence[Outcome]) -> list[str]:
     return lines
 
 
-def _routes(outcomes: Sequence[Outcome]) -> list[str]:
+def _routes(outcomes: Sequence[LifeOutcome]) -> list[str]:
     lines = ["| route | lives | strikes | kinds |", "|---|---|---|---|"]
     for route in _ROUTES:
         here = [outcome for outcome in outcomes if outcome.life.format == route]

@@ -17,7 +17,7 @@ from scribengin.core.faults import ROLL_POINTS, TRANSACTION_POINTS
 if TYPE_CHECKING:
     import random
 
-    from harness.faults.drivers import Act, Driver
+    from harness.faults.drivers import Act, DriverProcess
     from harness.faults.outcomes import Aim
     from harness.faults.running import RunningLife
 
@@ -118,7 +118,7 @@ class _Striker:
         self.pending = killed and hard is not None and (hard[1].way == "recovery" or hard[1].point in self.life.flow.decisive)
         return hit
 
-    def _run(self, strikes: list[Strike]) -> Driver:
+    def _run(self, strikes: list[Strike]) -> DriverProcess:
         driver = self.life.start(strikes)
         status = driver.wait()
         hits = [strike for strike in strikes if driver.was_hit_by(strike)]
@@ -162,8 +162,8 @@ class _Striker:
         The last one is killed, or sleeps where it has decided, or not at all. A zombie has no thread that runs meanwhile, in none of its
         processes. One that has not come to its end soon after it woke stays awake beside the next ones.
         """
-        older: Driver | None = None
-        awake: list[Driver] = []
+        older: DriverProcess | None = None
+        awake: list[DriverProcess] = []
         *_, end = run
         for place, aim in run[:-1] if end[1].way == "kill" else run:
             strike = self._strike_at(aim.point, "hold", self._rng(place))
@@ -195,7 +195,7 @@ class _Striker:
             self._tell_end(driver, driver.wait())
         self.pending = False
 
-    def _superseded(self, driver: Driver, rng: random.Random) -> Driver:
+    def _superseded(self, driver: DriverProcess, rng: random.Random) -> DriverProcess:
         """Take its lock away, as if its machine were taken for lost."""
         for tier in self.life.tier_folders:
             tier.joinpath("lock").unlink(missing_ok=len(self.life.tier_folders) > 1)
@@ -203,7 +203,7 @@ class _Striker:
             self.life.edit()
         return driver
 
-    def _wake(self, older: Driver | None, awake: list[Driver]) -> None:
+    def _wake(self, older: DriverProcess | None, awake: list[DriverProcess]) -> None:
         if older is None:
             return
         older.release()
@@ -213,7 +213,7 @@ class _Striker:
         else:
             self._tell_end(older, status)
 
-    def _tell_end(self, older: Driver, status: int) -> None:
+    def _tell_end(self, older: DriverProcess, status: int) -> None:
         self.life.outcome.schedule.append(f"the older one wakes → exit {status}: {older.explain()[:200]}")
 
     def _copy(self, place: int, aim: Aim) -> None:

@@ -40,7 +40,7 @@ _CONF = {
 }
 
 
-class Workers:
+class WorkerCluster:
     """A master and two workers of one core each. `folder` takes their logs and scratch files."""
 
     def __init__(self, folder: Path) -> None:
@@ -54,7 +54,7 @@ class Workers:
         conf = _CONF | {"spark.executorEnv.PYTHONPATH": path, f"spark.executorEnv.{VARIABLE}": fault_variable(strikes, work)}
         return ["--spark-master", self._url, *(part for name, value in conf.items() for part in ("--spark-conf", f"{name}={value}"))]
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> WorkerCluster:
         self._folder.mkdir(parents=True)
         try:
             self._start("master", "org.apache.spark.deploy.master.Master", "--host", HOST, "--port", str(self._port), "--webui-port", "0")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Part(WriterCommitMessage):
+class ShelfMessage(WriterCommitMessage):
     """What one task has."""
 
     lines: list[str]
@@ -48,7 +48,7 @@ class ShelfWriter(DataSourceArrowWriter):
     def __init__(self, options: Any) -> None:
         self.options = dict(options)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Part:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> ShelfMessage:
         """A task's rows."""
         lines = []
         for batch in iterator:
@@ -56,7 +56,7 @@ class ShelfWriter(DataSourceArrowWriter):
                 if row.get("name") == "poison":
                     raise ValueError(f"no room for {row['id']}, says {self.options.get('password')}")
                 lines.append(json.dumps(row, default=str))
-        return Part(lines)
+        return ShelfMessage(lines)
 
     def commit(self, messages: Sequence[Any]) -> None:
         """All or nothing."""

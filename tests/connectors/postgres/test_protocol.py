@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from harness.broken_sql import Blind, MarkerFirst, RowsFirst
+from harness.broken_sql import Blind, RecordFirst, RowsFirst
 from harness.faults.table_flows import read_table
 from harness.unit_protocol import UnitsDriver
 from scribengin.connectors.contract import ConnectorContext
@@ -148,7 +148,7 @@ def test_a_driver_whose_units_commit_by_themselves_that_sleeps_changes_nothing(p
     ("broken", "trial", "finds"),
     [
         (RowsFirst, partial(killed, faults=["transaction.commit.before@4:kill"]), "doubled"),
-        (MarkerFirst, partial(killed, faults=["transaction.commit.before@4:kill"]), "lost"),
+        (RecordFirst, partial(killed, faults=["transaction.commit.before@4:kill"]), "lost"),
         (Blind, partial(killed, faults=["transaction.commit.after@4:kill"]), "doubled"),
         (Blind, partial(overtaken, point="transaction.sent@4"), "doubled"),
     ],

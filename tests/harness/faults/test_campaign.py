@@ -18,7 +18,7 @@ from harness.faults.cells import (
     MEETINGS,
     PLACES,
     STRIKES,
-    Sample,
+    CellSample,
     all_cells,
     count_open,
     count_wanted,
@@ -26,9 +26,9 @@ from harness.faults.cells import (
     wanted,
     wanted_meetings,
 )
-from harness.faults.drivers import Driver, Hung, session_members
+from harness.faults.drivers import DriverProcess, Hung, session_members
 from harness.faults.flows import FORMATS, KINDS, FaultFlow
-from harness.faults.outcomes import Aim, Life, Outcome
+from harness.faults.outcomes import Aim, Life, LifeOutcome
 from harness.faults.reader import ForeignReader, start_reader
 from harness.faults.report import append_outcome, outcomes_in, read_outcomes, write_report
 from harness.faults.stores_page import page_with
@@ -93,12 +93,12 @@ def test_a_reader_in_a_process_of_its_own_tells_what_it_saw(tmp_path):
 
 
 def passed(life, seed):
-    return Outcome(life, seed, [True] * len(life.aims))
+    return LifeOutcome(life, seed, [True] * len(life.aims))
 
 
 @pytest.mark.parametrize("only", ["csv|hbase", pytest.param("", marks=pytest.mark.long)])
 def test_the_sample_takes_what_is_open_and_ends_when_all_is_covered_in_few_lives(only):
-    outcomes, sample = [], Sample([], only)
+    outcomes, sample = [], CellSample([], only)
     cells = {(aim, flow[1]) for aim, flow in all_cells(only)}
     targets = sum(wanted(aim, format) for aim, format in cells)
     others = count_wanted() - targets
@@ -115,7 +115,7 @@ def test_the_sample_takes_what_is_open_and_ends_when_all_is_covered_in_few_lives
 def test_aggregations_and_joins_meet_every_keyed_store_by_every_way_though_no_point_is_open():
     only = "kill@ postgres|kill@ delta|die@stage.mid delta|zombie@ delta|server@ delta|kill@ http"
     everything = [passed(Life("tail", flow[1], False, (aim,)), seed) for seed in range(4) for aim, flow in all_cells(only)]
-    outcomes, sample = everything, Sample(everything, only, strikes=10)
+    outcomes, sample = everything, CellSample(everything, only, strikes=10)
     lives = []
     for seed in range(100, 106):
         lives.append(sample.choose(random.Random(seed)))
@@ -133,8 +133,8 @@ def test_aggregations_and_joins_meet_every_keyed_store_by_every_way_though_no_po
 def test_a_life_that_failed_and_a_strike_that_missed_meet_nothing():
     life = Life("join", "files-to-hbase", False, (Aim("kill", "decide.after"), Aim("die", "decide.after"), Aim("die", "stage.closed")))
     everything = open_meetings([])
-    assert open_meetings([Outcome(life, 1, [True] * 3, wrong=["lost"])]) == everything
-    left = everything - open_meetings([Outcome(life, 1, [True, True, False])])
+    assert open_meetings([LifeOutcome(life, 1, [True] * 3, wrong=["lost"])]) == everything
+    left = everything - open_meetings([LifeOutcome(life, 1, [True, True, False])])
     assert dict(left) == {("join", "files-to-hbase", "kill"): 1}  # a death of the driver costs no worker
 
 
@@ -145,7 +145,7 @@ def test_the_page_tells_of_stores_what_their_ledger_holds():
 
 
 def test_lives_at_once_share_the_work():
-    sample = Sample([], "two@")
+    sample = CellSample([], "two@")
     lives = [sample.choose(random.Random(seed)) for seed in range(8)]
     assert len({(aim, life.format) for life in lives for aim in life.aims if wanted(aim, life.format) == 1}) == sum(
         wanted(aim, life.format) == 1 for life in lives for aim in life.aims
@@ -153,7 +153,7 @@ def test_lives_at_once_share_the_work():
 
 
 def test_a_sample_goes_on_where_nothing_is_open():
-    sample = Sample([], "kill@decide.after tail json partitioned")
+    sample = CellSample([], "kill@decide.after tail json partitioned")
     for seed in range(3):
         life = sample.choose(random.Random(seed))
         assert life == Life("tail", "json", True, (Aim("kill", "decide.after"),))
@@ -161,13 +161,13 @@ def test_a_sample_goes_on_where_nothing_is_open():
 
 
 def test_a_life_may_be_told_to_be_short():
-    assert len(Sample([], "two@", strikes=3).choose(random.Random(1)).aims) == 3
+    assert len(CellSample([], "two@", strikes=3).choose(random.Random(1)).aims) == 3
 
 
 def test_a_strike_that_was_not_reached_covers_nothing_and_neither_does_a_life_that_failed():
     life = Life("tail", "json", False, (Aim("kill", "decide.after"), Aim("die", "batch.entry")))
-    assert count_open([Outcome(life, 1, [True, False])]) == count_open([]) - 1
-    failed = Outcome(life, 2, [True, True], wrong=["lost"])
+    assert count_open([LifeOutcome(life, 1, [True, False])]) == count_open([]) - 1
+    failed = LifeOutcome(life, 2, [True, True], wrong=["lost"])
     assert count_open([failed]) == count_open([])
     assert count_open([failed, passed(life, 2)]) == count_open([]) - 2
 
@@ -175,13 +175,13 @@ def test_a_strike_that_was_not_reached_covers_nothing_and_neither_does_a_life_th
 def test_what_failed_waits_for_its_turn():
     cells = "@decide.after tail json"
     life = Life("tail", "json", False, (Aim("kill", "decide.after"),))
-    chosen = Sample([Outcome(life, 1, [True], wrong=["lost"])], cells).choose(random.Random(1))
+    chosen = CellSample([LifeOutcome(life, 1, [True], wrong=["lost"])], cells).choose(random.Random(1))
     assert chosen.partitioned
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_recovery_comes_after_a_kill_that_leaves_it_work(seed):
-    life = Sample([], "recovery@").choose(random.Random(seed))
+    life = CellSample([], "recovery@").choose(random.Random(seed))
     (first, *others) = life.aims
     assert first.way == "kill"
     assert {aim.way for aim in others} == {"recovery"}
@@ -214,18 +214,20 @@ def test_over_stores_what_kills_and_what_sleeps_is_wanted_three_times_of_a_sink(
 def test_every_point_is_killed():
     assert PLACES["kill"] == POINTS
     assert not list(all_cells("no such thing"))
-    assert Sample([], "no such thing").choose(random.Random(1)) is None
+    assert CellSample([], "no such thing").choose(random.Random(1)) is None
 
 
 def test_outcomes_come_back_as_they_were_written_and_a_torn_last_line_costs_only_itself(tmp_path):
     aims = (Aim("kill", "decide.after"), Aim("two", "fold.after"))
-    outcomes = [Outcome(Life("tail", format, False, aims), seed, [True, False], ["kill"], rows=3) for seed, format in enumerate(FORMATS)]
+    outcomes = [
+        LifeOutcome(Life("tail", format, False, aims), seed, [True, False], ["kill"], rows=3) for seed, format in enumerate(FORMATS)
+    ]
     for outcome in outcomes:
         append_outcome(tmp_path, outcome)
     with (tmp_path / "outcomes.jsonl").open("ab") as file:
         file.write(b'{"life": {"kind"')
     assert read_outcomes(tmp_path) == outcomes
-    failed = Outcome(outcomes[0].life, 99, [True, False], wrong=["2 lost"])
+    failed = LifeOutcome(outcomes[0].life, 99, [True, False], wrong=["2 lost"])
     report = write_report(tmp_path, [*outcomes, failed]).read_text()
     assert "| kill | decide.after | 1/1 ✗ | 1/1 | 1/1 | 1/1 |" in report
     assert "| two | fold.after | open ✗ | open | open | open |" in report
@@ -267,7 +269,7 @@ def test_a_fault_with_once_strikes_the_first_process_only(tmp_path):
 def test_a_driver_that_is_frozen_runs_nowhere_in_its_session_until_it_is_released(tmp_path):
     command = ["sh", "-c", "setsid true; sleep 600 & sleep 600"]
     process = subprocess.Popen(command, start_new_session=True)
-    with Driver(process, tmp_path, (), 60, threading.Event()) as driver:
+    with DriverProcess(process, tmp_path, (), 60, threading.Event()) as driver:
         until(lambda: len(session_members(process.pid)) == 3)
         driver.freeze()
         until(lambda: {state_of(pid) for pid in session_members(process.pid)} == {"T"})
@@ -280,7 +282,7 @@ def test_a_driver_that_is_frozen_runs_nowhere_in_its_session_until_it_is_release
 def test_a_driver_that_woke_is_waited_for_a_while_and_has_its_whole_limit_again(tmp_path):
     for name in ("stdout", "stderr"):
         (tmp_path / name).touch()
-    with Driver(subprocess.Popen(["sleep", "600"], start_new_session=True), tmp_path, (), 30, threading.Event()) as driver:
+    with DriverProcess(subprocess.Popen(["sleep", "600"], start_new_session=True), tmp_path, (), 30, threading.Event()) as driver:
         driver.began -= 60
         with pytest.raises(Hung):
             driver.wait_for(0.1)

@@ -17,13 +17,13 @@ import pytest
 
 from harness.faults.control.campaign import choose
 from harness.faults.control.feeds import CutFeed, FileFeed, Load, SharedFeed, TableFeed
-from harness.faults.control.life import ControlLife, Ground, in_order, run_control_life, terms_out_of_order
+from harness.faults.control.life import ControlLife, LifeGround, in_order, run_control_life, terms_out_of_order
 from harness.faults.control.processes import figures_of, ports_of, processes_with
 from harness.faults.control.report import append_life, read_lives, write_control_report
-from harness.faults.control.soak import Sample, trends
+from harness.faults.control.soak import ProcessSample, trends
 from harness.faults.control.strikes import LifeTold, Struck
 from harness.faults.control.ways import OF_CUTS, OF_ENSEMBLE, OF_WIRE, ON_SMALL_DISK, WAYS, reader_failing
-from harness.faults.control.wire import HOST, Wire
+from harness.faults.control.wire import HOST, ProxyWire
 from harness.faults.java import java_settings
 from scribengin.connectors.contract import BatchId
 from scribengin.embedded.postgres import Postgres
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 @pytest.mark.timeout(900)
 def test_a_file_flow_under_load_outlives_its_worker_and_then_everything(tmp_path: Path) -> None:
     ways = ("worker-killed", "all-killed")
-    ground = Ground(tmp_path / "life", java_settings(), threading.Event(), limit_s=300.0)
+    ground = LifeGround(tmp_path / "life", java_settings(), threading.Event(), limit_s=300.0)
     told = run_control_life(ways, 3, ground, in_order([(way, WAYS[way]) for way in ways]))
     assert told.verdict == "passed", (told.wrong, [str(strike) for strike in told.strikes])
     assert [strike.way for strike in told.strikes] == [*ways]
@@ -79,14 +79,14 @@ class Echo:
 
 
 @pytest.fixture
-def wire() -> Iterator[Wire]:
+def wire() -> Iterator[ProxyWire]:
     echo = Echo()
-    with Wire(lambda: echo.port) as wire:
+    with ProxyWire(lambda: echo.port) as wire:
         yield wire
     echo.close()
 
 
-def call(wire: Wire) -> socket.socket:
+def call(wire: ProxyWire) -> socket.socket:
     return socket.create_connection((HOST, wire.port), timeout=60)
 
 
@@ -95,7 +95,7 @@ def says(client: socket.socket, word: bytes) -> bytes:
     return client.recv(100)
 
 
-def test_a_silent_cut_holds_back_what_is_sent_by_whom_it_hits_and_lets_it_pass_when_mended(wire: Wire) -> None:
+def test_a_silent_cut_holds_back_what_is_sent_by_whom_it_hits_and_lets_it_pass_when_mended(wire: ProxyWire) -> None:
     with call(wire) as one, call(wire) as other:
         assert says(one, b"a") == b"a"
         mine = one.getsockname()[1]
@@ -109,7 +109,7 @@ def test_a_silent_cut_holds_back_what_is_sent_by_whom_it_hits_and_lets_it_pass_w
         assert one.recv(100) == b"c"
 
 
-def test_a_refusal_resets_those_who_are_there_and_those_who_come(wire: Wire) -> None:
+def test_a_refusal_resets_those_who_are_there_and_those_who_come(wire: ProxyWire) -> None:
     with call(wire) as one:
         assert says(one, b"a") == b"a"
         wire.cut("refused", lambda _port: True)
@@ -121,7 +121,7 @@ def test_a_refusal_resets_those_who_are_there_and_those_who_come(wire: Wire) -> 
             assert says(after, b"d") == b"d"
 
 
-def test_a_process_is_found_by_what_stands_in_its_environment_with_its_ports_and_figures(tmp_path: Path, wire: Wire) -> None:
+def test_a_process_is_found_by_what_stands_in_its_environment_with_its_ports_and_figures(tmp_path: Path, wire: ProxyWire) -> None:
     words = "import socket, sys; held = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); print(held.getsockname()[1], flush=True)"
     command = [sys.executable, "-c", f"{words}; sys.stdin.read()", str(wire.port)]
     environment = os.environ | {"FAULTS_TEST": str(tmp_path)}
@@ -142,8 +142,8 @@ def test_a_process_is_found_by_what_stands_in_its_environment_with_its_ports_and
     assert figures_of(found.process) == {}
 
 
-def samples(value: Callable[[int], float], what: str = "memory MiB") -> list[Sample]:
-    return [Sample(nth * 30.0, "up 1", what, value(nth)) for nth in range(60)]
+def samples(value: Callable[[int], float], what: str = "memory MiB") -> list[ProcessSample]:
+    return [ProcessSample(nth * 30.0, "up 1", what, value(nth)) for nth in range(60)]
 
 
 @pytest.mark.parametrize(

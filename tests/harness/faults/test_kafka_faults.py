@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Producer
 
 from harness.faults.brokers import Brokers
-from harness.faults.cells import AIMS_OF, PLACES_KAFKA_SINK, Sample, all_cells
+from harness.faults.cells import AIMS_OF, PLACES_KAFKA_SINK, CellSample, all_cells
 from harness.faults.kafka_flows import ROUTES, KafkaFlow
 from harness.faults.lives import run_life
 from harness.faults.outcomes import Aim, Life
@@ -168,10 +168,10 @@ def test_every_point_of_a_kafka_sink_is_struck(way):
 def test_every_way_and_point_over_kafka_finds_a_flow_that_can_take_it():
     for route in ROUTES:
         assert {aim for aim, flow in all_cells(route)} == set(AIMS_OF[route])
-    assert Sample([], "lineage@transaction.sent coins").choose(None) is None
-    assert Sample([], "kill@marker.read coins kafka-to-kafka").choose(None) is None
-    assert Sample([], "kill@publish.record.after tail kafka-to-kafka").choose(None) is None
-    assert Sample([], "kill@publish.record.after tail kafka-to-files").choose(random.Random(1)) is not None
+    assert CellSample([], "lineage@transaction.sent coins").choose(None) is None
+    assert CellSample([], "kill@marker.read coins kafka-to-kafka").choose(None) is None
+    assert CellSample([], "kill@publish.record.after tail kafka-to-kafka").choose(None) is None
+    assert CellSample([], "kill@publish.record.after tail kafka-to-files").choose(random.Random(1)) is not None
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.faults.control.life import Ground, in_order, run_control_life
+from harness.faults.control.life import LifeGround, in_order, run_control_life
 from harness.faults.control.report import append_life, line_of_life, read_lives, write_control_report
 from harness.faults.control.soak import Sampler, trends
 from harness.faults.control.strikes import LifeTold
@@ -81,7 +81,7 @@ def run_control_campaign(
         if ON_SMALL_DISK & {*chosen} and (reason := no_small_disk()):
             told = LifeTold(chosen, number, skipped=reason)
         else:
-            ground = Ground(
+            ground = LifeGround(
                 work,
                 java,
                 stop,
@@ -110,11 +110,11 @@ def run_control_campaign(
     return failed
 
 
-def _life(ways: tuple[str, ...], seed: int, ground: Ground) -> LifeTold:
+def _life(ways: tuple[str, ...], seed: int, ground: LifeGround) -> LifeTold:
     return run_control_life(ways, seed, ground, in_order([(way, WAYS[way]) for way in ways]))
 
 
-def _soak(ways: tuple[str, ...], seed: int, ground: Ground, minutes: float) -> LifeTold:
+def _soak(ways: tuple[str, ...], seed: int, ground: LifeGround, minutes: float) -> LifeTold:
     """The first third with all ways, then those that let master and ZooKeeper live. What grows meanwhile is wrong."""
     rng = random.Random(f"soak {seed}")
     calm = tuple(way for way in ways if way in CALM) or ways

@@ -43,7 +43,7 @@ WORKERS = 3
 """of the flow whose Batches are shared"""
 
 
-class Feed(Protocol):
+class FlowFeed(Protocol):
     """One flow in a folder, and what feeds it. `grow` lays down the next part of its input, whole; `commits` is a number that rises with
     what its readers can see."""
 
@@ -98,11 +98,11 @@ class FileFeed:
 
     @property
     def label(self) -> str:
-        """See `Feed`."""
+        """See `FlowFeed`."""
         return self.name
 
     def write(self) -> None:
-        """See `Feed`."""
+        """See `FlowFeed`."""
         self.seen(self.folder / "data").mkdir(parents=True, exist_ok=True)
         self.seen(self.folder / "flow.yaml").write_text(self.text())
         self.edit(self.version)
@@ -121,7 +121,7 @@ class FileFeed:
         self.seen(self.folder / "steps.py").write_text(_EDITED.format(version=version) + _STEPS)
 
     def grow(self) -> None:
-        """See `Feed`."""
+        """See `FlowFeed`."""
         folder = self.seen(self.folder / "data")
         draft = folder / f".part-{self.parts:05}"
         try:
@@ -133,13 +133,13 @@ class FileFeed:
         self.parts += 1
 
     def commits(self) -> int:
-        """See `Feed`: files."""
+        """See `FlowFeed`: files."""
         with suppress(OSError):
             return sum(1 for _ in visible_files(self._out))
         return 0
 
     def judge(self) -> Findings:
-        """See `Feed`."""
+        """See `FlowFeed`."""
         return check_output(self._out, "json", [key for part in range(self.parts) for key in self._keys(part)], ordered=self.ordered)
 
     @property
@@ -200,26 +200,26 @@ class TableFeed:
 
     @property
     def name(self) -> str:
-        """See `Feed`."""
+        """See `FlowFeed`."""
         return f"reads_{self.feeder.name}"
 
     @property
     def label(self) -> str:
-        """See `Feed`."""
+        """See `FlowFeed`."""
         return self.name
 
     @property
     def rows(self) -> int:
-        """See `Feed`."""
+        """See `FlowFeed`."""
         return self.feeder.rows
 
     @property
     def parts(self) -> int:
-        """See `Feed`: those of its feeder."""
+        """See `FlowFeed`: those of its feeder."""
         return self.feeder.parts
 
     def write(self) -> None:
-        """See `Feed`."""
+        """See `FlowFeed`."""
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "flow.yaml").write_text(self.text())
         self.edit(self.version)
@@ -235,7 +235,7 @@ class TableFeed:
         return f"{text}tiers: {{core: {{steps: [done, kept], group: takers}}}}\ngroups: {{takers: {{members: [{members}]}}}}\n"
 
     def edit(self, version: int) -> None:
-        """See `Feed`."""
+        """See `FlowFeed`."""
         self.version = version
         (self.folder / "steps.py").write_text(_EDITED.format(version=version) + _STEPS)
 
@@ -244,10 +244,10 @@ class TableFeed:
         (self.folder / "steps.py").write_text(_FAILING)
 
     def grow(self) -> None:
-        """See `Feed`: its feeder does."""
+        """See `FlowFeed`: its feeder does."""
 
     def commits(self) -> int:
-        """See `Feed`: rows. While the server is away, those that were seen last."""
+        """See `FlowFeed`: rows. While the server is away, those that were seen last."""
         driver = client.driver()
         try:
             if self._connection is None:
@@ -260,7 +260,7 @@ class TableFeed:
         return self._seen_rows
 
     def judge(self) -> Findings:
-        """See `Feed`."""
+        """See `FlowFeed`."""
         with closing(client.driver().connect(self.server.uri, autocommit=True)) as connection:
             found = [Found(self.name, row) for row in read_table(connection, "public", self.name)]
         expected = (RecordKey("run", part, seq) for part in range(self.parts) for seq in range(self.rows))
@@ -287,12 +287,12 @@ class TopicFeed:
 
     @property
     def name(self) -> str:
-        """See `Feed`."""
+        """See `FlowFeed`."""
         return f"{self.label}_{self.life}"
 
     @property
     def label(self) -> str:
-        """See `Feed`."""
+        """See `FlowFeed`."""
         return "chained"
 
     @property
@@ -300,7 +300,7 @@ class TopicFeed:
         return f"control-{self.life}-"
 
     def write(self) -> None:
-        """See `Feed`."""
+        """See `FlowFeed`."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._topics.make({f"{self._prefix}in": _PARTITIONS, f"{self._prefix}out": _PARTITIONS}, replication=1)
         at = f'type: kafka, bootstrap: "{self.bootstrap}"'
@@ -320,18 +320,18 @@ class TopicFeed:
         (self.folder / "steps.py").write_text(_EDITED.format(version=version) + _STEPS)
 
     def grow(self) -> None:
-        """See `Feed`."""
+        """See `FlowFeed`."""
         self._topics.write(f"{self._prefix}in", (make_record(key) for key in self._keys(self.parts)), self.parts % _PARTITIONS)
         self.parts += 1
 
     def commits(self) -> int:
-        """See `Feed`: the places behind what may be read."""
+        """See `FlowFeed`: the places behind what may be read."""
         if self._reader is None:
             self._reader = TopicReader(self.bootstrap, f"{self._prefix}out")
         return sum(self._reader.ends().values())
 
     def judge(self) -> Findings:
-        """See `Feed`; and no transaction is left open."""
+        """See `FlowFeed`; and no transaction is left open."""
         with closing(TopicReader(self.bootstrap, f"{self._prefix}out")) as reader:
             found = [Found(str(message.partition), message.row()) for message in reader.rest()]
             committed, all_ = reader.ends(), reader.ends(committed=False)
@@ -358,7 +358,7 @@ class TopicFeed:
 class Load:
     """Feeds flows, a part each, every `every_s` seconds, and notes when their outputs grew; a thread each. A context manager."""
 
-    feeds: list[Feed]
+    feeds: list[FlowFeed]
     every_s: float
     clock: Callable[[], float]
     grown: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
@@ -368,11 +368,11 @@ class Load:
     _looking: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
 
-    def first_after(self, feed: Feed, moment: float) -> float | None:
+    def first_after(self, feed: FlowFeed, moment: float) -> float | None:
         """When its output first grew after that moment."""
         return next((at for at, _ in self.grown[feed.name] if at > moment), None)
 
-    def longest_silence_s(self, feed: Feed, since: float, until: float) -> float:
+    def longest_silence_s(self, feed: FlowFeed, since: float, until: float) -> float:
         """The longest time between the two moments in which nothing new came out."""
         moments = [since, *(at for at, _ in self.grown[feed.name] if since < at < until), until]
         return max(later - earlier for earlier, later in pairwise(moments))
@@ -399,12 +399,12 @@ class Load:
         for thread in self._threads:
             thread.join()
 
-    def _feed(self, feed: Feed) -> None:
+    def _feed(self, feed: FlowFeed) -> None:
         while not self._feeding.wait(self.every_s):
             with suppress(OSError):  # the disk is full: the same part again
                 feed.grow()
 
-    def _look(self, feed: Feed) -> None:
+    def _look(self, feed: FlowFeed) -> None:
         last = feed.commits()
         while not self._looking.wait(0.1):
             now = feed.commits()

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from harness.faults.control.processes import processes_with
-from harness.faults.control.wire import Wire
-from harness.faults.drivers import Ended, Hung, plain_environment
+from harness.faults.control.wire import ProxyWire
+from harness.faults.drivers import CampaignEnded, Hung, plain_environment
 from scribengin.client.client import Client
 from scribengin.core.errors import ScribenginError
 from scribengin.launch.marks import VARIABLE
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from harness.faults.control.processes import Found
+    from harness.faults.control.processes import FoundProcess
     from harness.faults.small_disk import SmallDisk
     from scribengin.core.process import Process
 
@@ -55,7 +55,7 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class HouseholdProcess:
     """A process of the household. `role` is `up`, `node` (a further host's agent), `master` (a further one), `zookeeper`, `keeper`,
     `python` (a worker's own), `jvm` (its Spark), `task` (what Spark has started), or `other`; `worker` names the worker that it belongs to,
     `host` a further host or master."""
@@ -84,10 +84,10 @@ class Household:
     """further hosts' agents, by the host's name"""
     masters: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     """further masters, by their names"""
-    wire: Wire = field(init=False)
+    wire: ProxyWire = field(init=False)
 
     def __post_init__(self) -> None:
-        self.wire = Wire(self.zookeeper_port)
+        self.wire = ProxyWire(self.zookeeper_port)
 
     @property
     def home(self) -> Path:
@@ -194,7 +194,7 @@ class Household:
                 return {query["state"] for tier in client.metrics(flow)["tiers"] for query in tier["queries"]}
         return set()
 
-    def leader(self) -> Part | None:
+    def leader(self) -> HouseholdProcess | None:
         """The process that leads, as a further master says that answers; None where none does, or nobody leads."""
         for name, process in self.masters.items():
             if process.poll() is None and (said := _masters(self.address_of(name))) is not None:
@@ -219,11 +219,11 @@ class Household:
             raise Refusal(words, ended.returncode, told, tuple(problem["code"] for problem in said["problems"]))
         return said["result"]
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[HouseholdProcess]:
         """Its processes that are there now; zombies, and commands that a person gives, are none."""
         return list(self._parts())
 
-    def strike(self, number: signal.Signals, parts: Iterable[Part]) -> None:
+    def strike(self, number: signal.Signals, parts: Iterable[HouseholdProcess]) -> None:
         """Send them a signal."""
         for part in parts:
             part.process.send(number)
@@ -239,7 +239,7 @@ class Household:
     def pause(self, seconds: float) -> None:
         """So long; raises Ended where the campaign is to end."""
         if self.stop.wait(seconds):
-            raise Ended
+            raise CampaignEnded
 
     def zookeeper_port(self) -> int | None:
         """The server's own, behind the wire; None where it has none yet."""
@@ -265,11 +265,11 @@ class Household:
                 process.wait()
         return [f"{role} {worker} ({pid})" for pid, role, worker in left]
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[HouseholdProcess]:
         for found in processes_with(_MARK, str(self.folder)):
             if "scribengin.cli" not in found.words or _BESIDE & {*found.words}:
                 role, worker = _role(found.words, found.environment.get(VARIABLE, "").partition(":")[2])
-                yield Part(found.process, role, worker, self._host_of(found))
+                yield HouseholdProcess(found.process, role, worker, self._host_of(found))
 
     def _folder_of(self, name: str) -> Path:
         return self.folder / f"host-{name}"
@@ -277,7 +277,7 @@ class Household:
     def _log_of(self, kind: str, name: str) -> Path:
         return self.logs / f"{kind}-{name}.log"
 
-    def _host_of(self, found: Found) -> str:
+    def _host_of(self, found: FoundProcess) -> str:
         homes = (found.environment.get("SCRIBENGIN_HOME"), *found.words)
         return next((name for name in (*self.nodes, *self.masters) if str(self._folder_of(name)) in homes), "")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from harness.faults.control.feeds import Feed
+    from harness.faults.control.feeds import FlowFeed
     from harness.faults.small_disk import SmallDisk
 
     Way = Callable[["ControlLife", random.Random], str]
@@ -44,7 +44,7 @@ class ControlLife:
     """What the ways of striking work with. `struck` marks the moment from which recovery counts, `mended` the one from which all must
     go on."""
 
-    def __init__(self, house: Household, feeds: Sequence[Feed], load: Load, told: LifeTold, limit_s: float) -> None:
+    def __init__(self, house: Household, feeds: Sequence[FlowFeed], load: Load, told: LifeTold, limit_s: float) -> None:
         self.house = house
         self.feeds = feeds
         self.told = told
@@ -118,7 +118,7 @@ class ControlLife:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class LifeGround:
     """What a life stands on. `bootstrap`: a chain over Kafka lives beside the file flow, on that broker. `disk`: all of it lies there.
     `hosts`: so many take workers, the first is that of the master. `masters`: so many are up, the first that of `up`. `voting`: servers
     of its ZooKeeper. `shared`: a flow with several workers lives beside the others; `cut`: one whose cut changes; `read`: another from
@@ -139,7 +139,7 @@ class Ground:
     """for each recovery"""
 
 
-def run_control_life(ways: Sequence[str], seed: int, ground: Ground, schedule: Schedule, *, beside: Beside = nullcontext) -> LifeTold:
+def run_control_life(ways: Sequence[str], seed: int, ground: LifeGround, schedule: Schedule, *, beside: Beside = nullcontext) -> LifeTold:
     """Live it; its folder is made anew. `ways` is what it is told to meet, `schedule` gives them one by one, each when the one before is
     over, after so many seconds. `beside` is entered when all is up, and left before the end.
 
@@ -166,8 +166,8 @@ def in_order(ways: Sequence[tuple[str, Way]]) -> Schedule:
     return lambda _elapsed_s: left.pop(0) if left else None
 
 
-def _live(house: Household, schedule: Schedule, told: LifeTold, stack: ExitStack, ground: Ground, beside: Beside) -> None:
-    feeds: list[Feed] = [FileFeed(house.folder / "filed", house.seen)]
+def _live(house: Household, schedule: Schedule, told: LifeTold, stack: ExitStack, ground: LifeGround, beside: Beside) -> None:
+    feeds: list[FlowFeed] = [FileFeed(house.folder / "filed", house.seen)]
     if ground.bootstrap:
         chain = TopicFeed(house.folder / "chained", ground.bootstrap, f"{told.seed}_{int(time.time()):x}")
         stack.callback(chain.remove)
@@ -209,7 +209,7 @@ def _names(hosts: int) -> list[str]:
     return [f"host{nth}" for nth in range(2, hosts + 1)]
 
 
-def _end(house: Household, feeds: Sequence[Feed], told: LifeTold) -> None:
+def _end(house: Household, feeds: Sequence[FlowFeed], told: LifeTold) -> None:
     """All that is there goes through, then everything ends in order, and what is left is looked at."""
     for feed in feeds:
         house.says("drain", feed.name, "--wait", _WAIT)

@@ -15,7 +15,7 @@ from scribengin.core.errors import ScribenginError
 if TYPE_CHECKING:
     import random
 
-    from harness.faults.control.household import Household, Part
+    from harness.faults.control.household import Household, HouseholdProcess
     from harness.faults.control.life import ControlLife
 
 SESSION_S = 10.0
@@ -87,7 +87,7 @@ def standby_killed(life: ControlLife, rng: random.Random) -> str:
     return f"{standby.host} after {len(answered)} writes; the last, {asked[-1]}, {'has' if wanted == asked[-1] else 'has not'} taken effect"
 
 
-def _leader_beside_up(house: Household) -> Part:
+def _leader_beside_up(house: Household) -> HouseholdProcess:
     """Where that of `up` leads, it sleeps until another one does."""
     house.wait_for(lambda: house.leader() is not None, "a leader", _LEADS_WITHIN_S)
     leader = house.leader()
@@ -102,7 +102,7 @@ def _leader_beside_up(house: Household) -> Part:
     return leader
 
 
-def _until_another_leads(house: Household, before: Part) -> float:
+def _until_another_leads(house: Household, before: HouseholdProcess) -> float:
     """Seconds. Raises Hung where none does."""
     began_s = time.monotonic()
 

@@ -17,7 +17,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundProcess:
     """A process that is there: its environment when it began, and its words."""
 
     process: Process
@@ -25,7 +25,7 @@ class Found:
     words: list[str]
 
 
-def processes_with(name: str, value: str) -> Iterator[Found]:
+def processes_with(name: str, value: str) -> Iterator[FoundProcess]:
     """Those in whose environment `name` is `value`, as far as this user may see them; zombies are none."""
     sign = f"{name}={value}".encode()
     for entry in Path("/proc").iterdir():
@@ -37,7 +37,7 @@ def processes_with(name: str, value: str) -> Iterator[Found]:
             words = _texts((entry / "cmdline").read_bytes().split(b"\0")) if born else []
             if born and words:
                 pairs = (text.partition("=") for text in _texts(environment))
-                yield Found(Process(int(entry.name), born), {key: text for key, _, text in pairs}, words)
+                yield FoundProcess(Process(int(entry.name), born), {key: text for key, _, text in pairs}, words)
 
 
 def ports_of(process: Process) -> set[int]:

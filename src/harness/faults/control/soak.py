@@ -35,7 +35,7 @@ _WARM = 1 / 3
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ProcessSample:
     """One figure of one process (`of` is its role and pid), or of the registry, `at_s` seconds after the begin."""
 
     at_s: float
@@ -75,7 +75,7 @@ HEAP_MIB = 48.0
 _SHARE = 0.1
 
 
-def trends(samples: Sequence[Sample]) -> list[Trend]:
+def trends(samples: Sequence[ProcessSample]) -> list[Trend]:
     """Of every figure of which there are enough samples, the first third left out."""
     found = []
     for of, what in dict.fromkeys((sample.of, sample.what) for sample in samples):
@@ -98,7 +98,7 @@ class Sampler:
     """Looks at a household's master and ZooKeeper in a thread, and writes a line for each figure."""
 
     def __init__(self, house: Household, file: Path, *, every_s: float = EVERY_S) -> None:
-        self.samples: list[Sample] = []
+        self.samples: list[ProcessSample] = []
         self._house = house
         self._file = file
         self._every_s = every_s
@@ -125,7 +125,7 @@ class Sampler:
         """One sample of everything."""
         at_s = round(time.monotonic() - self._began, 1)
         new = [
-            Sample(at_s, f"{part.role} {part.process.pid}", what, value)
+            ProcessSample(at_s, f"{part.role} {part.process.pid}", what, value)
             for part in self._house.parts()
             if part.role in ("up", "zookeeper")
             for what, value in figures_of(part.process).items()
@@ -136,8 +136,8 @@ class Sampler:
                 said = _monitored(port)
                 with Home(self._house.home).registry() as registry:
                     kept = _histories(registry)
-                new.append(Sample(at_s, "registry", "records", float(said["zk_znode_count"]) - len(kept)))
-                new.append(Sample(at_s, "registry", "record bytes", float(said["zk_approximate_data_size"]) - sum(kept)))
+                new.append(ProcessSample(at_s, "registry", "records", float(said["zk_znode_count"]) - len(kept)))
+                new.append(ProcessSample(at_s, "registry", "record bytes", float(said["zk_approximate_data_size"]) - sum(kept)))
         self.samples += new
         with self._file.open("a") as file:
             file.writelines(f"{sample.at_s}\t{sample.of}\t{sample.what}\t{sample.value:g}\n" for sample in new)

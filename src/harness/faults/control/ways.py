@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from harness.faults.control.household import Part
+    from harness.faults.control.household import HouseholdProcess
     from harness.faults.control.life import ControlLife, Way
 
 SESSION_S = 10.0
@@ -352,7 +352,7 @@ ON_SMALL_DISK = frozenset({"disk-full"})
 OF_WIRE = frozenset({"session-expired", "network-cut"})
 
 
-def _of(life: ControlLife, *roles: str) -> list[Part]:
+def _of(life: ControlLife, *roles: str) -> list[HouseholdProcess]:
     return [part for part in life.house.parts() if part.role in roles]
 
 
@@ -376,7 +376,7 @@ def _stopped(life: ControlLife, rng: random.Random, seconds: float) -> str:
     return f"{worker}, {len(parts)} processes, {seconds:.0f} s; {woke} woke"
 
 
-def _cut(life: ControlLife, rng: random.Random, parts: list[Part], seconds: float) -> str:
+def _cut(life: ControlLife, rng: random.Random, parts: list[HouseholdProcess], seconds: float) -> str:
     how = rng.choice(HOWS)
     life.struck()
     life.house.wire.cut(how, _belongs_to(parts))
@@ -386,7 +386,7 @@ def _cut(life: ControlLife, rng: random.Random, parts: list[Part], seconds: floa
     return f"{how} for {seconds:.0f} s"
 
 
-def _belongs_to(parts: list[Part]) -> Callable[[int], bool]:
+def _belongs_to(parts: list[HouseholdProcess]) -> Callable[[int], bool]:
     """Whether a port of this machine is one of theirs; remembered: asked at each piece of data."""
     known: dict[int, bool] = {}
 

@@ -30,7 +30,7 @@ class _Cut:
 
 
 @dataclass(slots=True)
-class Wire:
+class ProxyWire:
     """Listens on `port` of 127.0.0.1 for what `server` names at each connection. A context manager; at its end all is cut."""
 
     server: Callable[[], int | None]
@@ -59,7 +59,7 @@ class Wire:
             self._cut = None
             self._changed.notify_all()
 
-    def __enter__(self) -> Wire:
+    def __enter__(self) -> ProxyWire:
         self._listener = socket.create_server((HOST, self.port))
         self.port = int(self._listener.getsockname()[1])
         self._begin(self._accept)
