@@ -118,3 +118,8 @@ class FencedError(StateError):
     """Another driver with a newer Term, or another lineage, holds the right to write here."""
 
     code = "fenced"
+
+
+def text_of(error: BaseException) -> str:
+    """The text of an error for people, without the remedy: where another remedy follows, or none can be shown."""
+    return error.message if isinstance(error, ScribenginError) else str(error)

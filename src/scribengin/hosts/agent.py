@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.control.mirror import Mirror
-from scribengin.core.errors import EnvironmentFault, FencedError, ScribenginError, Unreachable
+from scribengin.core.errors import EnvironmentFault, FencedError, ScribenginError, Unreachable, text_of
 from scribengin.core.moments import moment_text, now_text
 from scribengin.core.said import Said
 from scribengin.launch.contract import TellsEnds
@@ -249,7 +249,7 @@ class Agent:
                 try:
                     self._launcher.start(self._make(worker, order))
                 except (EnvironmentFault, ValueError) as error:
-                    why = error.message if isinstance(error, ScribenginError) else str(error)
+                    why = text_of(error)
                     self._say(f"{worker} was not started: {why}")
                     return f"it was not started: {why}"
             case "stop" if seen is not None and not seen.is_over and self._asked.get(worker) != order:

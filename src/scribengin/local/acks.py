@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
 from scribengin.connectors.abilities import tells
-from scribengin.core.errors import ScribenginError
+from scribengin.core.errors import ScribenginError, text_of
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import read_or_none, replace
 from scribengin.local.done_files import DoneFiles
@@ -334,7 +334,7 @@ class _Said:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         if not isinstance(error, (ScribenginError, OSError)):
             return False
-        self.tell(f"{self.what}: not released yet: {error.message if isinstance(error, ScribenginError) else error}")
+        self.tell(f"{self.what}: not released yet: {text_of(error)}")
         return True
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
 from scribengin.connectors.abilities import can_measure
-from scribengin.core.errors import ScribenginError
+from scribengin.core.errors import ScribenginError, text_of
 from scribengin.local.positions import decided_ends
 from scribengin.local.prepare import source_place
 from scribengin.plan.split import CHANNEL
@@ -71,7 +71,7 @@ def _measured(tier: Prepared, folder: QueryFolder, source: str) -> Measured | No
         reader.restore(islice(SourceLog(folder.sources, source).entries(), decided))
         waits = reader.measure()
     except (ScribenginError, OSError) as error:
-        return Measured(None, error.message if isinstance(error, ScribenginError) else str(error))
+        return Measured(None, text_of(error))
     return Measured(waits)
 
 

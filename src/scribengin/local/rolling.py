@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.files.keeping import RetentionSettings
 from scribengin.connectors.files.sink_folders import lineages_in
 from scribengin.connectors.files.upkeep import keep_folder, roll_folder
-from scribengin.core.errors import EnvironmentFault, ScribenginError, StateError
+from scribengin.core.errors import EnvironmentFault, ScribenginError, StateError, text_of
 from scribengin.core.remedies import flow_command
 from scribengin.plan.kept_folders import kept_folders, kept_stores
 
@@ -92,7 +92,7 @@ class BackgroundCompaction:
             elif wants_rolling([folder]):
                 due_s = keep_folder(place, _may).due_s
         except Exception as error:  # whatever is wrong with one folder: the others are kept, and it is tried again
-            text = f"{folder} is not maintained: {error.message if isinstance(error, ScribenginError) else error}"
+            text = f"{folder} is not maintained: {text_of(error)}"
             if text not in self._said:
                 self._said.add(text)
                 self.say(text)

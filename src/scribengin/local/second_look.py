@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scribengin.connectors import catalog
-from scribengin.core.errors import ScribenginError
+from scribengin.core.errors import ScribenginError, text_of
 from scribengin.core.remedies import start_over
 from scribengin.local.prepare import source_place
 from scribengin.state.checksums import NAMED, named
@@ -132,7 +132,7 @@ def second_look(plan: FlowPlan, root: Path, mismatch: Mismatch) -> str:
             elif (handed.lineage, handed.batch) == (mismatch.lineage, mismatch.batch):
                 found.add(block)
     except (ScribenginError, OSError) as error:
-        why = error.message if isinstance(error, ScribenginError) else str(error)
+        why = text_of(error)
         return f"the channel cannot be read again now: {why}"
     return "; ".join(_sentences(found, mismatch))
 

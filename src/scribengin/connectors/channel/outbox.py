@@ -24,7 +24,7 @@ import msgspec
 from scribengin.connectors.abilities import can_restore, has_trash, is_chained
 from scribengin.connectors.contract import BatchId, Decided, Published, Receipt
 from scribengin.core import faults
-from scribengin.core.errors import EnvironmentFault, ScribenginError, SinkError, Unreachable
+from scribengin.core.errors import EnvironmentFault, SinkError, Unreachable, text_of
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.storage import make_folder, names_in, put_if_absent, read_or_none, sync_folder
 from scribengin.core.units import show_bytes
@@ -256,7 +256,7 @@ class OutboxSink:
                 self._claimed = True
             act()
         except _AWAY as error:
-            self._why = error.message if isinstance(error, ScribenginError) else str(error)
+            self._why = text_of(error)
             if not self._failures:
                 goes = "rows are dropped" if self.most_bytes is None else "rows wait in the state folder"
                 self._notices.append(f"{self.node}: the channel is unavailable, {goes} until it is available again ({self._why})")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from scribengin.connectors.contract import ChainedSink, SinkConnector, SourceConnector, SourceReader, StagingSink
-from scribengin.core.errors import EnvironmentFault, ScribenginError, SinkError, Unreachable
+from scribengin.core.errors import EnvironmentFault, SinkError, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -74,8 +74,3 @@ def finishes(reader: SourceReader) -> TypeGuard[FinishingReader]:
 def chooses(sink: SinkConnector) -> TypeGuard[ChoosingSink]:
     """True for a ChoosingSink."""
     return hasattr(sink, "chosen")
-
-
-def text_of(error: Exception) -> str:
-    """The error text for people; without the remedy, because another one follows."""
-    return error.message if isinstance(error, ScribenginError) else str(error)

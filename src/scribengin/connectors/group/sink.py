@@ -23,9 +23,9 @@ from scribengin.connectors.abilities import (
 )
 from scribengin.connectors.contract import Unaccounted
 from scribengin.connectors.group.audit import audit_members
-from scribengin.connectors.group.contract import DOWN, text_of
+from scribengin.connectors.group.contract import DOWN
 from scribengin.connectors.group.health import GroupHealth, MemberOverrides
-from scribengin.core.errors import FencedError, Refused, SinkError, StateError, Unreachable
+from scribengin.core.errors import FencedError, Refused, SinkError, StateError, Unreachable, text_of
 from scribengin.core.storage import make_folder, put_if_absent, read_or_none
 
 if TYPE_CHECKING:

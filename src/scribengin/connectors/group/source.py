@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.abilities import can_measure, holds, rechecks, tells
 from scribengin.connectors.contract import Backlog, BatchLimits, SourceStream
-from scribengin.connectors.group.contract import DOWN, text_of
+from scribengin.connectors.group.contract import DOWN
 from scribengin.connectors.group.health import GroupHealth
-from scribengin.core.errors import SourceError, Unreachable
+from scribengin.core.errors import SourceError, Unreachable, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
