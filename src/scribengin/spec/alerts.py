@@ -87,7 +87,7 @@ def read_alerts(reader: DocumentReader, sections: Sections, read: Read) -> dict[
 
 
 def _alert(reader: DocumentReader, sections: Sections, id_: str, key: Scalar, node: Node) -> Alert | None:
-    owner = SectionOwner(f'alert "{id_}"', key.start)
+    owner = SectionOwner("alert", key.start, id=id_)
     reader.check_name(id_, key, "the id of an alert")
     read = sections.read(alert_keys.ALERT, node, owner)
     if read is None or "when" not in read.values:

@@ -47,7 +47,14 @@ TEST = Section(
     "test",
     "A test: the input of the sources and the expected output of the sinks.",
     (
-        Key("name", "text", "a sentence that states what is tested", "five hundred is not enough", required=True),
+        Key(
+            "name",
+            "text",
+            "a sentence that states what is tested",
+            "five hundred is not enough",
+            required=True,
+            placeholder="WHAT IT TESTS",
+        ),
         Key(
             "given",
             "nodes",

@@ -81,6 +81,8 @@ class Key:
     section: Section | None = None
     low: float | None = None
     high: float | None = None
+    placeholder: str = ""
+    """what errors show instead of the example, if that is a text of its author's own"""
 
     @property
     def form(self) -> str:
@@ -90,9 +92,7 @@ class Key:
             return f"{{{', '.join(f'{key.name}: {key.form}' for key in inner)}}}"
         if self.kind == "name" and self.name != "type":
             return "NAME"
-        if self.kind == "text" and self.name == "name":
-            return "WHAT IT TESTS"
-        return _FORMS.get(self.kind, self.example)
+        return self.placeholder or _FORMS.get(self.kind, self.example)
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,7 +175,7 @@ class _FlowReader:
         for id_, (key, value) in (mapping.entries if mapping else {}).items():
             if id_.startswith("x-"):
                 continue
-            owner = SectionOwner(f'{_SECTION_OF[section]} "{id_}"', key.start)
+            owner = SectionOwner(_SECTION_OF[section], key.start, id=id_)
             before = self._reader.errors
             self._reader.check_name(id_, key, f"the id of a {_SECTION_OF[section]}")
             if id_ in self._ids:

@@ -93,7 +93,7 @@ class _Test:
     def read(self, node: Mapping) -> FlowTest | None:
         name = node.entries.get("name")
         if name is not None and isinstance(name[1], Scalar):
-            self._owner = replace(self._owner, called=f"test {shorten(name[1].value)}")
+            self._owner = replace(self._owner, kind=f"test {shorten(name[1].value)}")
         before = self._reader.errors
         read = self._sections.read(flow_test_keys.TEST, node, self._owner)
         if read is None or "name" not in read.values:

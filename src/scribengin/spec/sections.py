@@ -54,16 +54,18 @@ _NODES = (keys.SOURCE, keys.STEP, keys.SINK, tier_keys.TIER, tier_keys.EDGE, tie
 
 @dataclass(frozen=True, slots=True)
 class SectionOwner:
-    """The name in messages of what is read: `` `window.size` of step "g" ``. `start` is the offset of its declaration in the document."""
+    """The name in messages of what is read: `` `window.size` of step "g" ``. `start` is the offset of its declaration in the document.
+    `id` is None for what has none, as the flow itself."""
 
-    called: str
+    kind: str
     start: int
     prefix: str = ""
+    id: str | None = None
 
     @property
-    def id(self) -> str:
-        """The id of the node; empty for the flow itself."""
-        return self.called.partition('"')[2].rstrip('"')
+    def called(self) -> str:
+        """Its kind, with its id if it has one."""
+        return self.kind if self.id is None else f'{self.kind} "{self.id}"'
 
     def key(self, name: str) -> str:
         """The name of one of its keys in messages."""
@@ -71,7 +73,7 @@ class SectionOwner:
 
     def inner(self, name: str, start: int) -> SectionOwner:
         """Return the owner of the keys of a nested section."""
-        return SectionOwner(self.called, start, f"{self.prefix}{name}.")
+        return replace(self, start=start, prefix=f"{self.prefix}{name}.")
 
 
 @dataclass(slots=True)
@@ -284,7 +286,7 @@ class Sections:
         entries = root.entries if isinstance(root, Mapping) else {}
         parts = [entries[name][1] for name in ("sources", "steps") if name in entries]
         nodes = {id_: node for part in parts if isinstance(part, Mapping) for id_, (_, node) in part.entries.items() if id_[:2] != "x-"}
-        below, more = set[str](), {owner.id}
+        below, more = set[str](), {owner.id or ""}
         while more:
             below |= more
             more = {id_ for id_, node in nodes.items() if id_ not in below and not below.isdisjoint(_inputs_of(node))}

@@ -79,7 +79,7 @@ class _Parts:
         return dict(member for member in found if member is not None)
 
     def tier(self, id_: str, key: Scalar, node: Node) -> tuple[str, Tier] | None:
-        owner = SectionOwner(f'tier "{id_}"', key.start)
+        owner = SectionOwner("tier", key.start, id=id_)
         self._reader.check_name(id_, key, "the id of a tier")
         read = self._sections.read(tier_keys.TIER, node, owner)
         if read is None or "steps" not in read.values:
@@ -95,7 +95,7 @@ class _Parts:
             remedy = _meant(text) or 'write "a -> b": a node or `route.branch`, and a node that reads it'
             self._reader.error("edge-form", key, f"{shorten(text)} is not a valid name of an edge", remedy)
         id_ = " -> ".join(arrow.groups()) if arrow else text
-        owner = SectionOwner(f'edge "{id_}"', key.start)
+        owner = SectionOwner("edge", key.start, id=id_)
         if id_ in self._edges:
             self._reader.error("duplicate-key", key, f"{owner.called} is duplicated", "keep one of the two")
         self._reader.places.spelled.setdefault(id_, text)
@@ -106,7 +106,7 @@ class _Parts:
         return id_, _EdgeReader(self._reader, read, owner, self._default).read()
 
     def group(self, id_: str, key: Scalar, node: Node) -> tuple[str, Group] | None:
-        owner = SectionOwner(f'group "{id_}"', key.start)
+        owner = SectionOwner("group", key.start, id=id_)
         self._reader.check_name(id_, key, "the id of a group")
         read = self._sections.read(tier_keys.GROUP, node, owner)
         if read is None or "members" not in read.values:

@@ -323,9 +323,9 @@ class ObjectCompactor:
 class _StoredInput:
     """See `merging.Input`."""
 
-    def __init__(self, store: Store, said: Mapping[str, Any]) -> None:
+    def __init__(self, store: Store, entry: Mapping[str, Any]) -> None:
         self._store = store
-        self.entry = said
+        self.entry = entry
 
     def blocks(self) -> Iterator[bytes]:
         """See Input."""
