@@ -39,7 +39,7 @@ STEPS = """def some(row):
 END_S = 600
 _PATIENT = (
     "import os, sys; sys.path[0] = os.getcwd(); from scribengin.cli import main, warm; "
-    "warm._TAKEN_S = warm._FIRST_TAKEN_S = warm._BUSY_S = 600; main.main()"
+    f"warm._TAKEN_S = warm._FIRST_TAKEN_S = warm._BUSY_S = {END_S}; main.main()"
 )
 """The command, which waits for the warm process however busy the machine is; users get a cold run after seconds."""
 

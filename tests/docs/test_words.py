@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 from doc_pages import GENERATED, PAGES, ROOT
 
 from tests.words import RULES, faults_of
 
-SOURCES = Path(ROOT) / "src" / "scribengin"
+SOURCES = ROOT / "src" / "scribengin"
 HELD = [page for page in PAGES if not page.startswith(("docs/decisions/", "docs/faults")) and page != "CHANGELOG.md"]
 """decisions, the changes and the report of faults are records of their time"""
 NOT_YET = frozenset(

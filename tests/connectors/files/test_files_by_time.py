@@ -581,9 +581,8 @@ def test_a_keeper_that_looked_before_options_changed_or_a_lineage_began_is_late(
     def changed_before(self: roller.FileCompactor, number: int, record: dict[str, Any]) -> Any:
         assert [each["folder"] for each in record["closed"]] == [HOUR.format(0)]
         monkeypatch.setattr(roller.FileCompactor, "put_turn", put)
-        monkeypatch.setattr(
-            roller.FileCompactor, "run", lambda *_, **__: None
-        )  # the end of a lineage shows all that it can, and here it cannot
+        # the end of a lineage shows all that it can, and here it cannot
+        monkeypatch.setattr(roller.FileCompactor, "run", lambda *_, **__: None)
         sink = rewound(tmp_path, close=REOPEN, roll=None) if rewinds else hourly(tmp_path, close=None, roll=None)
         commit_to(sink, lineage, 1, 30)
         return put(self, number, record)

@@ -134,7 +134,7 @@ def test_a_folder_without_permission_is_told_with_the_remedy(public_path):
         )
     finally:
         (public_path / "data").chmod(0o755)
-    assert "data | make it readable: chmod a+rx" in ended.stdout, ended.stderr
+    assert f"this user is not allowed to read {public_path / 'data'} | make it readable: chmod a+rx" in ended.stdout, ended.stderr
 
 
 @pytest.mark.timeout(200)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from scribengin.core.errors import ScribenginError
 
 _LASTING = (
-    (("No space left", "Disk quota", "File too large"), "free some disk space there, and run again", "delta-room"),
+    (("No space left", "Disk quota", "File too large"), "free space there, then run the command again", "delta-room"),
     (
         ("Permission denied", "Read-only file system", "Operation not permitted"),
         "grant this user read and write access there, or choose another folder",
