@@ -6,6 +6,7 @@ Spark is imported by the fixtures that need it: most tests do without.
 from __future__ import annotations
 
 import compileall
+import gc
 import json
 import os
 import sys
@@ -19,6 +20,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
+import harness
 import scribengin
 from harness.faults.java import java_settings
 from scribengin.core.java import find_java
@@ -46,54 +48,23 @@ settings.register_profile("scribengin", deadline=None, derandomize="CI" in os.en
 settings.load_profile("scribengin")
 
 
-_LONGEST = (
-    "cli/test_warm.py",
-    "testing/faults/test_faults.py",
-    "connectors/kafka/test_broken.py",
-    "hosts/test_take_over.py",
-    "hosts/test_spread_up.py",
-    "connectors/kafka/test_spark_sink.py",
-    "connectors/group/test_kafka.py",
-    "testing/faults/test_kafka_faults.py",
-    "control/test_up.py",
-    "connectors/kafka/test_flows.py",
-    "connectors/group/test_flows.py",
-    "local/test_moves.py",
-    "launch/test_standalone.py",
-    "connectors/kafka/test_channels.py",
-    "end_to_end/tiers/test_cut_equals_fused.py",
-    "testing/faults/test_control_faults.py",
-    "worker/test_fenced.py",
-    "worker/test_registry_away.py",
-    "docs/test_store_pages.py",
-    "testing/faults/test_tier_faults.py",
-    "connectors/postgres/test_flows.py",
-    "connectors/opensearch/test_flows.py",
-    "connectors/cassandra/test_flows.py",
-    "connectors/hbase/test_flows.py",
-    "connectors/delta/test_flows.py",
-    "connectors/plain/test_http_flows.py",
-    "connectors/plain/test_spark_sink.py",
-    "connectors/objects/test_flows.py",
-    "end_to_end/stores/test_four_sinks.py",
-    "docs/test_tutorial.py",
-    "spark/test_replay.py",
-    "spark/test_vector_run.py",
-    "docs/test_cookbook.py",
-)
-"""files of minutes; the others take up to one"""
 _ONE_SERVER = frozenset({"cassandra", "hbase", "kafka", "objects", "opensearch"})
 """folders whose tests share a server that takes half a minute to start: one process has all of them, so that it starts once"""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Python leaves no compiled modules where PYTHONDONTWRITEBYTECODE says so, and each of a thousand processes compiles 300 anew."""
+    gc.disable()
     if not hasattr(config, "workerinput"):
-        compileall.compile_dir(Path(scribengin.__file__).parent, quiet=2)
+        for package in (scribengin, harness):
+            compileall.compile_dir(Path(package.__file__ or "").parent, quiet=2)
 
 
 def pytest_collection_finish() -> None:
+    """What was collected stays until the end: Python need not look through it for cycles, now or later."""
     sys.dont_write_bytecode = _DONT_WRITE
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -115,9 +86,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Those of Kafka come before all others, so that no process keeps its brokers for longer than they last.
     """
+    from tests.plugins.selection import LONGEST  # a plugin of this file: pytest imports it first, to rewrite its checks
+
     if hasattr(config, "workerinput"):
         tests = Path(__file__).parent
-        ranks = {tests / name: rank for rank, name in enumerate(_LONGEST)}
+        ranks = {tests / name: rank for rank, name in enumerate(LONGEST)}
         items.sort(key=lambda item: (item.path.parent != tests / "connectors" / "kafka", ranks.get(item.path, len(ranks))))
 
 

@@ -95,6 +95,43 @@ NEEDS_BY_VALUE: dict[str, dict[str, str]] = {
 SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text().split("\n"))
 """tests beyond the minutes of `make test`: measured, see measure.py"""
 
+LONGEST = (
+    "cli/test_warm.py",
+    "harness/faults/test_faults.py",
+    "connectors/kafka/test_broken.py",
+    "hosts/test_take_over.py",
+    "hosts/test_spread_up.py",
+    "connectors/kafka/test_spark_sink.py",
+    "connectors/group/test_kafka.py",
+    "harness/faults/test_kafka_faults.py",
+    "control/test_up.py",
+    "connectors/kafka/test_flows.py",
+    "connectors/group/test_flows.py",
+    "local/test_moves.py",
+    "launch/test_standalone.py",
+    "connectors/kafka/test_channels.py",
+    "end_to_end/tiers/test_cut_equals_fused.py",
+    "harness/faults/test_control_faults.py",
+    "worker/test_fenced.py",
+    "worker/test_registry_away.py",
+    "docs/test_store_pages.py",
+    "harness/faults/test_tier_faults.py",
+    "connectors/postgres/test_flows.py",
+    "connectors/opensearch/test_flows.py",
+    "connectors/cassandra/test_flows.py",
+    "connectors/hbase/test_flows.py",
+    "connectors/delta/test_flows.py",
+    "connectors/plain/test_http_flows.py",
+    "connectors/plain/test_spark_sink.py",
+    "connectors/objects/test_flows.py",
+    "end_to_end/stores/test_four_sinks.py",
+    "docs/test_tutorial.py",
+    "spark/test_replay.py",
+    "spark/test_vector_run.py",
+    "docs/test_cookbook.py",
+)
+"""files of minutes; the others take up to one"""
+
 
 @cache
 def places(path: Path) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from tests.plugins.order import shuffled
 from tests.plugins.progress import alone
 from tests.plugins.selection import (
     LIGHT,
+    LONGEST,
     NEEDS,
     NEEDS_BY_FIXTURE,
     NEEDS_BY_VALUE,
@@ -48,7 +49,7 @@ _STARTS = {
 
 
 def test_each_place_and_each_test_of_the_tables_is_there() -> None:
-    for place in (*NEEDS, *NEEDS_BY_FIXTURE, *NEEDS_BY_VALUE):
+    for place in (*NEEDS, *NEEDS_BY_FIXTURE, *NEEDS_BY_VALUE, *LONGEST):
         assert (TESTS / place).exists(), place
     for test in SLOW - {""}:
         file, _, name = test.partition("::")
