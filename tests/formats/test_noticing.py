@@ -22,6 +22,7 @@ from scribengin.formats.noticing import MOST, Noticer
 from scribengin.formats.parquet import conformed
 from scribengin.formats.seen import ObservedValues
 from scribengin.spark.noticed import together
+from scribengin.spark.task_report import NullColumns, TaskReport
 
 SCHEMA = parse_schema("id BIGINT NOT NULL, amount DOUBLE, at TIMESTAMP, exact DECIMAL(20,2)")
 
@@ -124,11 +125,11 @@ def test_names_that_never_end_do_not_fill_the_ledger() -> None:
     assert len(noticer.found) == MOST
     known: set[tuple[str, str, str]] = set()
     for batch in range(5):
-        reports = [{"noticed": [FormatNotice("s", f"key{batch}-{index}", "new", "STRING", "f").as_json() for index in range(40)]}]
+        reports = [TaskReport(noticed=[FormatNotice("s", f"key{batch}-{index}", "new", "STRING", "f") for index in range(40)])]
         known.update(each.key for each in together(reports, known))
     assert len(known) == MOST
-    counted = FormatNotice("s", "amount", "nulled", "DOUBLE", "f", records=2).as_json()
-    assert [each.records for each in together([{"noticed": [counted]}] * 2, {("s", "amount", "nulled")})] == [4]
+    counted = FormatNotice("s", "amount", "nulled", "DOUBLE", "f", records=2)
+    assert [each.records for each in together([TaskReport(noticed=[counted])] * 2, {("s", "amount", "nulled")})] == [4]
 
 
 def test_columns_that_many_files_lack_hide_none_that_is_new() -> None:
@@ -319,16 +320,16 @@ def test_a_column_is_null_while_no_record_has_a_value(form: str) -> None:
 
 
 def test_a_column_without_a_value_in_a_batch_is_told_once_and_only_of_enough_records() -> None:
-    def report(records: int, *columns: str) -> dict[str, Any]:
-        return {"noticed": [], "nulls": {"orders": {"records": records, "columns": dict.fromkeys(columns, "STRING")}}}
+    def report(records: int, *columns: str) -> TaskReport:
+        return TaskReport(nulls={"orders": NullColumns(records=records, columns=dict.fromkeys(columns, "STRING"))})
 
-    def told(*reports: dict[str, Any], known: tuple[tuple[str, str, str], ...] = ()) -> list[tuple[str, str, int]]:
+    def told(*reports: TaskReport, known: tuple[tuple[str, str, str], ...] = ()) -> list[tuple[str, str, int]]:
         return [(each.column, each.kind, each.records) for each in together(reports, known)]
 
     assert told(report(6, "a", "b"), report(6, "b", "c")) == [("b", "null", 12)]
     assert told(report(4, "b"), report(5, "b")) == []
     assert told(report(12, "b"), known=(("orders", "b", "null"),)) == []
     assert told(report(12, "b"), known=(("orders", "b", "missing"),)) == [], "that a file lacks it was told"
-    renamed = {"noticed": [FormatNotice("orders", "b", "renamed", "B", "b.jsonl", records=12).as_json()], "nulls": {}}
+    renamed = TaskReport(noticed=[FormatNotice("orders", "b", "renamed", "B", "b.jsonl", records=12)])
     assert told(report(12, "b"), renamed) == [("b", "renamed", 12)]
     assert told(renamed, known=(("orders", "b", "renamed"),)) == []

@@ -14,6 +14,7 @@ from scribengin.core.types import parse_schema
 from scribengin.plan.engines import portable
 from scribengin.spark.compiled import Compiled, Tail
 from scribengin.spark.program import Program, StreamsEntry, VectorNode
+from scribengin.spark.task_report import TaskReport
 from scribengin.spark.unit_commits import OtherIntent, UnitCommits, _stays_in_its_task, plan_of
 from scribengin.state.contract import Decision, SourceRange
 from scribengin.state.decisions import Decisions
@@ -137,8 +138,8 @@ def test_a_decision_over_units_of_two_plans_names_both(commits: UnitCommits) -> 
     assert plan_of("plan", intent) == plan_of("plan", None) == "plan"
     assert plan_of("edited", intent) == "plan+edited"
     assert plan_of("edited", replace(intent, units=0)) == "edited"
-    assert plan_of("plan", intent, [{"plan": "plan"}, {}]) == "plan"
-    assert plan_of("plan", intent, [{"plan": "plan"}, {"plan": "edited"}]) == "plan+edited", "edited, and back"
+    assert plan_of("plan", intent, [TaskReport(plan="plan"), TaskReport()]) == "plan"
+    assert plan_of("plan", intent, [TaskReport(plan="plan"), TaskReport(plan="edited")]) == "plan+edited", "edited, and back"
 
 
 def test_units_whose_sources_change_places_are_refused(commits: UnitCommits) -> None:

@@ -14,6 +14,7 @@ from scribengin.spark.free_utilities import Free, Utility
 from scribengin.spark.hangs import Watchpoint
 from scribengin.spark.ordering import Chooser, Evidence, best_order, expected_ns
 from scribengin.spark.orders import learned
+from scribengin.spark.task_report import TaskReport
 from scribengin.state.contract import Counts
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Stream:
             part = list(rows[first : first + block])
             list(step(Chunk(UnknownOrigin(), None, rows=part)))
             self.orders.append(step.chooser.order)
-        self.left = learned(self.left, [{"orders": {"u": step.figures()}}])
+        self.left = learned(self.left, [TaskReport(orders={"u": step.figures()})])
         return self.clock.ns - begun
 
     def fixed(self, rows: Sequence[Row], order: Sequence[int]) -> int:
@@ -183,7 +184,7 @@ def test_what_many_tests_have_taught_stays_small() -> None:
             task._budget_ns = 1e9
             rows = task.sample(1700)
             task.sampled([[chance.random() < 0.5 for _ in rows] for _ in names], [100 * len(rows)] * 16, 0)
-        left = dict(learned(left, [{"orders": {"u": task.figures()}} for task in tasks]))
+        left = dict(learned(left, [TaskReport(orders={"u": task.figures()}) for task in tasks]))
     masks = left["u"]["known"]["evidence"]["masks"]
     assert 256 <= len(masks) <= 1024
     assert min(masks.values()) > 0

@@ -268,11 +268,11 @@ def _some(block: Block) -> Iterable[tuple[bytes, int]]:
         yield data[begin : data.find(b"\n", begin) + 1 or len(data)], -1
 
 
-def notices_of(found: Iterable[Noticer]) -> list[dict[str, Any]]:
+def notices_of(found: Iterable[Noticer]) -> list[FormatNotice]:
     """For a task's report, behind its last block."""
     for noticer in found:
         noticer.end()
-    return [notice.as_json() for noticer in found for notice in noticer.found.values()]
+    return [notice for noticer in found for notice in noticer.found.values()]
 
 
 def nulls_of(found: Mapping[str, Noticer]) -> dict[str, dict[str, Any]]:

@@ -15,11 +15,11 @@ from scribengin.local.parts import limits_by_source, query_parts, static_by_sour
 from scribengin.local.prepare import first_file_faults, open_sinks, open_sources
 from scribengin.local.session import start
 from scribengin.plan.split import CHANNEL
-from scribengin.spark.accumulate import new_reports
 from scribengin.spark.compile import Compiler
 from scribengin.spark.failures import step_failure
 from scribengin.spark.lent import close_session
 from scribengin.spark.query import check_streaming, streaming_inputs
+from scribengin.spark.task_report import new_reports
 from scribengin.spark.user_code import pack
 from scribengin.state.channels import ChannelFolder
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
 
 from scribengin.spark.offset_log import batch_of_task
 from scribengin.spark.stage import RECEIPT_SCHEMA
+from scribengin.spark.task_report import StageReport
 from scribengin.spark.units import run_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyspark.accumulators import Accumulator
-
     from scribengin.spark.program import Program
+    from scribengin.spark.task_report import Reports
 
     ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -27,13 +27,13 @@ def tail_function(program: Program) -> ArrowFunction:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _, key, report in run_program(program, batches, *_partition()):
             if report is not None:
-                line = msgspec.json.encode({"stage": program.index, "key": key, **report})
+                line = msgspec.json.encode(StageReport(program.index, key, report))
                 yield pa.RecordBatch.from_arrays([pa.array([line], pa.binary())], schema=RECEIPT_SCHEMA)
 
     return run
 
 
-def middle_function(program: Program, reports: Accumulator[dict[Any, Any]]) -> ArrowFunction:
+def middle_function(program: Program, reports: Reports) -> ArrowFunction:
     """A stage before SQL steps: it yields its rows, and adds its reports to the accumulator when the partition ends."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

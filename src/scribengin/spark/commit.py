@@ -17,9 +17,8 @@ from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.core import faults
 from scribengin.core.errors import StateError
 from scribengin.formats.notice import FormatNotice
-from scribengin.spark.accumulate import new_reports
 from scribengin.spark.compiled import BatchInputs, Compiled
-from scribengin.spark.counting import add_losses, again_in, gather_counts, newest_times, seconds_of
+from scribengin.spark.counting import add_losses, gather_counts
 from scribengin.spark.culprits import find_culprits
 from scribengin.spark.failures import asks_spark, is_data_error
 from scribengin.spark.gate import NEVER_US
@@ -31,6 +30,7 @@ from scribengin.spark.portions import Helper, Helpers, Portion, Staged, digest_o
 from scribengin.spark.ranges import StopRequested
 from scribengin.spark.replayed import with_letters
 from scribengin.spark.staging import check_read, check_whole, committing, middle_reports, read_what_is_left, run_action
+from scribengin.spark.task_report import again_in, new_reports, newest_times, seconds_of
 from scribengin.spark.unit_commits import OtherIntent, behind_of, blame_members, plan_of
 from scribengin.spark.watermarks import late_notice
 from scribengin.spec.model import Utilities
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
     from scribengin.connectors.contract import SourceStream
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from scribengin.spark.counting import Skip
     from scribengin.spark.hold import BatchHold
     from scribengin.spark.ranges import Ranges
+    from scribengin.spark.task_report import Reports, TaskReport
     from scribengin.spark.unit_commits import UnitCommits
     from scribengin.spark.watermarks import IdleInputs
     from scribengin.state.clocks import Clock
@@ -128,7 +128,7 @@ class BatchRunner:
     hold: BatchHold | None = None
     units: UnitCommits | None = None
     compiled: Compiled | None = None
-    reports: Accumulator[dict[Any, Any]] | None = None
+    reports: Reports | None = None
     idle: IdleInputs | None = None
     """of a stateful Query"""
     tally: DeadTally = field(default_factory=lambda: DeadTally(()))
@@ -258,47 +258,48 @@ class BatchRunner:
         compiled = committing(compiled, self.parts, intent, behind)
         compiling = time.perf_counter() - begun
         through = self._run_with_helpers(compiled, reports, self._inputs(batch, streams), _Agreed(streams, intent, behind))
-        tail_reports = [report for part in through for report in part.staged.tails]
+        tails = [report.task for part in through for report in part.staged.tails]
         middle = [report for part in through for report in part.staged.middle]
+        all_reports = (*tails, *middle)
         helped = sum(part.helped for part in through)
         counts: dict[str, Counts] = {}
         for part in through:
-            for node, count in gather_counts(part.compiled, part.skip, part.staged.tails, part.staged.middle).items():
+            reports_of = ([report.task for report in part.staged.tails], part.staged.middle)
+            for node, count in gather_counts(part.compiled, part.skip, *reports_of).items():
                 counts.setdefault(node, Counts()).add(count)
-        count_as_filtered(counts, again_in((*tail_reports, *middle)), (run.name for run in compiled.runs if run.stateful))
+        count_as_filtered(counts, again_in(all_reports), (run.name for run in compiled.runs if run.stateful))
         add_losses(counts, losses)
         for sink in self.parts.query.sinks:
             counts.setdefault(sink, Counts())  # so that a Batch says which sinks it had, also where nothing came to them
-        dead = [LineSegment(**report["dead"]) for report in (*tail_reports, *middle) if report["dead"] is not None]
+        dead = [report.dead for report in all_reports if report.dead is not None]
         self._check_dead(counts, dead, intent)
-        plan = plan_of(fingerprint, intent, tail_reports)
+        plan = plan_of(fingerprint, intent, tails)
         newest = newest_times(middle)
+        receipts = (Receipt.from_json(receipt) for report in tails for receipt in report.receipts)
         decision = Decision(
-            batch,
-            input_hash(batch, ranges, streams, plan),
-            plan,
-            ranges,
-            tuple(sorted((Receipt.from_json(r) for report in tail_reports for r in report["receipts"]), key=lambda r: (r.sink, r.unit))),
-            tuple(sorted(dead, key=lambda segment: segment.name)),
-            counts,
-            datetime.now(UTC).isoformat(timespec="milliseconds"),
-            behind,
-            tuple(LineSegment(**report["trails"]) for report in (*tail_reports, *middle) if report.get("trails")),
-            self._times(batch.number, middle),
-            {"tier": self.parts.plan.tier, "host": gethostname(), **({"workers": str(1 + helped)} if helped else {})},
-            together(report.get("taken", {}) for report in (*tail_reports, *middle)),
-            learned(self._orders(), (*tail_reports, *middle)),
-            noticed_by((*tail_reports, *middle, read_again(remarks)), self._known_columns()),
-            tuple(id_ for id_, sink in self.parts.sinks.items() if offers(sink)),
+            batch=batch,
+            input_hash=input_hash(batch, ranges, streams, plan),
+            plan=plan,
+            sources=ranges,
+            receipts=tuple(sorted(receipts, key=lambda receipt: (receipt.sink, receipt.unit))),
+            dead=tuple(sorted(dead, key=lambda segment: segment.name)),
+            counts=counts,
+            decided_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            behind=behind,
+            trails=tuple(report.trails for report in all_reports if report.trails is not None),
+            times=self._times(batch.number, middle),
+            ran={"tier": self.parts.plan.tier, "host": gethostname(), **({"workers": str(1 + helped)} if helped else {})},
+            taken=together(report.taken for report in all_reports),
+            orders=learned(self._orders(), all_reports),
+            noticed=noticed_by(all_reports, self._known_columns(), read_again(remarks)),
+            offers=tuple(id_ for id_, sink in self.parts.sinks.items() if offers(sink)),
             clocks=self._clocks(batch.number, newest),
-            lookups=self._lookups((*tail_reports, *middle)),
+            lookups=self._lookups(all_reports),
         )
-        told = {"newest_us": {node: us for node, (us, _) in newest.items()}, "seconds": seconds_of(*tail_reports, *middle)}
+        told = {"newest_us": {node: us for node, (us, _) in newest.items()}, "seconds": seconds_of(all_reports)}
         return decision, compiling, told
 
-    def _run_with_helpers(
-        self, compiled: Compiled, reports: Accumulator[dict[Any, Any]], inputs: BatchInputs, agreed: _Agreed
-    ) -> list[_PartDone]:
+    def _run_with_helpers(self, compiled: Compiled, reports: Reports, inputs: BatchInputs, agreed: _Agreed) -> list[_PartDone]:
         """Run the Batch; in parts where other workers of the tier are there and that pays. What a helper could not stage runs here."""
         with ExitStack() as stack:
             taken = self._take_helpers(compiled, agreed.streams)
@@ -326,7 +327,7 @@ class BatchRunner:
     def _compile_and_run(self, inputs: BatchInputs, agreed: _Agreed) -> _PartDone:
         return self._run_part(*self._frames_of(inputs, agreed), inputs, agreed)
 
-    def _run_part(self, compiled: Compiled, reports: Accumulator[dict[Any, Any]], inputs: BatchInputs, agreed: _Agreed) -> _PartDone:
+    def _run_part(self, compiled: Compiled, reports: Reports, inputs: BatchInputs, agreed: _Agreed) -> _PartDone:
         """Run what `inputs` says, here. Records that fail are looked for, and it runs again without them."""
         skip: Skip = {}
         looked = 0
@@ -356,7 +357,7 @@ class BatchRunner:
         check_whole(self.parts.query.name, compiled, tails)
         return _PartDone(compiled, Staged(tails, middle), skip)
 
-    def _frames_of(self, inputs: BatchInputs, agreed: _Agreed) -> tuple[Compiled, Accumulator[dict[Any, Any]]]:
+    def _frames_of(self, inputs: BatchInputs, agreed: _Agreed) -> tuple[Compiled, Reports]:
         """Of a Query without state."""
         reports = new_reports(self.spark)
         compiled = with_letters(self.spark, self.compiler.compile(inputs, reports), agreed.streams)
@@ -375,12 +376,12 @@ class BatchRunner:
         last = self._last or self.decisions.newest()
         return clocks_after({} if last is None else last.clocks, newest, self.compiled.gated, number, planned_us(self._offsets, number))
 
-    def _lookups(self, reports: Iterable[dict[str, Any]]) -> tuple[str, ...]:
+    def _lookups(self, reports: Iterable[TaskReport]) -> tuple[str, ...]:
         """See `Decision.lookups`. A Batch may leave a table unread: what those before have said of it stays."""
         if not self.static:
             return ()
         last = self._last or self.decisions.newest()
-        marks = {*(() if last is None else last.lookups), *(mark for report in reports for mark in report.get("lookups", ()))}
+        marks = {*(() if last is None else last.lookups), *(mark for report in reports for mark in report.lookups)}
         if marks and self._versions is None:
             self._versions = versions_of(self.parts.query.fingerprint, self.static)
         return tuple(sorted(current(marks, self._versions or ())))
@@ -390,17 +391,15 @@ class BatchRunner:
             self._known = set(self.decisions.totals().noticed)
         return self._known
 
-    def _times(self, number: int, middle: list[dict[str, Any]]) -> dict[str, int]:
+    def _times(self, number: int, middle: list[TaskReport]) -> dict[str, int]:
         """See `Decision.times`."""
         if self.compiled is None:
             return {}
-        took_in = any(Counts.from_json(counts).rows_in for report in middle for counts in report["counts"].values())
-        leaves_us = max((report["leaves"] for report in middle), default=0) if self.compiled.gated else NEVER_US if took_in else 0
+        took_in = any(Counts.from_json(counts).rows_in for report in middle for counts in report.counts.values())
+        leaves_us = max((report.leaves for report in middle), default=0) if self.compiled.gated else NEVER_US if took_in else 0
         return {"watermark_us": watermark_us(self._offsets, number), "leaves_us": leaves_us}
 
-    def _frames(
-        self, batch: BatchId, streams: Mapping[str, tuple[SourceStream, ...]], df: DataFrame
-    ) -> tuple[Compiled, Accumulator[dict[Any, Any]]]:
+    def _frames(self, batch: BatchId, streams: Mapping[str, tuple[SourceStream, ...]], df: DataFrame) -> tuple[Compiled, Reports]:
         if self.compiled is None:
             reports = new_reports(self.spark)
             return self.compiler.compile(self._inputs(batch, streams), reports), reports
@@ -447,7 +446,7 @@ class BatchRunner:
         self.on_commit(CommittedBatch(decided, streams, {"publish": time.perf_counter() - begun}, replayed=True))
 
 
-def read_again(remarks: Mapping[str, Iterable[SourceStream]]) -> dict[str, Any]:
-    """Files that were written again, of what the logs say (source → its remarks), as a report of what was noticed."""
+def read_again(remarks: Mapping[str, Iterable[SourceStream]]) -> list[FormatNotice]:
+    """A notice for each file that was written again, of what the logs say (source → its remarks)."""
     found = [(source, stream) for source, streams in remarks.items() for stream in streams if stream.again]
-    return {"noticed": [FormatNotice(source, stream.label, "again", "", stream.again).as_json() for source, stream in found]}
+    return [FormatNotice(source, stream.label, "again", "", stream.again) for source, stream in found]

@@ -45,7 +45,6 @@ from scribengin.spec.model import Dedupe, Filter, Merge, Python, Route, Select, 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
     from scribengin.connectors.contract import SourceStream
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from scribengin.plan.resolve import Inherited
     from scribengin.spark.compiled import Inputs, QueryParts
     from scribengin.spark.program import StageNode
+    from scribengin.spark.task_report import Reports
 
 MIDDLE = 50
 """Stages that end in Arrow are numbered from here, tails from 0: a tail's number leads its units' names."""
@@ -72,7 +72,7 @@ class Compiler:
         self.sink_schemas: Mapping[str, Schema] = {}
         """sink → the columns that it is given, as compiled last"""
 
-    def compile(self, inputs: Inputs, reports: Accumulator[dict[Any, Any]]) -> Compiled:
+    def compile(self, inputs: Inputs, reports: Reports) -> Compiled:
         """Frames over `inputs`; middle stages add to `reports`: (Batch number, stage index, key) → report.
 
         Raises StepError for what Spark cannot take.
@@ -94,7 +94,7 @@ class _Walk:
         parts: QueryParts,
         layout: NodeLayout,
         inputs: Inputs,
-        reports: Accumulator[dict[Any, Any]],
+        reports: Reports,
         schemas: Mapping[str, Schema] | None = None,
     ) -> None:
         self._spark = spark

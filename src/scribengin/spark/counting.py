@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scribengin.plan.graph import base
 from scribengin.spark.program import DIED_IN, EXIT, LANE, LATE, MADE_IN, ParseNode, PersonsNode
@@ -16,11 +16,9 @@ if TYPE_CHECKING:
     from scribengin.spark.gate import LateRowCounter
     from scribengin.spark.native import NativeFrame
     from scribengin.spark.program import RowsEntry, StageNode, StreamsEntry
+    from scribengin.spark.task_report import TaskReport
 
     Skip = Mapping[tuple[str, int], Mapping[int, tuple[str, str]]]
-
-NOWHERE = 2**63
-"""greater than all AT values"""
 
 
 def ways_behind(
@@ -34,7 +32,7 @@ def ways_behind(
     return tuple((source, (*ids, *run, *own)) for source, ids in before.behind)
 
 
-def gather_counts(compiled: Compiled, skip: Skip, *reports: Iterable[dict[str, Any]]) -> dict[str, Counts]:
+def gather_counts(compiled: Compiled, skip: Skip, *reports: Iterable[TaskReport]) -> dict[str, Counts]:
     """Node → counts. A run of native steps is one node (`known+hot`): in is what entered it, out what the next stage took in.
 
     What it made and what it filtered are known apart where a stage has told them apart, by MADE_OF; else only which of them is more.
@@ -44,8 +42,8 @@ def gather_counts(compiled: Compiled, skip: Skip, *reports: Iterable[dict[str, A
     counts: dict[str, Counts] = {}
     for each in reports:
         for report in each:
-            for node, data in report["counts"].items():
-                counts.setdefault(node, Counts()).add(Counts.from_json(data))
+            for id_, data in report.counts.items():
+                counts.setdefault(id_, Counts()).add(Counts.from_json(data))
     for run in compiled.runs:
         node = counts.setdefault(run.name, Counts())
         died = sum(counts[key].dead for step in run.name.split("+") if (key := DIED_IN + step) in counts)
@@ -73,9 +71,9 @@ def gather_counts(compiled: Compiled, skip: Skip, *reports: Iterable[dict[str, A
             node.filtered = node.made - surplus
     for (source, _), records in skip.items():
         for step, _ in records.values():
-            for node in _way(compiled, source, step):
-                counts.setdefault(node, Counts()).rows_in += 1
-                counts[node].out += 1
+            for id_ in _way(compiled, source, step):
+                counts.setdefault(id_, Counts()).rows_in += 1
+                counts[id_].out += 1
     return {node: count for node, count in counts.items() if not node.endswith(EXIT) and not node.startswith((DIED_IN, LATE, MADE_IN))}
 
 
@@ -88,41 +86,12 @@ def add_losses(counts: dict[str, Counts], lost: Mapping[str, Sequence[SourceStre
             node.lost_unknown += stream.rows is None
 
 
-def again_in(reports: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Node → records of static sources that were dead letters before; see `Letters.again`."""
-    again: dict[str, int] = {}
-    for report in reports:
-        for node, records in report.get("again", {}).items():
-            again[node] = again.get(node, 0) + records
-    return again
-
-
-def seconds_of(*reports: Mapping[str, Any]) -> dict[str, float]:
-    """Node → seconds, over all tasks; units that had committed before tell what they took then."""
-    seconds: dict[str, float] = {}
-    for report in reports:
-        for node, spent in report.get("seconds", {}).items():
-            seconds[node] = seconds.get(node, 0.0) + spent
-    return seconds
-
-
 def newest_of(gates: Iterable[tuple[str, LateRowCounter]]) -> dict[str, tuple[int, int | None]]:
     """Node with a watermark → how far the rows that came by its gates would move it, and the AT value of the one that does."""
     newest: dict[str, tuple[int, int | None]] = {}
     for origin, gate in gates:
         if gate.newest_us is not None and (origin not in newest or gate.newest_us > newest[origin][0]):
             newest[origin] = (gate.newest_us, gate.newest_at)
-    return newest
-
-
-def newest_times(reports: Iterable[dict[str, Any]]) -> dict[str, tuple[int, int | None]]:
-    """As `newest_of`, over all tasks; of equal ones the first record."""
-    newest: dict[str, tuple[int, int | None]] = {}
-    for report in reports:
-        for origin, (us, at) in report["newest"].items():
-            best = newest.get(origin)
-            if best is None or (us, -NOWHERE if at is None else -at) > (best[0], -NOWHERE if best[1] is None else -best[1]):
-                newest[origin] = (us, at)
     return newest
 
 

@@ -18,13 +18,13 @@ from uuid import uuid4
 
 from scribengin.connectors.catalog import open_source
 from scribengin.core.errors import StepError
-from scribengin.spark.accumulate import new_reports
 from scribengin.spark.failures import is_data_error, message_of
 from scribengin.spark.layout import NodeLayout
 from scribengin.spark.letters import show_place
 from scribengin.spark.origin import ReplayOrigin, unpack_at
 from scribengin.spark.program import AT
 from scribengin.spark.row_safe import RowFault, failing_rows
+from scribengin.spark.task_report import new_reports
 from scribengin.spec.model import Select
 
 if TYPE_CHECKING:

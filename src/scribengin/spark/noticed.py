@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING
 
 from scribengin.formats.added_columns import AddedColumns, own_decoder
 from scribengin.formats.lenient import LearnedAvro, LenientDecoder
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import SourceConnector
     from scribengin.formats.contract import Decoder
     from scribengin.spark.program import SourceRef
+    from scribengin.spark.task_report import TaskReport
 
 
 _ENOUGH = 10
@@ -45,23 +48,25 @@ def _noticing(ref: SourceRef, decoder: Decoder, there: dict[str, Noticer]) -> tu
     return noticer, decoder
 
 
-def together(reports: Iterable[dict[str, Any]], known: Collection[tuple[str, str, str]]) -> tuple[FormatNotice, ...]:
-    """Of all units of a Batch: what is not yet known, and what is counted each time. Of each kind of a source a Query keeps 100 at most:
-    names that never end must not fill the ledger."""
+def together(
+    reports: Iterable[TaskReport], known: Collection[tuple[str, str, str]], more: Iterable[FormatNotice] = ()
+) -> tuple[FormatNotice, ...]:
+    """Of all units of a Batch, and `more`: what is not yet known, and what is counted each time.
+
+    Of each kind of a source a Query keeps 100 at most: names that never end must not fill the ledger.
+    """
     found: dict[tuple[str, str, str], FormatNotice] = {}
     kept = Counter((source, kind) for source, _, kind in known)
     reports = list(reports)
-    for report in reports:
-        for each in report.get("noticed", ()):
-            notice = FormatNotice(**each)
-            if notice.key in found:
-                found[notice.key].records += notice.records
-            elif notice.key in known:
-                if notice.kind == "nulled":
-                    found[notice.key] = notice
-            elif kept[notice.source, notice.kind] < MOST:
-                kept[notice.source, notice.kind] += 1
+    for notice in chain(*(report.noticed for report in reports), more):
+        if notice.key in found:
+            found[notice.key] = replace(notice, records=found[notice.key].records + notice.records)
+        elif notice.key in known:
+            if notice.kind == "nulled":
                 found[notice.key] = notice
+        elif kept[notice.source, notice.kind] < MOST:
+            kept[notice.source, notice.kind] += 1
+            found[notice.key] = notice
     for notice in _always_null(reports):
         explained = any((notice.source, notice.column, kind) in {*known, *found} for kind in ("null", "renamed", "missing"))
         if not explained and kept[notice.source, "null"] < MOST:
@@ -70,15 +75,15 @@ def together(reports: Iterable[dict[str, Any]], known: Collection[tuple[str, str
     return tuple(found[key] for key in sorted(found))
 
 
-def _always_null(reports: Iterable[dict[str, Any]]) -> Iterator[FormatNotice]:
+def _always_null(reports: Iterable[TaskReport]) -> Iterator[FormatNotice]:
     """The columns that are null in all records of a Batch, where these are enough to say so."""
     records = Counter[str]()
     columns: dict[str, dict[str, str]] = {}
     for report in reports:
-        for source, each in report.get("nulls", {}).items():
-            records[source] += each["records"]
-            before = columns.get(source, each["columns"])
-            columns[source] = {name: type_ for name, type_ in each["columns"].items() if name in before}
+        for source, each in report.nulls.items():
+            records[source] += each.records
+            before = columns.get(source, each.columns)
+            columns[source] = {name: type_ for name, type_ in each.columns.items() if name in before}
     for source, names in columns.items():
         if records[source] >= _ENOUGH:
             yield from (FormatNotice(source, name, "null", type_, "", records=records[source]) for name, type_ in names.items())

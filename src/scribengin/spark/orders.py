@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from scribengin.spark.program import Program
+    from scribengin.spark.task_report import TaskReport
 
 
 def with_orders(program: Program, orders: Mapping[str, Mapping[str, Any]]) -> Program:
@@ -23,7 +24,7 @@ def with_orders(program: Program, orders: Mapping[str, Mapping[str, Any]]) -> Pr
     return replace(program, nodes=nodes)
 
 
-def learned(before: Mapping[str, Mapping[str, Any]], reports: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def learned(before: Mapping[str, Mapping[str, Any]], reports: Iterable[TaskReport]) -> dict[str, Mapping[str, Any]]:
     """Step of utilities → `names` as written, `ns` that a record costs each; where they are free also `order`, by which the next Batch
     begins, `keeps`, the share of all records that each keeps, and `known`, which is for the next Batch alone.
 
@@ -31,7 +32,7 @@ def learned(before: Mapping[str, Mapping[str, Any]], reports: Iterable[Mapping[s
     """
     found: dict[str, list[Mapping[str, Any]]] = {}
     for report in reports:
-        for step, figures in report.get("orders", {}).items():
+        for step, figures in report.orders.items():
             found.setdefault(step, []).append(figures)
     return {**before, **{step: _of_step(before.get(step, {}), figures) for step, figures in found.items()}}
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from scribengin.connectors.abilities import is_written_by_spark
 from scribengin.core.records import canonical
 from scribengin.plan.workers import why_whole
-from scribengin.spark.accumulate import new_reports
 from scribengin.spark.compiled import BatchPart
 from scribengin.spark.program import RowsEntry
 from scribengin.spark.staging import check_read, check_whole, committing, middle_reports, read_what_is_left, run_action
+from scribengin.spark.task_report import StageReport, TaskReport, new_reports
 from scribengin.spark.unit_commits import is_narrow
 from scribengin.state.source_log import is_replay
 
@@ -61,8 +61,8 @@ class Portion:
 class Staged:
     """The reports of a portion's units: of its tails, and of the stages before native steps."""
 
-    tails: Sequence[dict[str, Any]]
-    middle: Sequence[dict[str, Any]]
+    tails: Sequence[StageReport]
+    middle: Sequence[TaskReport]
 
 
 class Helper(Protocol):

@@ -13,7 +13,6 @@ import msgspec
 from scribengin.connectors.abilities import keeps_batches
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.core.remote import RemotePath
-from scribengin.spark.accumulate import new_reports
 from scribengin.spark.commit import BatchRunner, CommittedBatch
 from scribengin.spark.compile import Compiler
 from scribengin.spark.compiled import StreamInputs
@@ -24,6 +23,7 @@ from scribengin.spark.max_dead import DeadTally
 from scribengin.spark.offsets import OffsetConfig, clock, read_offsets
 from scribengin.spark.ranges import LATENCY_POLL_S, POLL_S, Exhausted, FedRanges, OffsetRanges, Ranges, StopRequested
 from scribengin.spark.session import put_checkpoints_elsewhere
+from scribengin.spark.task_report import new_reports
 from scribengin.spark.tasks import tasks_under_way
 from scribengin.spark.unit_commits import UnitCommits
 from scribengin.spark.watermarks import IdleInputs

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scribengin.spark.arrow_functions import middle_function
 from scribengin.spark.failures import find_ours, message_of
+from scribengin.spark.task_report import StageReport
 from scribengin.spark.without_pandas import map_in_arrow
 
 if TYPE_CHECKING:
-    from pyspark.accumulators import Accumulator
-
     from scribengin.connectors.spark_contract import SparkSink
     from scribengin.spark.compiled import Compiled
+    from scribengin.spark.task_report import Reports
 
 
-def write_tails(compiled: Compiled, sink: SparkSink, reports: Accumulator[dict[Any, Any]], number: int) -> list[dict[str, Any]]:
+def write_tails(compiled: Compiled, sink: SparkSink, reports: Reports, number: int) -> list[StageReport]:
     """Write Batch `number`; what its tails report. A task that failed behind its tail has written some rows and runs again: the report of
     its last run stands, as for middle stages."""
     frames = [map_in_arrow(tail.frame, middle_function(tail.program, reports), sink.columns) for tail in compiled.tails]
@@ -32,7 +32,7 @@ def write_tails(compiled: Compiled, sink: SparkSink, reports: Accumulator[dict[A
         raise told from error
     stages = {tail.program.index for tail in compiled.tails}
     return [
-        {"stage": stage, "key": key, **report}
+        StageReport(stage, key, report)
         for (of_batch, stage, key), report in reports.value.items()
         if of_batch == number and stage in stages
     ]

@@ -55,6 +55,7 @@ from scribengin.spark.program import (
 from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
 from scribengin.spark.reading import StageReading
 from scribengin.spark.replayed import ReplayNode
+from scribengin.spark.task_report import NullColumns, TaskReport
 from scribengin.spark.trails import Trails
 from scribengin.spark.utilities import utilities_step
 from scribengin.spark.vector_run import VectorRun
@@ -367,7 +368,7 @@ class Stage:
         for sink in self._sinks:
             yield from sink.take()
 
-    def finish(self) -> tuple[list[pa.RecordBatch], dict[str, Any]]:
+    def finish(self) -> tuple[list[pa.RecordBatch], TaskReport]:
         """End the task: the last Arrow rows, and its report: receipts, dead segment, counts."""
         for exit_ in self._exits:
             exit_.flush()
@@ -377,28 +378,28 @@ class Stage:
             # what is there already came by a replay
             self._counted(node.node).add(step.total({name: self.counts.pop(id_) for name, id_ in zip(node.names, node.ids, strict=True)}))
         faults.reached("stage.closed")
-        report: dict[str, Any] = {
-            "receipts": [receipt.as_json() for receipt in receipts],
-            "dead": None if dead is None else msgspec.to_builtins(dead),
-            "counts": {node: counts.as_json() for node, counts in self.counts.items()},
-            "trails": None if trails is None else msgspec.to_builtins(trails),
-            "leaves": max((gate.leaves_us for _, gate in self._gates), default=0),
-            "seconds": {node: round(spent, 6) for node, spent in self._seconds.items()},
-            "noticed": notices_of(self._noticers.values()),
-            "nulls": nulls_of(self._noticers),
-            "taken": {source: taken_of(handed) for source, handed in self._taken.items()},
-            "orders": {node.node: step.figures() for node, step in self._utilities_steps},
-            "newest": newest_of(self._gates),
-            "lookups": self._letters.marks(),
-            "again": dict(self._letters.again),
-        }
+        report = TaskReport(
+            receipts=[receipt.as_json() for receipt in receipts],
+            dead=dead,
+            counts={node: counts.as_json() for node, counts in self.counts.items()},
+            trails=trails,
+            leaves=max((gate.leaves_us for _, gate in self._gates), default=0),
+            seconds={node: round(spent, 6) for node, spent in self._seconds.items()},
+            noticed=notices_of(self._noticers.values()),
+            nulls={source: NullColumns(**each) for source, each in nulls_of(self._noticers).items()},
+            taken={source: taken_of(handed) for source, handed in self._taken.items()},
+            orders={node.node: step.figures() for node, step in self._utilities_steps},
+            newest=newest_of(self._gates),
+            lookups=list(self._letters.marks()),
+            again=dict(self._letters.again),
+            plan=msgspec.UNSET if self._plan is None else self._plan,
+        )
         if self._plan is not None:
-            report["plan"] = self._plan
             # from here on the letters may belong to what is committed: who fails now does not know
             self._letters.keep()
             self._trails.keep()
             for sink in self._sinks:
-                sink.commit(report)
+                sink.commit(report.as_json())
         return list(self._drain()), report
 
     def forget(self) -> None:

@@ -12,17 +12,17 @@ from scribengin.core.errors import StateError, StepError
 from scribengin.spark.arrow_functions import tail_function
 from scribengin.spark.program import RowsEntry, SinkNode, StreamsEntry
 from scribengin.spark.spark_write import write_tails
+from scribengin.spark.task_report import StageReport
 from scribengin.spark.unit_commits import at_members, with_unit_commits
 from scribengin.spark.without_pandas import map_in_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.accumulators import Accumulator
-
     from scribengin.connectors.contract import SourceStream
     from scribengin.spark.compiled import Compiled, Middle, QueryParts
     from scribengin.spark.program import Program
+    from scribengin.spark.task_report import Reports, TaskReport
     from scribengin.state.intents import Intent
 
 
@@ -35,21 +35,21 @@ def committing(compiled: Compiled, parts: QueryParts, intent: Intent | None, beh
     return with_unit_commits(compiled, intent, said, parts.query.fingerprint)
 
 
-def run_action(compiled: Compiled, parts: QueryParts, reports: Accumulator[dict[Any, Any]], number: int) -> list[dict[str, Any]]:
+def run_action(compiled: Compiled, parts: QueryParts, reports: Reports, number: int) -> list[StageReport]:
     """The one action of the part: the reports of all its tail units."""
     by_spark = [sink for sink in parts.sinks.values() if is_written_by_spark(sink)]
     return write_tails(compiled, by_spark[0], reports, number) if by_spark else _run_tails(compiled)
 
 
-def _run_tails(compiled: Compiled) -> list[dict[str, Any]]:
+def _run_tails(compiled: Compiled) -> list[StageReport]:
     """Run the tails, which write themselves; what they report."""
     frames = [map_in_arrow(tail.frame, tail_function(tail.program), "receipt BINARY") for tail in compiled.tails]
     if not frames:
         return []
-    return [msgspec.json.decode(bytes(row.receipt)) for row in reduce(lambda a, b: a.unionAll(b), frames).collect()]
+    return [msgspec.json.decode(bytes(row.receipt), type=StageReport) for row in reduce(lambda a, b: a.unionAll(b), frames).collect()]
 
 
-def read_what_is_left(compiled: Compiled, reports: Accumulator[dict[Any, Any]], number: int) -> None:
+def read_what_is_left(compiled: Compiled, reports: Reports, number: int) -> None:
     """Run the stages that Spark has left out because nothing comes of their rows: the other side of a join is empty, or a condition never
     holds. Their records are counted, and the bad ones become dead letters, as if Spark had looked at each."""
     for middle in reversed(compiled.middles):  # the last one runs those before it
@@ -57,12 +57,12 @@ def read_what_is_left(compiled: Compiled, reports: Accumulator[dict[Any, Any]], 
             middle.frame.write.format("noop").mode("append").save()
 
 
-def _reported(reports: Accumulator[dict[Any, Any]], number: int, middle: Middle) -> set[str]:
+def _reported(reports: Reports, number: int, middle: Middle) -> set[str]:
     """The keys of a stage's units that have reported in Batch `number`."""
     return {key for batch, stage, key in reports.value if (batch, stage) == (number, middle.program.index)}
 
 
-def middle_reports(compiled: Compiled, reports: Accumulator[dict[Any, Any]], number: int) -> list[dict[str, Any]]:
+def middle_reports(compiled: Compiled, reports: Reports, number: int) -> list[TaskReport]:
     """The reports of the stages before SQL steps; none of Batch `number` or an earlier one stay in `reports`."""
     tails = {tail.program.index for tail in compiled.tails}
     middle = [report for (batch, stage, _), report in reports.value.items() if batch == number and stage not in tails]
@@ -71,10 +71,10 @@ def middle_reports(compiled: Compiled, reports: Accumulator[dict[Any, Any]], num
     return middle
 
 
-def check_whole(query: str, compiled: Compiled, reports: list[dict[str, Any]]) -> None:
+def check_whole(query: str, compiled: Compiled, reports: Sequence[StageReport]) -> None:
     """Check that every task output of the part was reported exactly once. Spark guarantees it, but the ledger must not depend on that.
     Raises StateError."""
-    seen = [(report["stage"], report["key"]) for report in reports]
+    seen = [(report.stage, report.key) for report in reports]
     expected = {
         (tail.program.index, f"{source}/{index}")
         for tail in compiled.tails
@@ -96,9 +96,7 @@ def _rows_units(program: Program) -> range:
     return range(program.entry.first, commits[0].units if program.entry.end is None else program.entry.end)
 
 
-def check_read(
-    compiled: Compiled, streams: Mapping[str, Sequence[SourceStream]], reports: Accumulator[dict[Any, Any]], number: int
-) -> None:
+def check_read(compiled: Compiled, streams: Mapping[str, Sequence[SourceStream]], reports: Reports, number: int) -> None:
     """Every stream of the part that enters native steps was read: what Spark's optimiser leaves out would be in no count. `streams` are
     those of the whole Batch, without tables. Raises StepError."""
     for middle in compiled.middles:

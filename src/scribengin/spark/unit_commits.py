@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import BatchId, SourceStream
     from scribengin.connectors.unit_contract import UnitSink
     from scribengin.spark.compiled import Compiled, QueryParts, Tail
+    from scribengin.spark.task_report import TaskReport
     from scribengin.state.contract import SourceRange
     from scribengin.state.decisions import Decisions
 
@@ -150,12 +151,12 @@ def _begun(query: str, number: int) -> Refused:
     )
 
 
-def plan_of(fingerprint: str, intent: Intent | None, reports: Iterable[Mapping[str, Any]] = ()) -> str:
+def plan_of(fingerprint: str, intent: Intent | None, reports: Iterable[TaskReport] = ()) -> str:
     """What a decision calls the plan under which its Batch ran: all of them, where the flow was changed when some units were committed,
     perhaps more than once. `reports` are those of the units."""
     if intent is None or not intent.units:
         return fingerprint
-    ran = (report["plan"] for report in reports if "plan" in report)  # those of before said nothing
+    ran = (report.plan for report in reports if isinstance(report.plan, str))
     return "+".join(dict.fromkeys((intent.plan, *ran, fingerprint)))
 
 

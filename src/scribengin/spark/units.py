@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,18 +13,20 @@ from scribengin.connectors.unit_contract import AlreadyCommitted
 from scribengin.core import faults
 from scribengin.spark.program import PART, UNIT_STRIDE, ExitNode, RowsEntry, StreamsEntry
 from scribengin.spark.stage import Stage
+from scribengin.spark.task_report import report_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     import pyarrow as pa
 
     from scribengin.spark.program import Program
+    from scribengin.spark.task_report import TaskReport
 
 
 def run_program(
     program: Program, batches: Iterator[pa.RecordBatch], partition: int, number: int
-) -> Iterator[tuple[pa.RecordBatch | None, str, dict[str, Any] | None]]:
+) -> Iterator[tuple[pa.RecordBatch | None, str, TaskReport | None]]:
     """What `mapInArrow` runs: yields (rows, "", None) on the way and (None, key, report) once per unit."""
     batch = program.batch or BatchId("", program.letters.query, "", number, 0)
     entry = program.entry
@@ -63,10 +65,9 @@ def _units(entry: StreamsEntry, rows: pa.RecordBatch) -> Iterator[tuple[int, str
 
 def _one(
     program: Program, batch: BatchId, unit: int, feed: partial[Iterator[pa.RecordBatch]], key: str
-) -> Iterator[tuple[pa.RecordBatch | None, str, dict[str, Any] | None]]:
+) -> Iterator[tuple[pa.RecordBatch | None, str, TaskReport | None]]:
     faults.reached("stage.before")
     stage = Stage(program, batch, program.index * UNIT_STRIDE + unit)
-    report: Mapping[str, Any]
     try:
         for rows in feed(stage):
             yield rows, "", None
@@ -75,7 +76,7 @@ def _one(
             yield rows, "", None
     except AlreadyCommitted as found:
         stage.forget()
-        report = found.report
+        report = report_of(found.report)
         if isinstance(program.entry, RowsEntry):
             # the stages before this one count what they have read only when they are through
             for _ in feed.keywords["batches"]:
@@ -83,4 +84,4 @@ def _one(
     except BaseException:
         stage.abort()
         raise
-    yield None, key, dict(report)
+    yield None, key, report

@@ -1,0 +1,127 @@
+"""What tasks tell the driver: the typed report of each task output, the way it takes, and what a Batch's reports come to.
+
+A stage that writes returns its reports as rows (`StageReport`). A stage before SQL steps adds them to an accumulator of (Batch number,
+stage, key) → report: a partition that ran twice reports the same key twice, and the last report counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from pyspark.accumulators import AccumulatorParam
+
+from scribengin.formats.notice import FormatNotice  # noqa: TC001  msgspec looks at the annotations of reports
+from scribengin.state.contract import LineSegment  # noqa: TC001  the same
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.accumulators import Accumulator
+    from pyspark.sql import SparkSession
+
+    Reports = Accumulator[dict[tuple[int, int, str], "TaskReport"]]
+
+NOWHERE = 2**63
+"""greater than all AT values"""
+
+
+class NullColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """Columns of a source that were null in all `records` that a task has read: name → type."""
+
+    records: int
+    columns: dict[str, str]
+
+
+class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one task output tells the driver.
+
+    Its JSON form is kept beside task outputs that commit one by one (`UnitStream.commit`), so its keys are part of the stored formats.
+    """
+
+    receipts: list[dict[str, Any]] = []
+    """of each sink, as `Receipt.as_json` gives it"""
+    dead: LineSegment | None = None
+    counts: dict[str, dict[str, Any]] = {}
+    """node → `Counts.as_json`"""
+    trails: LineSegment | None = None
+    leaves: int = 0
+    """microseconds since 1970: the highest watermark after which rows of this task leave a stateful step"""
+    seconds: dict[str, float] = {}
+    """node → seconds spent in it"""
+    noticed: list[FormatNotice] = []
+    nulls: dict[str, NullColumns] = {}
+    """by source"""
+    taken: dict[str, dict[str, Any]] = {}
+    """source that is a channel → what was taken of it, see `state.taken`"""
+    orders: dict[str, dict[str, Any]] = {}
+    """step of utilities → its figures, see `orders`"""
+    newest: dict[str, tuple[int, int | None]] = {}
+    """node with a watermark → the newest time in microseconds since 1970, and the AT value of its record"""
+    lookups: list[str] = []
+    """marks of the dead records of static sources, see `state.lookups`"""
+    again: dict[str, int] = {}
+    """node → records of static sources that were dead letters before"""
+    plan: str | msgspec.UnsetType = msgspec.UNSET
+    """the plan under which a task output was committed by itself"""
+
+    def as_json(self) -> dict[str, Any]:
+        """The stored form."""
+        form: dict[str, Any] = msgspec.to_builtins(self)
+        return form
+
+
+class StageReport(msgspec.Struct, frozen=True):
+    """The report of a task output of a stage that writes; `key` tells the stage's task outputs apart."""
+
+    stage: int
+    key: str
+    task: TaskReport
+
+
+def report_of(stored: Mapping[str, Any]) -> TaskReport:
+    """The report in its stored form."""
+    return msgspec.convert(stored, TaskReport)
+
+
+class _Merge(AccumulatorParam[dict[Any, Any]]):
+    def zero(self, value: dict[Any, Any]) -> dict[Any, Any]:  # noqa: ARG002
+        return {}
+
+    def addInPlace(self, value1: dict[Any, Any], value2: dict[Any, Any]) -> dict[Any, Any]:  # noqa: N802
+        value1.update(value2)
+        return value1
+
+
+def new_reports(spark: SparkSession) -> Reports:
+    """A new, empty accumulator. Its value is readable in the driver after the job that feeds it has ended."""
+    return spark.sparkContext.accumulator({}, _Merge())
+
+
+def again_in(reports: Iterable[TaskReport]) -> dict[str, int]:
+    """Node → records of static sources that were dead letters before; see `Letters.again`."""
+    again: Counter[str] = Counter()
+    for report in reports:
+        again.update(report.again)
+    return dict(again)
+
+
+def seconds_of(reports: Iterable[TaskReport]) -> dict[str, float]:
+    """Node → seconds, over all tasks; task outputs that had committed before report what they took then."""
+    seconds: dict[str, float] = {}
+    for report in reports:
+        for node, spent in report.seconds.items():
+            seconds[node] = seconds.get(node, 0.0) + spent
+    return seconds
+
+
+def newest_times(reports: Iterable[TaskReport]) -> dict[str, tuple[int, int | None]]:
+    """Node with a watermark → its newest time over all tasks, and the AT value; of equal times the first record."""
+    newest: dict[str, tuple[int, int | None]] = {}
+    for report in reports:
+        for origin, (us, at) in report.newest.items():
+            best = newest.get(origin)
+            if best is None or (us, -NOWHERE if at is None else -at) > (best[0], -NOWHERE if best[1] is None else -best[1]):
+                newest[origin] = (us, at)
+    return newest
