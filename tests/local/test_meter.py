@@ -30,7 +30,8 @@ def committed(files: int, rows: int) -> CommittedBatch:
 def look(files: int, *, oldest_s: float | None = None, more: bool = False):
     backlog = {"rows": {"files": files, "bytes": files * 100, "rows": None, "oldest_s": oldest_s, "more": more}}
     progress = SimpleNamespace(backlog=backlog, watermark="", tasks=None, gated=(), held=None, held_bytes=None)
-    return SimpleNamespace(state="running", message="", restarts=0, idled=False, progress=progress, idle=None, tally=DeadTally(()))
+    context = SimpleNamespace(tally=DeadTally(()))
+    return SimpleNamespace(state="running", message="", restarts=0, idled=False, progress=progress, idle=None, context=context)
 
 
 def test_what_waits_and_what_is_done_add_up_between_two_looks():
@@ -329,7 +330,7 @@ def test_a_batch_under_way_has_its_number_its_time_and_is_never_all_there_is_to_
 
 def test_what_waits_for_a_query_with_state_is_what_spark_told_last():
     """Spark tells it with each Batch; what was committed since the first of these tellings must not be taken off all later ones."""
-    run = QueryRun(*[None] * 12)
+    run = QueryRun(SimpleNamespace(tally=DeadTally(())), once=False)
     run.state = "running"
     now = [0.0]
     meter = Meter(("rows",), ("kept",), now=lambda: now[0])

@@ -103,9 +103,9 @@ def open_run(
     fed: Callable[[Collection[str]], bool],
 ) -> FlowRun:
     """Recovered, its sinks claimed; nothing has started."""
-    benches = [(tier, bench) for tier in flow.tiers for bench in build_parts(spark, tier, code, settings, leases[tier.plan.tier])]
+    queries = [(tier, opened) for tier in flow.tiers for opened in build_parts(spark, tier, code, settings, leases[tier.plan.tier])]
     logs = {tier.plan.tier: stack.enter_context(open_run_log(tier.scratch / "run.log")) for tier in flow.tiers}
-    return FlowRun(flow, settings, benches, logs, fed)
+    return FlowRun(flow, settings, queries, logs, fed)
 
 
 def _drive(runs: Sequence[FlowRun], settings: RunSettings, watch: Callable[[RunView], None], begun: float) -> RunResult:

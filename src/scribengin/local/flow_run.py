@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.group.health import MemberSeen
     from scribengin.core.errors import ScribenginError
     from scribengin.local.contract import GateView, QueryView, RunSettings
-    from scribengin.local.parts import QueryBench
+    from scribengin.local.parts import OpenedQuery
     from scribengin.local.prepare import Prepared, PreparedFlow
     from scribengin.spark.commit import CommittedBatch
     from scribengin.spark.query import QueryRun
@@ -63,7 +63,7 @@ class LiveQuery:
     """One Query. `ended` is set when its thread has ended."""
 
     tier: Prepared
-    bench: QueryBench
+    opened: OpenedQuery
     meter: Meter
     run: QueryRun
     thread: threading.Thread
@@ -77,7 +77,7 @@ class FlowRun:
         self,
         prepared: PreparedFlow,
         settings: RunSettings,
-        benches: Sequence[tuple[Prepared, QueryBench]],
+        queries: Sequence[tuple[Prepared, OpenedQuery]],
         logs: Mapping[str, FilteringBoundLogger],
         fed_from_outside: Callable[[Collection[str]], bool],
     ) -> None:
@@ -103,37 +103,37 @@ class FlowRun:
         folders = {folder for tier in prepared.tiers for folder in kept_folders(tier.plan.flow)} - settings.kept_elsewhere
         stores = [store for tier in prepared.tiers for store in kept_stores(tier.plan.flow)]
         self._rolling = BackgroundCompaction([Path(folder) for folder in sorted(folders)], self._hear, stores)
-        self._hidden: list[tuple[Prepared, QueryBench, ScribenginError]] = []
+        self._hidden: list[tuple[Prepared, OpenedQuery, ScribenginError]] = []
         """whose rows are not all seen, and why"""
         self._trash = TrashKeeper(prepared)
         self._accepted: tuple[Mapping[str, object], ...] | None = None
         keep_all_learned(prepared.plan.flow, prepared.root)
         self._learning: list[Learning] = []
         self._noticed = NoticedNow(prepared.plan.flow, self._learning)
-        self.live = [self._make(tier, bench) for tier, bench in benches]
+        self.live = [self._make(tier, opened) for tier, opened in queries]
 
-    def _make(self, tier: Prepared, bench: QueryBench) -> LiveQuery:
+    def _make(self, tier: Prepared, opened: OpenedQuery) -> LiveQuery:
         channels = [channel for channel in self.prepared.plan.channels if channel.reading == tier.plan.tier]
-        read = {source_id(channel): channel.id for channel in channels if source_id(channel) in bench.plan.sources}
-        me = QueryKey(tier.plan.tier, bench.plan.name)
+        read = {source_id(channel): channel.id for channel in channels if source_id(channel) in opened.plan.sources}
+        me = QueryKey(tier.plan.tier, opened.plan.name)
         waits = {source: partial(self._levels.waiting_for, QueryReading(me, source)) for source in read}
-        meter = Meter(bench.plan.sources, bench.plan.sinks, last=bench.totals().last, channels=waits)
-        log = self._logs[tier.plan.tier].bind(query=bench.plan.name)
+        meter = Meter(opened.plan.sources, opened.plan.sinks, last=opened.totals().last, channels=waits)
+        log = self._logs[tier.plan.tier].bind(query=opened.plan.name)
         kept = tier.plan.flow.defaults
-        retention = Retention(bench.folder, kept.retain_s, retain_bytes=kept.retain_bytes)
+        retention = Retention(opened.folder, kept.retain_s, retain_bytes=kept.retain_bytes)
         retention.apply()
-        replays = Replays(bench.folder.replays)
+        replays = Replays(opened.folder.replays)
         ended = threading.Event()
-        self._follow_turns(tier, bench)
+        self._follow_turns(tier, opened)
 
         def notice(text: str) -> None:
             self._told.append(text)
             log.info("columns", message=text)
 
         learning = Learning(self.prepared.plan.flow, self.prepared.root, notice)
-        learning.begin(bench.totals(), read_noticed(bench.folder))
+        learning.begin(opened.totals(), read_noticed(opened.folder))
         self._learning.append(learning)
-        keeper = SummaryKeeper(tier.plan.flow, bench.folder, bench.plan.sinks, notice)
+        keeper = SummaryKeeper(tier.plan.flow, opened.folder, opened.plan.sinks, notice)
 
         def begun(streams: Mapping[str, tuple[SourceStream, ...]]) -> None:
             for source, channel in read.items():
@@ -150,44 +150,44 @@ class FlowRun:
             self._trash.empty_old()
 
         def fed() -> bool:
-            if any(not live.ended.is_set() for live in self.live if set(read.values()).intersection(live.bench.plan.sinks)):
+            if any(not live.ended.is_set() for live in self.live if set(read.values()).intersection(live.opened.plan.sinks)):
                 return False
-            return self._fed_from_outside(bench.plan.sources)
+            return self._fed_from_outside(opened.plan.sources)
 
-        run = bench.make_run(
+        run = opened.make_run(
             once=self._settings.once,
             stop=self._settings.stop,
             on_begin=begun,
             on_commit=committed,
             log=log,
             fed=fed,
-            pressure=self._pressure(tier, bench),
+            pressure=self._pressure(tier, opened),
             helpers=self._settings.helpers,
         )
 
         def drive() -> None:
             try:
                 run.run()
-                self._show_all(tier, bench)
+                self._show_all(tier, opened)
             finally:
                 meter.end()
                 ended.set()
 
-        return LiveQuery(tier, bench, meter, run, threading.Thread(target=drive, name=f"query {bench.plan.name}"), ended)
+        return LiveQuery(tier, opened, meter, run, threading.Thread(target=drive, name=f"query {opened.plan.name}"), ended)
 
-    def _pressure(self, tier: Prepared, bench: QueryBench) -> QueryBackPressure | Paced | None:
-        for id_, sink in bench.parts.sinks.items():
+    def _pressure(self, tier: Prepared, opened: OpenedQuery) -> QueryBackPressure | Paced | None:
+        for id_, sink in opened.parts.sinks.items():
             if isinstance(sink, OutboxSink):
                 sink.is_full = self._gates[id_].full_text
-        gates = [self._gates[sink] for sink in bench.plan.sinks if sink in self._gates]
-        depth = QueryBackPressure(gates, bench.limits) if gates else None
+        gates = [self._gates[sink] for sink in opened.plan.sinks if sink in self._gates]
+        depth = QueryBackPressure(gates, opened.limits) if gates else None
         if self._settings.limits is None:
             return depth
-        return Paced(bench.plan, self.prepared.plan, tier.plan.tier, bench.limits, self._settings.limits, depth)
+        return Paced(opened.plan, self.prepared.plan, tier.plan.tier, opened.limits, self._settings.limits, depth)
 
-    def _follow_turns(self, tier: Prepared, bench: QueryBench) -> None:
+    def _follow_turns(self, tier: Prepared, opened: OpenedQuery) -> None:
         """Pass the settings of its group to each sink that writes to a whole group."""
-        for id_, sink in bench.parts.sinks.items():
+        for id_, sink in opened.parts.sinks.items():
             group = target(tier.plan.flow.sinks[id_])
             if self._settings.turns is not None and chooses(sink) and group is not None and "." not in group:
                 sink.turns = partial(self._settings.turns, group)
@@ -231,7 +231,7 @@ class FlowRun:
 
     def writes(self, sink: str) -> bool:
         """True while a Query may still write that sink."""
-        return any(sink in live.bench.plan.sinks and not live.ended.is_set() for live in self.live)
+        return any(sink in live.opened.plan.sinks and not live.ended.is_set() for live in self.live)
 
     # --- what is shown ---
 
@@ -239,7 +239,7 @@ class FlowRun:
         """The current view of every Query."""
         tier = (lambda live: live.tier.plan.tier) if self._gates else (lambda _: "")
         return tuple(
-            replace(live.meter.view(live.bench.plan.name, live.run), tier=tier(live), members=_members(live.bench)) for live in self.live
+            replace(live.meter.view(live.opened.plan.name, live.run), tier=tier(live), members=_members(live.opened)) for live in self.live
         )
 
     def gates(self) -> tuple[GateView, ...]:
@@ -260,7 +260,7 @@ class FlowRun:
     def accepted(self) -> tuple[Mapping[str, object], ...]:
         """Accepted columns of its sinks in this process, as `status` shows them."""
         if self._accepted is None:
-            sinks = {sink: self.prepared.plan.flow.sinks.get(sink) for live in self.live for sink in live.bench.plan.sinks}
+            sinks = {sink: self.prepared.plan.flow.sinks.get(sink) for live in self.live for sink in live.opened.plan.sinks}
             mine = {sink: node for sink, node in sinks.items() if node is not None}
             self._accepted = tuple(accepted_rows(self.prepared.root, self.prepared.name, mine))
         return self._accepted
@@ -297,7 +297,7 @@ class FlowRun:
 
     def violations(self) -> tuple[str, ...]:
         """The violations of the ledger."""
-        return tuple(violation for live in self.live for violation in live.bench.balance())
+        return tuple(violation for live in self.live for violation in live.opened.balance())
 
     def problems(self) -> tuple[Problem, ...]:
         """Warnings, and what failed."""
@@ -313,7 +313,7 @@ class FlowRun:
     def _too_many_dead(self) -> Iterator[Problem]:
         """Of Queries that did not fail."""
         for live in self.live:
-            tally, name = live.run.tally, live.bench.plan.name
+            tally, name = live.run.context.tally, live.opened.plan.name
             if live.run.state == "failed" or not tally.cause:
                 continue
             place = live.tier.place_of(name)
@@ -323,17 +323,17 @@ class FlowRun:
             else:
                 yield Problem("mostly-dead", place, f"query {name}: {tally}", f"{look}; {tally.remedy}")
 
-    def _show_all(self, tier: Prepared, bench: QueryBench) -> None:
-        error = show_all(tier.plan.flow, bench.plan.sinks)
+    def _show_all(self, tier: Prepared, opened: OpenedQuery) -> None:
+        error = show_all(tier.plan.flow, opened.plan.sinks)
         if error is not None:
-            self._hidden.append((tier, bench, error))
-            self._logs[tier.plan.tier].error("roller", query=bench.plan.name, message=error.message)
+            self._hidden.append((tier, opened, error))
+            self._logs[tier.plan.tier].error("roller", query=opened.plan.name, message=error.message)
 
-    def _unseen(self, tier: Prepared, bench: QueryBench, error: ScribenginError) -> Problem:
+    def _unseen(self, tier: Prepared, opened: OpenedQuery, error: ScribenginError) -> Problem:
         """Warnings for committed output that readers do not see yet."""
-        message = f"query {bench.plan.name}: {error.message}"
+        message = f"query {opened.plan.name}: {error.message}"
         remedy = f"{error.remedy}; then: {flow_command('maintain', '--flush')}"
-        return Problem(error.code, tier.place_of(bench.plan.name), message, self.prepared.named(remedy))
+        return Problem(error.code, tier.place_of(opened.plan.name), message, self.prepared.named(remedy))
 
     def _mismatched(self, mismatch: Mismatch, text: str) -> Problem:
         channel = next(each for each in self.prepared.plan.channels if each.id == mismatch.channel)
@@ -342,37 +342,37 @@ class FlowRun:
 
     def _failure(self, live: LiveQuery, error: ScribenginError) -> Problem:
         """The problem with the error, its place in the flow file, the progress so far, and the path of the log."""
-        name = live.bench.plan.name
+        name = live.opened.plan.name
         through = live.meter.last + 1
         came = f"the query has committed {through:,} Batch{'es' * (through != 1)}"
-        if live.bench.totals().last > live.meter.last:
+        if live.opened.totals().last > live.meter.last:
             came += ", and one more is decided but not published yet"
         remedy = "; ".join(filter(None, [self.prepared.named(error.remedy), f"all of it is in {live.tier.scratch / 'run.log'}"]))
         return Problem(error.code, live.tier.place_of(error.node or name), f"query {name}: {error.message} ({came})", remedy)
 
     def _query_result(self, live: LiveQuery, noticed: Sequence[str]) -> QueryResult:
-        bench = live.bench
-        totals = bench.totals()
-        plan = bench.plan
+        opened = live.opened
+        totals = opened.totals()
+        plan = opened.plan
         error = live.run.error
         progress = live.run.progress
         stateful = stateful_runs(totals.nodes, plan)
         if progress.held is not None and len(stateful) == 1:  # Spark's figure is the sum over all state of the Query
             totals.nodes[min(stateful)].held = progress.held
             if progress.batch == totals.last:
-                write_held(bench.folder, totals.last, {min(stateful): progress.held})
-        newest = Decisions(bench.folder.decisions).newest()
+                write_held(opened.folder, totals.last, {min(stateful): progress.held})
+        newest = Decisions(opened.folder.decisions).newest()
         clocks = {} if newest is None else newest.clocks
         held = progress.held
         if held is None and len(stateful) == 1 and not live.meter.batches:  # Spark does not say what it keeps where no Batch ran
-            held = read_held(bench.folder).get(min(stateful))
-        notes = [open_windows_note(bench.parts, held=held, watermark=progress.watermark, clocks=clocks)]
+            held = read_held(opened.folder).get(min(stateful))
+        notes = [open_windows_note(opened.parts, held=held, watermark=progress.watermark, clocks=clocks)]
         notes += noticed
-        notes += [left_text(id_, sink.left()) for id_, sink in bench.parts.sinks.items() if isinstance(sink, OutboxSink)]
+        notes += [left_text(id_, sink.left()) for id_, sink in opened.parts.sinks.items() if isinstance(sink, OutboxSink)]
         sinks = tuple(
-            SinkResult(sink, totals.nodes.get(sink, Counts()).out, bench.place_of(sink), plan.guarantee_of(sink)) for sink in plan.sinks
+            SinkResult(sink, totals.nodes.get(sink, Counts()).out, opened.place_of(sink), plan.guarantee_of(sink)) for sink in plan.sinks
         )
-        flow = bench.parts.plan.flow
+        flow = opened.parts.plan.flow
         nodes = in_plan_order(totals.nodes, plan, flow)
         here = {node: live.meter.nodes[node] for node in nodes if node in live.meter.nodes}
         for node in stateful.intersection(here):
@@ -410,12 +410,12 @@ def left_behind(tier: Prepared) -> list[str]:
     ]
 
 
-def _members(bench: QueryBench) -> dict[str, tuple[MemberSeen, ...]]:
+def _members(opened: OpenedQuery) -> dict[str, tuple[MemberSeen, ...]]:
     """Sink → the members of its group."""
     found = {}
-    for id_, sink in bench.parts.sinks.items():
+    for id_, sink in opened.parts.sinks.items():
         if chooses(sink):
-            flow = bench.parts.plan.flow
+            flow = opened.parts.plan.flow
             group, places = (target(flow.sinks[id_]) or "").partition(".")[0], member_places(flow, flow.sinks[id_])
             found[id_] = tuple(replace(member, group=group, place=places.get(member.member, "")) for member in sink.members())
     return found

@@ -20,6 +20,7 @@ from scribengin.spark.max_dead import DeadTally
 from scribengin.spark.portions import Stager
 from scribengin.spark.program import SourceRef
 from scribengin.spark.query import QueryRun
+from scribengin.spark.query_context import QueryContext
 from scribengin.state.ledger import Totals, balance, read_totals
 from scribengin.state.lineage import finish_rewind, open_lineage
 from scribengin.state.recovery import recover_query
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryBench:
+class OpenedQuery:
     """One Query, ready to run."""
 
     spark: SparkSession
@@ -73,26 +74,25 @@ class QueryBench:
         helpers: Helpers | None = None,
     ) -> QueryRun:
         """Create a run of the Query in this process."""
-        return QueryRun(
-            self.spark,
-            self.parts,
-            self.folder,
-            self.lineage,
-            self.lease,
-            self.limits,
-            self.static,
-            once,
-            stop,
-            on_begin,
-            on_commit,
-            log,
-            self.starts,
-            fed,
-            pressure,
+        context = QueryContext(
+            spark=self.spark,
+            parts=self.parts,
+            folder=self.folder,
+            lineage=self.lineage,
+            first=self.first,
+            starts=self.starts,
+            lease=self.lease,
+            limits=self.limits,
+            static=self.static,
+            stop=stop,
+            on_begin=on_begin,
+            on_commit=on_commit,
+            log=log,
+            pressure=pressure,
             helpers=helpers,
             tally=DeadTally(self.plan.sources, self.parts.plan.flow.max_dead, self.plan.static_sources),
-            first=self.first,
         )
+        return QueryRun(context, once, fed)
 
     def totals(self) -> Totals:
         """The counts of the whole lineage."""
@@ -110,13 +110,13 @@ class QueryBench:
         return self.parts.plan.flow.sinks[sink].place
 
 
-def build_parts(spark: SparkSession, prepared: Prepared, code: UserCode, settings: RunSettings, lease: Lease) -> list[QueryBench]:
+def build_parts(spark: SparkSession, prepared: Prepared, code: UserCode, settings: RunSettings, lease: Lease) -> list[OpenedQuery]:
     """Every Query, checked by Spark, recovered, its sinks claimed; nothing has started."""
     plan = prepared.plan
     sources, sinks = open_sources(plan.flow), open_sinks(plan.flow, plan, prepared.folder, settings.kept_elsewhere)
     any_columns = settings.word is not None
-    benches = [_bench(spark, prepared, query, lease, code, sources, sinks, any_columns=any_columns) for query in plan.queries]
-    return [_claimed(bench, prepared, adopt=settings.append_new_lineage) for bench in benches]
+    queries = [_open(spark, prepared, query, lease, code, sources, sinks, any_columns=any_columns) for query in plan.queries]
+    return [_claimed(opened, prepared, adopt=settings.append_new_lineage) for opened in queries]
 
 
 def query_parts(
@@ -145,7 +145,7 @@ def _evolution(node: Source) -> tuple[Evolve, tuple[str, ...]]:
     return ("strict", ()) if node.schema is None else (node.schema.evolve, node.schema.learned)
 
 
-def _bench(
+def _open(
     spark: SparkSession,
     prepared: Prepared,
     query: QueryPlan,
@@ -155,7 +155,7 @@ def _bench(
     sinks: Mapping[str, SinkConnector],
     *,
     any_columns: bool,
-) -> QueryBench:
+) -> OpenedQuery:
     plan = prepared.plan
     folder = prepared.folder.query(query.name)
     parts = query_parts(plan, query, folder, code, sources, sinks)
@@ -163,7 +163,16 @@ def _bench(
         refs = {id_: replace(ref, place=replace(ref.place, any_columns=True)) for id_, ref in parts.sources.items()}
         parts = replace(parts, sources=refs)
     parts = replace(parts, released_later=is_released_later(prepared.whole, plan.tier, query))
-    return QueryBench(spark, query, parts, folder, "", lease, limits_by_source(parts), static_by_source(query, sources))
+    return OpenedQuery(
+        spark=spark,
+        plan=query,
+        parts=parts,
+        folder=folder,
+        lineage="",
+        lease=lease,
+        limits=limits_by_source(parts),
+        static=static_by_source(query, sources),
+    )
 
 
 def limits_by_source(parts: QueryParts) -> dict[str, BatchLimits]:
@@ -176,29 +185,29 @@ def static_by_source(query: QueryPlan, sources: Mapping[str, OpenSource]) -> dic
     return {id_: static_streams(sources[id_]) for id_ in query.static_sources}
 
 
-def _claimed(bench: QueryBench, prepared: Prepared, *, adopt: bool) -> QueryBench:
+def _claimed(opened: OpenedQuery, prepared: Prepared, *, adopt: bool) -> OpenedQuery:
     """Open the lineage, claim the sinks' places, finish what an earlier process decided."""
     owner = prepared.folder.read_owner()
-    finish_rewind(bench.folder)
+    finish_rewind(opened.folder)
     lineage = open_lineage(
-        bench.folder,
+        opened.folder,
         owner=owner,
-        fingerprint=bench.plan.fingerprint,
-        state_fingerprint=bench.plan.state_fingerprint,
-        sources=bench.plan.sources,
-        parts=bench.plan.parts,
-        types={sink: prepared.plan.flow.sinks[sink].type for sink in bench.plan.sinks},
+        fingerprint=opened.plan.fingerprint,
+        state_fingerprint=opened.plan.state_fingerprint,
+        sources=opened.plan.sources,
+        parts=opened.plan.parts,
+        types={sink: prepared.plan.flow.sinks[sink].type for sink in opened.plan.sinks},
     )
-    for id_, sink in bench.parts.sinks.items():
+    for id_, sink in opened.parts.sinks.items():
         with blaming(prepared, id_):
             sink.prepare(owner=owner, lineage=lineage.id, adopt=adopt)
     try:
-        recover_query(bench.folder, bench.parts.sinks, lineage=lineage.id, lease=bench.lease)
+        recover_query(opened.folder, opened.parts.sinks, lineage=lineage.id, lease=opened.lease)
     except Unreachable:
         # a Batch that is decided for a member of a group that is away: Spark runs it again, and so it is published when that is back
-        if not any(chooses(sink) for sink in bench.parts.sinks.values()):
+        if not any(chooses(sink) for sink in opened.parts.sinks.values()):
             raise
-    return replace(bench, lineage=lineage.id, starts=lineage.starts, first=lineage.first)
+    return replace(opened, lineage=lineage.id, starts=lineage.starts, first=lineage.first)
 
 
 def open_stager(spark: SparkSession, tier: Prepared, code: UserCode, settings: RunSettings) -> Stager:

@@ -22,11 +22,11 @@ from scribengin.spark.counting import add_losses, gather_counts
 from scribengin.spark.culprits import find_culprits
 from scribengin.spark.failures import asks_spark, is_data_error
 from scribengin.spark.gate import NEVER_US
-from scribengin.spark.max_dead import DeadTally, too_many_dead
+from scribengin.spark.max_dead import too_many_dead
 from scribengin.spark.noticed import together as noticed_by
 from scribengin.spark.offset_log import planned_us, watermark_us
 from scribengin.spark.orders import learned, with_orders
-from scribengin.spark.portions import Helper, Helpers, Portion, Staged, digest_of, divided, may_share
+from scribengin.spark.portions import Helper, Portion, Staged, digest_of, divided, may_share
 from scribengin.spark.ranges import StopRequested
 from scribengin.spark.replayed import with_letters
 from scribengin.spark.staging import check_read, check_whole, committing, middle_reports, read_what_is_left, run_action
@@ -42,7 +42,6 @@ from scribengin.state.settling import publish
 from scribengin.state.taken import together
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
@@ -50,9 +49,9 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import SourceStream
     from scribengin.spark.compile import Compiler
-    from scribengin.spark.compiled import QueryParts
     from scribengin.spark.counting import Skip
     from scribengin.spark.hold import BatchHold
+    from scribengin.spark.query_context import QueryContext
     from scribengin.spark.ranges import Ranges
     from scribengin.spark.task_report import Reports, TaskReport
     from scribengin.spark.unit_commits import UnitCommits
@@ -60,9 +59,7 @@ if TYPE_CHECKING:
     from scribengin.state.clocks import Clock
     from scribengin.state.contract import SourceRange
     from scribengin.state.decisions import Decisions
-    from scribengin.state.folder import QueryFolder
     from scribengin.state.intents import Intent
-    from scribengin.state.lease import Lease
     from scribengin.state.source_log import SourceLog
 
 
@@ -107,35 +104,24 @@ class _PartDone:
     helped: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class BatchRunner:
     """Runs the Batches of one Query. `compiled` is set for a stateful Query, whose frames were compiled when it started."""
 
+    context: QueryContext
     spark: SparkSession
-    parts: QueryParts
+    """the session of this start of the Query"""
     compiler: Compiler
-    lineage: str
-    lease: Lease
     decisions: Decisions
-    folder: QueryFolder
     logs: Mapping[str, SourceLog]
     ranges: Ranges
-    stop: threading.Event
-    on_begin: Callable[[Mapping[str, tuple[SourceStream, ...]]], None]
     on_commit: Callable[[CommittedBatch], None]
-    static: Mapping[str, tuple[SourceStream, ...]]
-    starts: Mapping[str, int]
     hold: BatchHold | None = None
     units: UnitCommits | None = None
     compiled: Compiled | None = None
     reports: Reports | None = None
     idle: IdleInputs | None = None
     """of a stateful Query"""
-    tally: DeadTally = field(default_factory=lambda: DeadTally(()))
-    helpers: Helpers | None = None
-    """the other workers of the tier; None if it has but this one"""
-    first: int = 0
-    """the number of the lineage's first Batch"""
     _last: Decision | None = field(default=None)
     _unsure: int = field(default=0)
     _known: set[tuple[str, str, str]] | None = None
@@ -148,23 +134,25 @@ class BatchRunner:
     def __call__(self, df: DataFrame, number: int) -> None:
         """Run one Batch; Spark calls it. An exception ends the Query; nothing undecided is visible."""
         faults.reached("batch.entry")
-        if self.stop.is_set():
+        if self.context.stop.is_set():
             raise StopRequested
-        self.lease.check()
+        self.context.lease.check()
         decided = self.decisions.read(number)
         if decided is not None:
             ranges = decided.sources if self.compiled is None else self.ranges.take(df, None)
             self._replay(decided, ranges, self._streams(ranges), df)
-            self.lease.check()
+            self.context.lease.check()
             return
         last = self._last or self.decisions.newest()
         ranges = (None if self.units is None else self.units.begun(number)) or self._take(df, last)
         started = time.perf_counter()
-        self.lease.check()
+        self.context.lease.check()
         self._check_order(number, ranges, last)
-        batch = BatchId(self.parts.plan.flow.name, self.parts.query.name, self.lineage, number, self.lease.term)
+        batch = BatchId(
+            self.context.parts.plan.flow.name, self.context.parts.query.name, self.context.lineage, number, self.context.lease.term
+        )
         streams = self._streams(ranges)
-        self.on_begin(streams)
+        self.context.on_begin(streams)
         planned = time.perf_counter()
         try:
             decision, timing, told = self._stage(batch, ranges, streams, df)
@@ -173,7 +161,7 @@ class BatchRunner:
             decision, timing, told = self._stage(batch, ranges, streams, df)
         faults.reached("stage.after")
         decide = time.perf_counter()
-        self.lease.check()
+        self.context.lease.check()
         decision = self.decisions.decide(decision, hash_under=lambda plan: input_hash(batch, ranges, streams, plan))
         publish = time.perf_counter()
         self._known_columns().update(notice.key for notice in decision.noticed)
@@ -188,15 +176,15 @@ class BatchRunner:
             "decide": publish - decide,
             "publish": done - publish,
         }
-        excess = self.tally.add(decision.counts)
-        notice = late_notice(self.parts, decision, self.decisions, self._streams_of) if decision.clocks else ""
+        excess = self.context.tally.add(decision.counts)
+        notice = late_notice(self.context.parts, decision, self.decisions, self._streams_of) if decision.clocks else ""
         self.on_commit(CommittedBatch(decision, streams, phases, replayed=False, notice=notice, **told))
         self._let_idle_pass(decision)
-        if excess is not None and self.tally.stops:
-            raise too_many_dead(excess, self.folder, decision.dead, committed=number)
+        if excess is not None and self.context.tally.stops:
+            raise too_many_dead(excess, self.context.folder, decision.dead, committed=number)
         faults.reached("commit.before")
         # a driver that slept must not write Spark's log any more: its successor would find the entry there, and stop
-        self.lease.check()
+        self.context.lease.check()
 
     # --- entry ---
 
@@ -213,29 +201,29 @@ class BatchRunner:
 
     @property
     def _offsets(self) -> Path:
-        return self.parts.letters.folder.parent / "checkpoint" / "offsets"
+        return self.context.parts.letters.folder.parent / "checkpoint" / "offsets"
 
     def _streams_of(self, decision: Decision) -> dict[str, tuple[SourceStream, ...]]:
-        return {**self._streams(decision.sources), **self.static}
+        return {**self._streams(decision.sources), **self.context.static}
 
     def _streams(self, ranges: tuple[SourceRange, ...]) -> dict[str, tuple[SourceStream, ...]]:
         return {each.source: tuple(self.logs[each.source].range(each.start, each.end)) for each in ranges}
 
     def _check_order(self, number: int, ranges: tuple[SourceRange, ...], last: Decision | None) -> None:
         """Check that the Batch begins where the last decided one ended; otherwise records would be lost or duplicated."""
-        expected = {each.source: each.end for each in last.sources} if last is not None else self.starts
+        expected = {each.source: each.end for each in last.sources} if last is not None else self.context.starts
         begins = {each.source: each.start for each in ranges}
-        before = self.first - 1 if last is None else last.batch.number
-        if (last is not None or self.first) and number != before + 1:
+        before = self.context.first - 1 if last is None else last.batch.number
+        if (last is not None or self.context.first) and number != before + 1:
             raise StateError(
-                f"Query {self.parts.query.name}: Spark is at batch {number}, but the last decided batch is {before}",
+                f"Query {self.context.parts.query.name}: Spark is at batch {number}, but the last decided batch is {before}",
                 remedy="restore the state folder as a whole; its parts belong together",
             )
         wrong = {source: start for source, start in begins.items() if start != expected.get(source, 0)}
         if wrong:
             source, start = next(iter(wrong.items()))
             raise StateError(
-                f'Query {self.parts.query.name}: batch {number} would read source "{source}" from entry {start}, '
+                f'Query {self.context.parts.query.name}: batch {number} would read source "{source}" from entry {start}, '
                 f"expected entry {expected.get(source, 0)} (end of the last decided batch, or start of the lineage)",
                 remedy="restore the state folder as a whole; its parts belong together",
             )
@@ -247,15 +235,15 @@ class BatchRunner:
     ) -> tuple[Decision, float, dict[str, Any]]:
         """Run the Batch; (what it came to, seconds spent on compiling, what else Committed tells of it)."""
         begun = time.perf_counter()
-        fingerprint = self.parts.query.fingerprint
+        fingerprint = self.context.parts.query.fingerprint
         compiled, reports = self._frames(batch, streams, df)
         compiled = with_letters(df.sparkSession, compiled, streams)
         remarks = {each.source: self.logs[each.source].remarks(each.start, each.end) for each in ranges}
         losses = {source: [each for each in found if each.lost] for source, found in remarks.items()}
         lost = any(losses.values())
         intent = None if self.units is None else self.units.agreed(compiled, batch, ranges, streams, lost=lost)
-        behind = behind_of(self.parts, 0 if intent is None else intent.units)
-        compiled = committing(compiled, self.parts, intent, behind)
+        behind = behind_of(self.context.parts, 0 if intent is None else intent.units)
+        compiled = committing(compiled, self.context.parts, intent, behind)
         compiling = time.perf_counter() - begun
         through = self._run_with_helpers(compiled, reports, self._inputs(batch, streams), _Agreed(streams, intent, behind))
         tails = [report.task for part in through for report in part.staged.tails]
@@ -269,7 +257,7 @@ class BatchRunner:
                 counts.setdefault(node, Counts()).add(count)
         count_as_filtered(counts, again_in(all_reports), (run.name for run in compiled.runs if run.stateful))
         add_losses(counts, losses)
-        for sink in self.parts.query.sinks:
+        for sink in self.context.parts.query.sinks:
             counts.setdefault(sink, Counts())  # so that a Batch says which sinks it had, also where nothing came to them
         dead = [report.dead for report in all_reports if report.dead is not None]
         self._check_dead(counts, dead, intent)
@@ -288,11 +276,11 @@ class BatchRunner:
             behind=behind,
             trails=tuple(report.trails for report in all_reports if report.trails is not None),
             times=self._times(batch.number, middle),
-            ran={"tier": self.parts.plan.tier, "host": gethostname(), **({"workers": str(1 + helped)} if helped else {})},
+            ran={"tier": self.context.parts.plan.tier, "host": gethostname(), **({"workers": str(1 + helped)} if helped else {})},
             taken=together(report.taken for report in all_reports),
             orders=learned(self._orders(), all_reports),
             noticed=noticed_by(all_reports, self._known_columns(), read_again(remarks)),
-            offers=tuple(id_ for id_, sink in self.parts.sinks.items() if offers(sink)),
+            offers=tuple(id_ for id_, sink in self.context.parts.sinks.items() if offers(sink)),
             clocks=self._clocks(batch.number, newest),
             lookups=self._lookups(all_reports),
         )
@@ -310,7 +298,7 @@ class BatchRunner:
                 return [self._run_part(compiled, reports, inputs, agreed)]
             own, *others = (replace(inputs, part=part) for part in parts)
             for helper, theirs in zip(taken, others, strict=False):
-                helper.begin(Portion(self.parts.query.name, theirs, agreed.intent, agreed.behind))
+                helper.begin(Portion(self.context.parts.query.name, theirs, agreed.intent, agreed.behind))
             done = [self._compile_and_run(own, agreed)]
             for helper, theirs in zip(taken, others, strict=False):
                 staged = helper.answer()
@@ -319,10 +307,10 @@ class BatchRunner:
             return done
 
     def _take_helpers(self, compiled: Compiled, streams: Mapping[str, tuple[SourceStream, ...]]) -> list[Helper]:
-        if self.helpers is None or len(divided(streams, 2)) == 1 or not may_share(self.parts, compiled, streams):
+        if self.context.helpers is None or len(divided(streams, 2)) == 1 or not may_share(self.context.parts, compiled, streams):
             return []
-        self._digest = self._digest or digest_of(self.parts)
-        return self.helpers.take(self.parts.query.name, self._digest)
+        self._digest = self._digest or digest_of(self.context.parts)
+        return self.context.helpers.take(self.context.parts.query.name, self._digest)
 
     def _compile_and_run(self, inputs: BatchInputs, agreed: _Agreed) -> _PartDone:
         return self._run_part(*self._frames_of(inputs, agreed), inputs, agreed)
@@ -334,12 +322,12 @@ class BatchRunner:
         number = inputs.batch.number
         while True:
             try:
-                tails = run_action(compiled, self.parts, reports, number)
+                tails = run_action(compiled, self.context.parts, reports, number)
                 if self.compiled is None:  # Spark may have left out stages of a Query without state
                     read_what_is_left(compiled, reports, number)
                 break
             except Exception as error:
-                blame_members(self.parts, agreed.behind, error)
+                blame_members(self.context.parts, agreed.behind, error)
                 # what commits unit by unit was compiled with nothing that could be unsure, and may not change its placement
                 one_by_one = agreed.intent is not None and agreed.intent.units > 0
                 if self.compiled is None and not inputs.by_spark and not one_by_one and asks_spark(error):
@@ -347,28 +335,28 @@ class BatchRunner:
                     self._unsure += 1
                 elif self.compiled is None and looked < _LOOKS and is_data_error(error):
                     looked += 1
-                    inputs = find_culprits(self.spark, self.parts, self.compiler, inputs, error)
+                    inputs = find_culprits(self.spark, self.context.parts, self.compiler, inputs, error)
                     skip = inputs.skip
                 else:
                     raise
             compiled, reports = self._frames_of(inputs, agreed)
         check_read(compiled, agreed.streams, reports, number)
         middle = middle_reports(compiled, reports, number)
-        check_whole(self.parts.query.name, compiled, tails)
+        check_whole(self.context.parts.query.name, compiled, tails)
         return _PartDone(compiled, Staged(tails, middle), skip)
 
     def _frames_of(self, inputs: BatchInputs, agreed: _Agreed) -> tuple[Compiled, Reports]:
         """Of a Query without state."""
         reports = new_reports(self.spark)
         compiled = with_letters(self.spark, self.compiler.compile(inputs, reports), agreed.streams)
-        return committing(compiled, self.parts, agreed.intent, agreed.behind), reports
+        return committing(compiled, self.context.parts, agreed.intent, agreed.behind), reports
 
     def _check_dead(self, counts: Mapping[str, Counts], dead: list[LineSegment], intent: Intent | None) -> None:
         """Raise StepError for a Batch with too many dead letters, while none of it is visible: it runs again. What units have committed, or
         Spark has written, cannot be held back: such a Batch is decided first."""
-        visible = (intent is not None and intent.units > 0) or any(is_written_by_spark(sink) for sink in self.parts.sinks.values())
-        if not visible and self.tally.stops and (excess := self.tally.excess(counts)) is not None:
-            raise too_many_dead(excess, self.folder, dead, committed=None)
+        visible = (intent is not None and intent.units > 0) or any(is_written_by_spark(sink) for sink in self.context.parts.sinks.values())
+        if not visible and self.context.tally.stops and (excess := self.context.tally.excess(counts)) is not None:
+            raise too_many_dead(excess, self.context.folder, dead, committed=None)
 
     def _clocks(self, number: int, newest: Mapping[str, tuple[int, int | None]]) -> dict[str, Clock]:
         if self.compiled is None or not self.compiled.gated:
@@ -378,12 +366,12 @@ class BatchRunner:
 
     def _lookups(self, reports: Iterable[TaskReport]) -> tuple[str, ...]:
         """See `Decision.lookups`. A Batch may leave a table unread: what those before have said of it stays."""
-        if not self.static:
+        if not self.context.static:
             return ()
         last = self._last or self.decisions.newest()
         marks = {*(() if last is None else last.lookups), *(mark for report in reports for mark in report.lookups)}
         if marks and self._versions is None:
-            self._versions = versions_of(self.parts.query.fingerprint, self.static)
+            self._versions = versions_of(self.context.parts.query.fingerprint, self.context.static)
         return tuple(sorted(current(marks, self._versions or ())))
 
     def _known_columns(self) -> set[tuple[str, str, str]]:
@@ -411,20 +399,22 @@ class BatchRunner:
     def _orders(self) -> Mapping[str, Mapping[str, Any]]:
         """Step of utilities → what the Batch before has left; of steps that the Query has, and that still are of utilities."""
         last = self._last or self.decisions.newest()
-        steps, own = self.parts.plan.flow.steps, {node.id for node in self.parts.query.nodes}
+        steps, own = self.context.parts.plan.flow.steps, {node.id for node in self.context.parts.query.nodes}
         kept = {step for step in own if step in steps and isinstance(steps[step].action, Utilities)}
         return {} if last is None else {step: left for step, left in last.orders.items() if step in kept}
 
     def _inputs(self, batch: BatchId, streams: Mapping[str, tuple[SourceStream, ...]]) -> BatchInputs:
         in_tail = None if self.units is None else self.units.in_tail(batch.number)
         by_spark = self._unsure >= _UNSURE_BATCHES if in_tail is None else not in_tail
-        return BatchInputs(batch, {**streams, **self.static}, by_spark=by_spark, orders=self._orders())
+        return BatchInputs(batch, {**streams, **self.context.static}, by_spark=by_spark, orders=self._orders())
 
     # --- publish ---
 
     def _publish(self, decision: Decision) -> Decision:
         faults.reached("publish.before")
-        decision = publish(decision, {id_: self.parts.sinks[id_] for id_ in self.parts.query.sinks}, self.decisions, self.folder)
+        decision = publish(
+            decision, {id_: self.context.parts.sinks[id_] for id_ in self.context.parts.query.sinks}, self.decisions, self.context.folder
+        )
         faults.reached("publish.after")
         return decision
 
@@ -435,7 +425,8 @@ class BatchRunner:
         begun = time.perf_counter()
         if decided.input_hash != input_hash(decided.batch, ranges, streams, decided.plan):
             raise StateError(
-                f"Query {self.parts.query.name}: batch {decided.batch.number} was decided with different input than Spark reads now",
+                f"Query {self.context.parts.query.name}: batch {decided.batch.number} was decided with different input "
+                "than Spark reads now",
                 remedy="restore the state folder as a whole; its parts belong together",
             )
         decided = self._publish(decided)

@@ -19,7 +19,6 @@ from scribengin.spark.compiled import StreamInputs
 from scribengin.spark.failures import classify, is_stop
 from scribengin.spark.feed import Feed, recheck
 from scribengin.spark.hold import BatchHold
-from scribengin.spark.max_dead import DeadTally
 from scribengin.spark.offsets import OffsetConfig, clock, read_offsets
 from scribengin.spark.ranges import LATENCY_POLL_S, POLL_S, Exhausted, FedRanges, OffsetRanges, Ranges, StopRequested
 from scribengin.spark.session import put_checkpoints_elsewhere
@@ -38,14 +37,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from structlog.typing import FilteringBoundLogger
 
     from scribengin.connectors.contract import BatchLimits, SourceStream
     from scribengin.spark.compiled import Compiled, QueryParts
-    from scribengin.spark.hold import BackPressure
-    from scribengin.spark.portions import Helpers
-    from scribengin.state.folder import QueryFolder
-    from scribengin.state.lease import Lease
+    from scribengin.spark.query_context import QueryContext
 
 BACK_OFF_S = (0.0, 2.0, 10.0, 60.0)
 """Seconds before each restart after a temporary failure; a continuous run repeats the last value."""
@@ -81,25 +76,10 @@ class QueryProgress:
 class QueryRun:
     """A Query's life in this process, driven by `run` in a thread of its own. `state` and `error` are read by displays."""
 
-    spark: SparkSession
-    parts: QueryParts
-    folder: QueryFolder
-    lineage: str
-    lease: Lease
-    limits: Mapping[str, BatchLimits]
-    static: Mapping[str, tuple[SourceStream, ...]]
+    context: QueryContext
     once: bool
-    stop: threading.Event
-    on_begin: Callable[[Mapping[str, tuple[SourceStream, ...]]], None]
-    """called with the streams that a Batch is about to read"""
-    on_commit: Callable[[CommittedBatch], None]
-    log: FilteringBoundLogger
-    starts: Mapping[str, int] = field(default_factory=dict)
-    """source → where the lineage begins; 0 for others"""
     fed: Callable[[], bool] = field(default=lambda: True)
     """under `once`: True when nothing more will come from tiers that run beside this one; until then it goes on as without `once`"""
-    pressure: BackPressure | None = None
-    """of a Query that feeds channels"""
     state: str = "starting"
     error: ScribenginError | None = None
     message: str = ""
@@ -123,42 +103,37 @@ class QueryRun:
     """when a look first found nothing to read"""
     idle: IdleInputs | None = None
     """of a Query that keeps state, while it runs"""
-    tally: DeadTally = field(default_factory=lambda: DeadTally(()))
-    helpers: Helpers | None = None
-    """the other workers of the tier"""
-    first: int = 0
-    """the number of the lineage's first Batch"""
 
     def run(self) -> None:
         """Run until finished, stopped or failed; never raises. A committed Batch resets the number of retries."""
         tries = 0
-        self.log.info("query started", once=self.once)
+        self.context.log.info("query started", once=self.once)
         while True:
             self._raised, self._came_through = None, False
             try:
                 if not self._ran():
                     continue
-                self.log.info(f"query {self.state}")
+                self.context.log.info(f"query {self.state}")
                 return
             except Exception as caught:
                 # what our own code raised inside a Batch comes back from the JVM as mere text
                 error = self._raised or caught
             fault, fate = classify(error)
-            if self.stop.is_set() and (fate == "transient" or _asked_to_stop(error)):
+            if self.context.stop.is_set() and (fate == "transient" or _asked_to_stop(error)):
                 self.state = "stopped"
-                self.log.info("query stopped", interrupted=fault.message)
+                self.context.log.info("query stopped", interrupted=fault.message)
                 return
             tries = 1 if self._came_through else tries + 1
             if fate == "permanent" or (self.once and tries > ONCE_TRIES):
                 self.state, self.error, self.message = "failed", fault, fault.message
-                self.log.error("query failed", message=fault.message, remedy=fault.remedy, tries=tries, exc_info=error)
+                self.context.log.error("query failed", message=fault.message, remedy=fault.remedy, tries=tries, exc_info=error)
                 return
             wait_s = BACK_OFF_S[min(tries - 1, len(BACK_OFF_S) - 1)]
             self.restarts += 1
             self.state, self.message = "recovering", f"{fault.message}; restarts {f'in {wait_s:g} s' if wait_s else 'at once'}"
-            self.log.warning("query restarts", message=fault.message, wait_s=wait_s, tries=tries, exc_info=error)
-            self.stop.wait(wait_s)
-            if self.stop.is_set():
+            self.context.log.warning("query restarts", message=fault.message, wait_s=wait_s, tries=tries, exc_info=error)
+            self.context.stop.wait(wait_s)
+            if self.context.stop.is_set():
                 self.state, self.message = "stopped", ""
                 return
 
@@ -176,7 +151,7 @@ class QueryRun:
             while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # a float is taken, in seconds
                 self._observe(query)
                 looks += 1
-                if looks % _TASKS_EVERY == 0 and self.parts.query.stateful and self._busy.acquire(blocking=False):
+                if looks % _TASKS_EVERY == 0 and self.context.parts.query.stateful and self._busy.acquire(blocking=False):
                     try:
                         self._keep_up()
                         if self.idle is not None:
@@ -184,24 +159,24 @@ class QueryRun:
                     finally:
                         self._busy.release()
                 if looks % _TASKS_EVERY == 0:
-                    if self.parts.query.stateful and not (self.idled or self._came_through) and query.status["message"] == _NO_DATA:
+                    if self.context.parts.query.stateful and not (self.idled or self._came_through) and query.status["message"] == _NO_DATA:
                         self._note_wait(pending=True)  # Spark looks at the sources of a Query with state, and says no more
-                    self.progress.tasks = tasks_under_way(self.spark, str(query.runId)) if self._busy.locked() else None
-                if self.stop.is_set() or self._has_been_fed():
+                    self.progress.tasks = tasks_under_way(self.context.spark, str(query.runId)) if self._busy.locked() else None
+                if self.context.stop.is_set() or self._has_been_fed():
                     self._end(query)
         except Exception as error:
             # a Batch that opened just as `_end` stopped the query is as good an end as none
-            if not self._exhausted and not ((self.stop.is_set() or self._ending) and _asked_to_stop(self._raised or error)):
+            if not self._exhausted and not ((self.context.stop.is_set() or self._ending) and _asked_to_stop(self._raised or error)):
                 raise
         self._observe(query)
-        if not self.stop.is_set() and self._has_been_fed():
+        if not self.context.stop.is_set() and self._has_been_fed():
             return False
-        self.state, self.message = "stopped" if self.stop.is_set() and not self._exhausted else "finished", ""
+        self.state, self.message = "stopped" if self.context.stop.is_set() and not self._exhausted else "finished", ""
         return True
 
     def _has_been_fed(self) -> bool:
         """True if a Query with state must start again, so that it ends: its trigger cannot be changed while it runs."""
-        return self.parts.query.stateful and not self._ends_by_itself and self._final()
+        return self.context.parts.query.stateful and not self._ends_by_itself and self._final()
 
     def _end(self, query: StreamingQuery) -> None:
         """Stop between two Batches: the flag ends a Batch that opens, the lock tells when the one under way is through."""
@@ -215,22 +190,24 @@ class QueryRun:
                 self._busy.release()
 
     def _start(self) -> StreamingQuery:
-        session = self.spark.newSession()
-        if isinstance(self.folder.path, RemotePath):
-            put_checkpoints_elsewhere(session, self.folder.path)
-        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.parts.query.name)
-        compiler = Compiler(session, self.parts)
+        session = self.context.spark.newSession()
+        if isinstance(self.context.folder.path, RemotePath):
+            put_checkpoints_elsewhere(session, self.context.folder.path)
+        self.context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.context.parts.query.name)
+        compiler = Compiler(session, self.context.parts)
         self._recheck()
-        stateful = self.parts.query.stateful
+        stateful = self.context.parts.query.stateful
         compiled = reports = None
         if stateful:  # a stateless one is compiled for each Batch; Spark has analysed both before the run
             reports = new_reports(session)
-            compiled = compiler.compile(streaming_inputs(session, self.parts, self.limits, self.static, self.starts), reports)
-            check_streaming(session, compiled, self.parts)
+            compiled = compiler.compile(
+                streaming_inputs(session, self.context.parts, self.context.limits, self.context.static, self.context.starts), reports
+            )
+            check_streaming(session, compiled, self.context.parts)
             self.progress.gated = compiled.gated
-            self.idle = IdleInputs.of(self.parts, self.log.info)
+            self.idle = IdleInputs.of(self.context.parts, self.context.log.info)
 
-        ranges: Ranges = OffsetRanges(session, self.parts.query.sources, self.starts) if stateful else self._fed_ranges()
+        ranges: Ranges = OffsetRanges(session, self.context.parts.query.sources, self.context.starts) if stateful else self._fed_ranges()
 
         def committed(batch: CommittedBatch) -> None:
             self._came_through = True
@@ -239,34 +216,29 @@ class QueryRun:
                 self._tell_late(batch.notice)
             self._report_dead()
             ranges.committed(batch.streams)
-            if self.pressure is not None and not batch.replayed:
-                self.pressure.committed(batch)
-            self.on_commit(batch)
+            if self.context.pressure is not None and not batch.replayed:
+                self.context.pressure.committed(batch)
+            self.context.on_commit(batch)
 
-        decisions = Decisions(self.folder.decisions)
+        decisions = Decisions(self.context.folder.decisions)
         runner = BatchRunner(
-            session,
-            self.parts,
-            compiler,
-            self.lineage,
-            self.lease,
-            decisions,
-            self.folder,
-            {source: SourceLog(self.folder.sources, source) for source in self.parts.query.sources},
-            ranges,
-            self.stop,
-            self.on_begin,
-            committed,
-            self.static,
-            self.starts,
-            None if self.pressure is None else BatchHold(self.pressure, self.stop, self._held),
-            UnitCommits.of(self.parts, Intents(self.folder.intents / self.lineage), decisions, session.sparkContext.defaultParallelism),
-            compiled,
-            reports,
-            self.idle,
-            self.tally,
-            helpers=self.helpers,
-            first=self.first,
+            context=self.context,
+            spark=session,
+            compiler=compiler,
+            decisions=decisions,
+            logs={source: SourceLog(self.context.folder.sources, source) for source in self.context.parts.query.sources},
+            ranges=ranges,
+            on_commit=committed,
+            hold=None if self.context.pressure is None else BatchHold(self.context.pressure, self.context.stop, self._held),
+            units=UnitCommits.of(
+                self.context.parts,
+                Intents(self.context.folder.intents / self.context.lineage),
+                decisions,
+                session.sparkContext.defaultParallelism,
+            ),
+            compiled=compiled,
+            reports=reports,
+            idle=self.idle,
         )
 
         def batch(frame: DataFrame, number: int) -> None:
@@ -287,11 +259,11 @@ class QueryRun:
                 raise
 
         df = clock(session) if compiled is None else compiled.tails[0].frame
-        writer = df.writeStream.queryName(self.parts.full_name).foreachBatch(batch)
-        writer = writer.option("checkpointLocation", str(self.folder.checkpoint)).outputMode(output_mode(self.parts))
+        writer = df.writeStream.queryName(self.context.parts.full_name).foreachBatch(batch)
+        writer = writer.option("checkpointLocation", str(self.context.folder.checkpoint)).outputMode(output_mode(self.context.parts))
         if self._ends_by_itself and stateful:
             return writer.trigger(availableNow=True).start()
-        trigger_s = max(POLL_S, self.parts.query.trigger_s) if stateful else 0.0
+        trigger_s = max(POLL_S, self.context.parts.query.trigger_s) if stateful else 0.0
         return writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds").start()
 
     def _tell_late(self, notice: str) -> None:
@@ -299,30 +271,31 @@ class QueryRun:
         if time.monotonic() - self._told_late_s >= _LATE_EVERY_S:
             self._told_late_s = time.monotonic()
             self.progress.notices.append(notice)
-            self.log.warning("late rows", message=notice)
+            self.context.log.warning("late rows", message=notice)
 
     def _report_dead(self) -> None:
         """Report once that too many records are dead letters."""
-        if self.tally.cause and not self._reported_dead:
+        if self.context.tally.cause and not self._reported_dead:
             self._reported_dead = True
-            notice = f"query {self.parts.query.name}: {self.tally.degraded or self.tally}"
+            notice = f"query {self.context.parts.query.name}: {self.context.tally.degraded or self.context.tally}"
             self.progress.notices.append(notice)
-            self.log.warning("dead letters", message=notice)
+            self.context.log.warning("dead letters", message=notice)
 
     def _recheck(self) -> None:
-        last = Decisions(self.folder.decisions).newest()
-        ends = self.starts if last is None else {each.source: each.end for each in last.sources}
-        for source in self.parts.query.sources:
-            self.progress.notices += recheck(self.parts.sources[source], self.folder.sources, ends.get(source, 0))
+        last = Decisions(self.context.folder.decisions).newest()
+        ends = self.context.starts if last is None else {each.source: each.end for each in last.sources}
+        for source in self.context.parts.query.sources:
+            self.progress.notices += recheck(self.context.parts.sources[source], self.context.folder.sources, ends.get(source, 0))
 
     def _fed_ranges(self) -> FedRanges:
-        query = self.parts.query
-        name, log = self.parts.full_name, self.folder.sources
+        query = self.context.parts.query
+        name, log = self.context.parts.full_name, self.context.folder.sources
         feeds = [
-            Feed(self.parts.sources[id_], log, self.limits[id_], query=name, tells=not self.parts.released_later) for id_ in query.sources
+            Feed(self.context.parts.sources[id_], log, self.context.limits[id_], query=name, tells=not self.context.parts.released_later)
+            for id_ in query.sources
         ]
-        poll_s = LATENCY_POLL_S if self.parts.plan.flow.defaults.profile == "latency" else POLL_S
-        return FedRanges(feeds, query.trigger_s, self._final, self.stop, self._looked, self.starts, poll_s)
+        poll_s = LATENCY_POLL_S if self.context.parts.plan.flow.defaults.profile == "latency" else POLL_S
+        return FedRanges(feeds, query.trigger_s, self._final, self.context.stop, self._looked, self.context.starts, poll_s)
 
     def _held(self, why: str, paused: bool) -> None:
         if why or self.state == "paused":
@@ -346,7 +319,7 @@ class QueryRun:
 
     def _keep_up(self) -> None:
         """Between Batches: send what sinks have kept, if possible."""
-        for sink in self.parts.sinks.values():
+        for sink in self.context.parts.sinks.values():
             if keeps_batches(sink):
                 self.progress.notices += sink.upkeep()
 
