@@ -122,7 +122,7 @@ def test_a_quota_of_nothing_names_the_command_that_lets_nothing_through(typed: T
 def test_a_node_that_is_not_there_names_the_command_that_lists_them(typed: Typed) -> None:
     listed, started = remedy_of(typed("node", "map", "ads.main", "far"), "node-unknown")
     assert typed(*listed)["result"] == []
-    assert started == ("node", "--registry", "ADDRESS"), "which runs until it is stopped"
+    assert started == ("server", "node", "--registry", "ADDRESS"), "which runs until it is stopped"
 
 
 @pytest.mark.executes("node-decommissioned")
