@@ -73,8 +73,8 @@ def remedy_of(said: dict[str, Any], code: str) -> list[tuple[str, ...]]:
     [
         ("rollback ads 9", "version-unknown", "history ads"),
         ("rollback ads 2", "version-same", "history ads"),
-        ("ops cancel ads 9", "operation-unknown", "ops ads"),
-        ("ops cancel ads w9", "operation-unknown", "ops ads"),
+        ("operation cancel ads 9", "operation-unknown", "operation list ads"),
+        ("operation cancel ads w9", "operation-unknown", "operation list ads"),
         ("worker show ads.main-9", "worker-unknown", "status ads"),
         ("pause -l team=none", "label-unknown", "list"),
         ("token remove nobody", "token-unknown-name", "token list"),

@@ -84,7 +84,7 @@ def _part(name: str, each: CommandEntry | CommandGroup, common: set[_Key]) -> It
 
 def _leaf(words: str, command: click.Command, common: set[_Key]) -> Iterator[str]:
     context = click.Context(command, info_name=f"scribengin {words}")
-    yield f"```text\n{context.command_path} {' '.join(command.collect_usage_pieces(context))}\n```"
+    yield f"Usage: `{context.command_path} {' '.join(command.collect_usage_pieces(context))}`"
     yield _help(command)
     own = [option for option in _options(command) if _key(option) not in common]
     if own:
