@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+from harness.pages.cli import cli_page
 from harness.pages.flow_file import flow_file_page, problems_page
 from harness.pages.metrics import metrics_page
 from harness.pages.openapi import openapi_text
@@ -33,8 +34,8 @@ def reasons_part() -> str:
     lines = [
         "## Reasons of dead letters",
         "",
-        "`dead list`, `dead show` and the filter `--reason` name why a record could not be handled. `scribengin explain REASON` prints an",
-        "entry on the terminal. [Dead letters](dead-letters.md) has the commands.",
+        "`dead-letter list`, `dead-letter show` and the filter `--reason` name why a record could not be handled.",
+        "`scribengin explain REASON` prints an entry on the terminal. [Dead letters](dead-letters.md) has the commands.",
         "",
         *(f"- [{each.name}](#reason-{each.name}): {each.title[0].lower() + each.title[1:]}" for each in REASONS),
     ]
@@ -76,6 +77,7 @@ def pages() -> dict[str, str]:
         "registry.md": registry_page(),
         "openapi.json": openapi_text(),
         "metrics.md": metrics_page(),
+        "cli.md": cli_page(),
         "cookbook.md": cookbook_page(),
         "glossary.md": glossary_page(),
     }

@@ -22,7 +22,7 @@ does not answer blocks no worker: a report that could not be sent is replaced by
 |---|---|
 | `scribengin top [NAME…]` | all flows, or some, refreshed every second; `--once`, `--json` |
 | `scribengin status NAME` | one flow, with its rates, backlog and bottleneck |
-| `scribengin alerts NAME` | its alerts and their states; `scribengin alerts test NAME [ALERT]` sends a test |
+| `scribengin alerts list NAME` | its alerts and their states; `scribengin alerts test NAME [ALERT]` sends a test |
 | `GET /v1/metrics` | what `top` shows |
 | `GET /v1/flows/NAME/metrics` | a flow and all its parts now, and its tiers over time: `?since=SECONDS` (since 1970), `?step=SECONDS` |
 | `GET /v1/flows/NAME/attempts` | the last ten processes of each tier: where they ran, since when, and why they ended |

@@ -152,7 +152,7 @@ def why_homeless(nodes: Mapping[str, WorkerNode], flow: str, tier: ObservedTier)
     }
     reason = f"tier {tier.tier} runs on group {tier.group}: {', '.join(f'{at} {_why_not(node)}' for at, node in seen.items())}"
     away = [at for at, node in seen.items() if node is None]
-    start = f"start a node there: scribengin node --registry ADDRESS --name {away[0]}; " if away else ""
+    start = f"start a node there: scribengin server node --registry ADDRESS --name {away[0]}; " if away else ""
     return reason, start + _elsewhere(flow, tier)
 
 
@@ -171,7 +171,7 @@ def where_it_may(flow: str, tier: ObservedTier) -> str:
 
 
 def _elsewhere(flow: str, tier: ObservedTier) -> str:
-    return f"to run it elsewhere: scribengin {f'unmap {flow}.{tier.tier}' if tier.node else f'map {flow}.{tier.tier} NODE'}"
+    return f"to run it elsewhere: scribengin node {f'unmap {flow}.{tier.tier}' if tier.node else f'map {flow}.{tier.tier} NODE'}"
 
 
 def _why_not(node: WorkerNode | None) -> str:

@@ -1,4 +1,4 @@
-"""`scribengin files list FLOW|URL`: what sinks to object stores have committed."""
+"""`scribengin object list FLOW|URL`: what sinks to object stores have committed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
+from scribengin.cli.complete_values import nodes
 from scribengin.cli.guesses import GuessingGroup
 from scribengin.core.errors import Refused
 
@@ -19,12 +20,17 @@ _SHOWN = 50
 
 @click.group(cls=GuessingGroup)
 def command() -> None:
-    """Committed objects of `type: objects` sinks."""
+    """Committed objects of `type: objects` and `type: hdfs` sinks.
+
+    \b
+    Example:
+      scribengin object list flow.yaml
+    """
 
 
 @command.command("list", cls=AnsweringCommand)
 @click.argument("where", metavar="FLOW|URL")
-@click.option("--sink", help="Only this sink.")
+@click.option("--sink", help="Only this sink.", shell_complete=nodes("sinks"))
 @click.option("--endpoint", metavar="URL", help="With URL: address of the server, if it is not AWS.")
 @click.option("--region", default="us-east-1", show_default=True, help="With URL: region.")
 @click.option("--profile", help="With URL: profile of the access key. Default: the environment's.")
@@ -35,7 +41,7 @@ def list_(*, where: str, sink: str | None, endpoint: str | None, region: str, pr
 
     \b
     Example:
-      scribengin files list flow.yaml
+      scribengin object list flow.yaml
     """
     if "://" in where:
         from scribengin.connectors.objects.reading import committed

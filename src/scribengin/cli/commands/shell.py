@@ -34,7 +34,7 @@ def command(*, text: str | None, file: str | None, keep_going: bool, home: Home)
     \b
     Examples:
       scribengin shell
-      scribengin shell -c "list; nodes"
+      scribengin shell -c "list; node list"
     """
     from scribengin.cli.shell_lines import read_script
     from scribengin.cli.shell_session import ShellSession, converse
