@@ -16,11 +16,11 @@ import structlog
 from fastapi._compat import v2
 from pydantic import ConfigDict, TypeAdapter
 
-from scribengin.api import planning
+from scribengin.api import planner
 from scribengin.api.app import make_app
 from scribengin.api.audit import AuditLog
 from scribengin.api.plane import Plane
-from scribengin.api.planning import Planner, from_others
+from scribengin.api.planner import Planner, from_others
 from scribengin.api.serving import Listen, open_door
 from scribengin.api.tokens import Tokens
 from scribengin.cli.main import main
@@ -111,7 +111,7 @@ class Bench:
         plane = Plane(
             registry,
             packages,
-            Planner(packages.folder, home / "state", fetch=fetch),
+            Planner(packages.folder, fetch=fetch),
             str(home / "state"),
             listen.gate(Tokens(registry), there=there),
             leads=lambda: not self.masters,
@@ -191,7 +191,7 @@ def _planners_start_fast(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planning, "subprocess", SimpleNamespace(**vars(subprocess) | {"Popen": request.getfixturevalue("_forking")}))
+        patch.setattr(planner, "subprocess", SimpleNamespace(**vars(subprocess) | {"Popen": request.getfixturevalue("_forking")}))
         yield
 
 

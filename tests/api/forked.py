@@ -1,4 +1,4 @@
-"""The processes in which a master plans and looks, forked from one that has loaded what they import: half a second of a core for each.
+"""The processes in which a master executes queries, forked from one that has loaded what they import: half a second of a core for each.
 
 As a program, with the path of a socket: the process that forks them.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOADED = (
-    *("api.answer_process", "api.verb_process"),
+    *("api.planner_process", "api.state_handlers"),
     *(f"control.{name}" for name in ("limits", "offsets", "scale", "submission", "topology")),
     *("local.letters", "local.prepare", "packages.store"),
 )
@@ -39,7 +39,7 @@ class Forked:
 
     returncode: int | None = None
 
-    def __init__(self, door: Path, module: str, stderr: IO[bytes], env: Mapping[str, str]) -> None:
+    def __init__(self, door: Path, stderr: IO[bytes], env: Mapping[str, str]) -> None:
         stdin, self._stdin = os.pipe()
         self._stdout, stdout = os.pipe()
         self._link = socket.socket(socket.AF_UNIX)
@@ -47,7 +47,7 @@ class Forked:
         socket.send_fds(self._link, [b"."], [stdin, stdout, stderr.fileno()])
         os.close(stdin)
         os.close(stdout)
-        asked = json.dumps({"module": module, "env": dict(env), "folder": os.getcwd()}).encode()  # noqa: PTH109
+        asked = json.dumps({"env": dict(env), "folder": os.getcwd()}).encode()  # noqa: PTH109
         self._link.sendall(_INT.pack(len(asked)) + asked)
         (self.pid,) = _INT.unpack(_exactly(self._link, _INT.size))
 
@@ -100,8 +100,8 @@ def forking(folder: Path) -> Iterator[Any]:
         assert process.stdout is not None
         assert process.stdout.readline() == b"there\n"
 
-        def popen(command: Sequence[str], *, stderr: IO[bytes], env: Mapping[str, str], **_: Any) -> Forked:
-            return Forked(door, command[-1], stderr, env)
+        def popen(_command: Sequence[str], *, stderr: IO[bytes], env: Mapping[str, str], **_: Any) -> Forked:
+            return Forked(door, stderr, env)
 
         try:
             yield popen
@@ -153,9 +153,8 @@ def _attend(link: socket.socket) -> None:
     link.sendall(_INT.pack(os.waitstatus_to_exitcode(status)))
 
 
-def _perform(module: str, env: dict[str, str], folder: str) -> int:
-    from scribengin.api import answer_process, verb_process
-    from scribengin.api.child import serve_one
+def _perform(env: dict[str, str], folder: str) -> int:
+    from scribengin.api.planner_process import main
 
     os.chdir(folder)
     os.environ.clear()
@@ -163,10 +162,7 @@ def _perform(module: str, env: dict[str, str], folder: str) -> int:
     sys.path[0] = folder
     random.seed()
     try:
-        if module == verb_process.__name__:
-            serve_one(verb_process.VerbQuestion, verb_process.run_verb)
-        else:
-            serve_one(answer_process.StateQuestion, answer_process.answer)
+        main()
     except BaseException:
         traceback.print_exc()
         return 1

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from scribengin.api import planning
-from scribengin.api.child import MOST_BYTES, ChildAnswer, within
+from scribengin.api import planner
+from scribengin.api.planner_process import MOST_BYTES, StateAnswer, within
 from scribengin.api.serving import Listen
 from scribengin.cli.main import main
 from scribengin.client.answer_models import RepairLetter
@@ -153,7 +153,7 @@ def test_where_a_record_went_is_told_as_those_who_read_it_call_it(bench: Bench, 
         admin.apply(bench.person, submission, state=lambda _: str(bench.folder / "state"), by="bob")
     found: dict[str, Any] = {"flow": "a", "record": "r/x+1", "trace": 0.0, "arrivals": [], "dead": [], "read": [], "notes": [], "came": []}
     found["went"] = [{"sink": sink, "place": "t-0@5"} for sink in ("out", "beside")]
-    monkeypatch.setattr(master.plane.planner, "answer", lambda *_: found)
+    monkeypatch.setattr(master.plane.planner, "ask", lambda *_: found)
     told = bench.client().trace("a", "r/x+1")["went"]
     assert [each["readers"] for each in told] == [[{"flow": "b", "record": "in/t-0@5"}, {"flow": "c", "record": "rows/t-0@5"}], []]
 
@@ -170,7 +170,7 @@ def test_an_answer_has_bounds(bench: Bench) -> None:
     assert (answer.status_code, answer.json()["code"]) == (422, "parameter")
 
     assert within(b"7" * MOST_BYTES) == b"7" * MOST_BYTES
-    problem = msgspec.json.decode(within(b"7" * (MOST_BYTES + 1)), type=ChildAnswer).problem
+    problem = msgspec.json.decode(within(b"7" * (MOST_BYTES + 1)), type=StateAnswer).problem
     assert problem is not None
     assert (problem.status, problem.code, "limit=" in problem.remedy) == (422, "answer-large", True)
 
@@ -200,7 +200,7 @@ def test_a_question_that_takes_too_long_is_ended_and_holds_up_nobody_else_for_lo
     submission = admin.Submission("numbers", data.id, "flow.py", str(bench.folder), {"main": TierSpec()})
     admin.apply(bench.person, submission, state=lambda _: str(bench.folder / "state"), by="bob")
     monkeypatch.setattr(master.plane.planner, "_answer_s", 4)
-    monkeypatch.setattr(planning, "TURN_S", 0.1)
+    monkeypatch.setattr(planner, "TURN_S", 0.1)
     with ThreadPoolExecutor(2) as threads:
         asked = [threads.submit(master.ask, "GET", "/v1/flows/numbers/graph") for _ in range(2)]
         look_until(lambda: not master.plane.planner._questions._value, "both have their turn", 120)

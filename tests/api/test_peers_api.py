@@ -292,7 +292,7 @@ def test_a_trail_names_where_it_goes_on_at_the_peer(sites: Sites, monkeypatch: p
     master = sites.here.masters[-1]
     found: dict[str, Any] = {"flow": "collect", "record": "in/x+1", "trace": 0.0, "arrivals": [], "dead": [], "read": [], "notes": []}
     found |= {"went": [{"sink": "out", "place": "wan-0@5"}], "came": [{"source": "in", "flow": "elsewhere", "record": "y+1"}]}
-    monkeypatch.setattr(master.plane.planner, "answer", lambda *_: found)
+    monkeypatch.setattr(master.plane.planner, "ask", lambda *_: found)
     shown = CliRunner().invoke(trace, ["collect", "in/x+1", "--master", master.url])
     assert "→ sink out, wan-0@5; flow berlin/store reads it as in/wan-0@5" in shown.output
     assert "it continues at peer berlin; ask its masters: scribengin trace store in/wan-0@5" in shown.output

@@ -13,7 +13,7 @@ import structlog
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from scribengin.api.elsewhere import find_state, node_with_state
+from scribengin.api.elsewhere import HERE, locate_state
 from scribengin.api.node_pages import NodePages
 from scribengin.api.progress import router
 from scribengin.api.tokens import Tokens
@@ -170,14 +170,14 @@ def test_a_state_on_another_host_is_found_by_the_master_that_is_started_there(
 ) -> None:
     elsewhere(plane.registry)
     with pytest.raises(Refused) as refused:
-        find_state(plane.registry, "numbers")
+        locate_state(plane.registry, "numbers", lambda _node, _flow: False, masters=True)
     Tokens(plane.registry).add("ann", "viewer", {})
     [command] = commands_of(refused.value.remedy, ADDRESS=plane.address, HOST=EVERYWHERE, FILE=certificate)
 
     def beside() -> None:
         with monkeypatch.context() as patch:
             patch.setattr(socket, "gethostname", lambda: "here")
-            found = find_state(plane.registry, "numbers")
+            found = locate_state(plane.registry, "numbers", lambda _node, _flow: False, masters=True).master
         assert found.startswith("https://far:")
 
     with monkeypatch.context() as patch:
@@ -194,11 +194,11 @@ def test_a_state_on_a_node_that_does_not_answer_is_found_when_that_node_lets_mas
         plane.registry, ConnectionSettings(plane.address, plane.login).host_key, certificates=certificate["--tls-certificate"]
     )
     with pytest.raises(Refused) as refused:
-        node_with_state(plane.registry, "numbers", pages.has_state)
+        locate_state(plane.registry, "numbers", pages.has_state)
     [command] = commands_of(refused.value.remedy, NODE="a", ADDRESS=plane.address, HOST=EVERYWHERE, FILE=certificate)
 
     def beside() -> None:
-        assert node_with_state(plane.registry, "numbers", pages.has_state) == "", "it answers: there is none yet"
+        assert locate_state(plane.registry, "numbers", pages.has_state) == HERE, "it answers: there is none yet"
 
     while_up(beside, command)
 

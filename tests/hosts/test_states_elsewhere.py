@@ -13,10 +13,11 @@ import httpx2
 import msgspec
 import pytest
 
-from scribengin.api import planning
-from scribengin.api.elsewhere import node_with_state
-from scribengin.api.node_pages import NodePages, NodeQuestion
+from scribengin.api import planner
+from scribengin.api.elsewhere import HERE, StateLocation, locate_state
+from scribengin.api.node_pages import NodePages
 from scribengin.api.serving import Listen
+from scribengin.api.state_queries import StateQuery
 from scribengin.control import admin
 from scribengin.control.home import Home
 from scribengin.core.errors import Refused, Unreachable
@@ -55,24 +56,24 @@ def test_nodes_are_asked_those_of_the_workers_first_and_who_does_not_answer_is_n
             raise Unreachable("it is away")
         return node == "there"
 
-    assert node_with_state(registry, "tweets", has) == "", "it never ran: it has none"
+    assert locate_state(registry, "tweets", has) == HERE, "it never ran: it has none"
     assert asked == []
     for name in ("a", "silent", "there"):
         registry.commit(HOST(name).create(Host(host=name)))
     registry.commit(RUN("tweets", "main").create(Run(number=1, node="silent", asked_at=0.0, generation=1)))
-    assert node_with_state(registry, "tweets", has) == "there"
+    assert locate_state(registry, "tweets", has) == StateLocation(node="there")
     assert [node for node, _ in asked] == ["silent", "a", "there"]
     with pytest.raises(Refused, match=r"not on this host.*may be on silent \(it is away\)") as told:
-        node_with_state(registry, "tweets", lambda node, flow: has(node, flow) and node == "a")
+        locate_state(registry, "tweets", lambda node, flow: has(node, flow) and node == "a")
     assert told.value.code == "state-elsewhere"
     asked.clear()
     with pytest.raises(Refused, match=r"may be on silent \(not asked.*there \(not asked"):
-        node_with_state(registry, "tweets", has, within_s=0)
+        locate_state(registry, "tweets", has, within_s=0)
     assert asked == []
-    assert node_with_state(registry, "tweets", lambda _node, _flow: False) == "", "all say that they have none: there is none yet"
+    assert locate_state(registry, "tweets", lambda _node, _flow: False) == HERE, "all say that they have none: there is none yet"
     (tmp_path / "state/tweets").mkdir(parents=True)
     asked.clear()
-    assert (node_with_state(registry, "tweets", has), asked) == ("", []), "it lies here"
+    assert (locate_state(registry, "tweets", has), asked) == (HERE, []), "it lies here"
 
 
 def test_a_node_looks_into_states_for_masters_and_for_nobody_else(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,8 +91,8 @@ def test_a_node_looks_into_states_for_masters_and_for_nobody_else(plane: Plane, 
     submission = admin.Submission("numbers", packed("id % 2 = 1"), "flow.yaml", str(folder), {"main": TierSpec()})
     admin.apply(plane.registry, submission, state=lambda _: str(state), by="me")
 
-    def looking(what: str, **more: object) -> NodeQuestion:
-        return NodeQuestion(what, "numbers", ("numbers",), plane.registry.sync(), str(state), **more)  # type: ignore[arg-type]
+    def looking(verb: str, **arguments: object) -> StateQuery:
+        return StateQuery(verb, "numbers", arguments, ("numbers",), state=str(state), revision=plane.registry.sync())
 
     with NodeAgent(home, "a", entrance, listen=Listen()) as node:
         pages = NodePages(plane.registry, entrance.host_key)
@@ -101,18 +102,17 @@ def test_a_node_looks_into_states_for_masters_and_for_nobody_else(plane: Plane, 
         with pytest.raises(Refused, match='no flow "letters"'):
             pages.has_state("a", "letters")
 
-        assert pages.look_into("a", looking("offsets")) == []
+        assert pages.ask("a", looking("offsets")) == []
         with pytest.raises(Refused) as told:
-            pages.look_into("a", looking("rewind", arguments={"to_time": None, "to_batch": 1, "query": None}))
+            pages.ask("a", looking("rewind", to_time=None, to_batch=1, query=None))
         assert told.value.code == "rewind-nothing", "its problems are the planner's"
 
-        for newer in (looking("unravel"), looking("unravel", answer=True)):
-            with pytest.raises(Refused, match='"unravel" is not known here') as told:
-                pages.look_into("a", newer)
-            assert (told.value.code, "update Scribengin on the node" in told.value.remedy) == ("node-old", True)
+        with pytest.raises(Refused, match='"unravel" is not known here') as told:
+            pages.ask("a", looking("unravel"))
+        assert (told.value.code, "update Scribengin on the node" in told.value.remedy) == ("node-old", True)
 
         with pytest.raises(Unreachable, match="rejects this master"):
-            NodePages(plane.registry).look_into("a", looking("offsets"))
+            NodePages(plane.registry).ask("a", looking("offsets"))
         blind = httpx2.post(f"{node.url}/states", content=b"{}", trust_env=False)
         assert (blind.status_code, blind.json()["code"]) == (403, "role-lacking")
         key = entrance.host_key("a")
@@ -126,8 +126,8 @@ def test_a_node_looks_into_states_for_masters_and_for_nobody_else(plane: Plane, 
         slow = build_package("numbers", "0", [PackedFlow("numbers", "flow.py")], [], {"flow.py": b"import time\ntime.sleep(8)\n"})
         home.packages.put([slow.data], slow.id)
         admin.apply(plane.registry, replace(submission, package=slow.id, path="flow.py"), state=lambda _: str(state), by="me")
-        monkeypatch.setattr(planning, "TURN_S", 0.1)
-        asks = msgspec.json.encode(looking("graph", answer=True))
+        monkeypatch.setattr(planner, "TURN_S", 0.1)
+        asks = msgspec.json.encode(looking("graph"))
         with ThreadPoolExecutor(3) as threads:
             posted = threads.map(
                 lambda _: httpx2.post(f"{node.url}/states", content=asks, headers=headers, trust_env=False, timeout=60), range(3)
@@ -153,22 +153,22 @@ class Holds(BaseHTTPRequestHandler):
 
 def test_a_master_asks_nodes_for_two_questions_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = MemoryStore().client()
-    monkeypatch.setattr(planning, "TURN_S", 0.1)
-    question = NodeQuestion("graph", "numbers", ("numbers",), 0, "/state", answer=True)
+    monkeypatch.setattr(planner, "TURN_S", 0.1)
+    question = StateQuery("graph", "numbers", flows=("numbers",))
     with ThreadingHTTPServer(("127.0.0.1", 0), Holds) as server, ThreadPoolExecutor(2) as threads:
         threading.Thread(target=server.serve_forever).start()
         try:
             up = HOST_UP.kind(host=socket.gethostname(), http=f"http://127.0.0.1:{server.server_port}")
             registry.commit(HOST_UP("a").create(up, ephemeral=True))
             pages = NodePages(registry)
-            asks = [threads.submit(pages.look_into, "a", question) for _ in range(2)]
+            asks = [threads.submit(pages.ask, "a", question) for _ in range(2)]
             assert all(Holds.asked.acquire(timeout=60) for _ in asks)
             with pytest.raises(Refused) as told:
-                pages.look_into("a", question)
+                pages.ask("a", question)
             assert told.value.code == "too-many"
             Holds.may.set()
             assert [each.result() for each in asks] == [7, 7]
-            assert pages.look_into("a", question) == 7
+            assert pages.ask("a", question) == 7
         finally:
             Holds.may.set()
             server.shutdown()

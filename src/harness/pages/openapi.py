@@ -11,7 +11,7 @@ import structlog
 from scribengin.api.app import make_app
 from scribengin.api.gate import Authentication
 from scribengin.api.plane import Plane
-from scribengin.api.planning import Planner
+from scribengin.api.planner import Planner
 from scribengin.control.bell import Bell
 from scribengin.control.watch import WorkerWatch
 from scribengin.packages.store import PackageStore
@@ -25,7 +25,7 @@ def openapi_document() -> dict[str, Any]:
     gate = Authentication(None, asks=False, local=True)
     board, log = Board(), structlog.get_logger()
     watch = WorkerWatch(registry, board, Bell(registry, board, log))
-    plane = Plane(registry, PackageStore(nowhere), Planner(nowhere, nowhere), "", gate, leads=lambda: False, watch=watch)
+    plane = Plane(registry, PackageStore(nowhere), Planner(nowhere), "", gate, leads=lambda: False, watch=watch)
     document: dict[str, Any] = make_app(plane).openapi()
     return document
 

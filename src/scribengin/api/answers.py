@@ -9,10 +9,10 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from scribengin.api.access import Role
-from scribengin.api.elsewhere import find_state, node_with_state
-from scribengin.api.node_pages import NodeQuestion
 from scribengin.api.plane import ApiRequest, Plane
+from scribengin.api.planner import ask_at, ask_planner, locate_query, records_for
 from scribengin.api.sent_on import sent_to, sent_to_leader
+from scribengin.api.state_queries import StateQuery, role_of
 from scribengin.client.answer_models import (
     Audit,
     FlowGraph,
@@ -21,10 +21,7 @@ from scribengin.client.answer_models import (
     Way,
 )
 from scribengin.connectors.contract import Backlog
-from scribengin.control import reading
-from scribengin.core.errors import Refused
-from scribengin.registry.contract import Registry
-from scribengin.registry.tree import DESIRED, SPEC
+from scribengin.registry.tree import DESIRED
 from scribengin.watching.live_graph import with_live
 
 _LONGEST = 8192
@@ -37,7 +34,7 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.get("/trace", response_model=Way)
     def trace(
-        flow: str, record: Annotated[str, Query(min_length=1, max_length=_LONGEST)], asked: Annotated[ApiRequest, may(Role.VIEWER)]
+        flow: str, record: Annotated[str, Query(min_length=1, max_length=_LONGEST)], asked: Annotated[ApiRequest, may(role_of("trace"))]
     ) -> Response:
         """The sinks and dead letters that a record reached, hop by hop; `record` is its id, or a prefix of it. At most 1,000 are listed; a
         note says if there are more. The topics are searched for the record of an upstream flow from which it was made (`came`), and for its
@@ -54,37 +51,41 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
         return from_state(asked, "trace", flow, {"record": record}, Way, read_by)
 
     @routes.get("/audit", response_model=Audit)
-    def audit(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
+    def audit(flow: str, asked: Annotated[ApiRequest, may(role_of("audit"))]) -> Response:
         """Read outputs, dead letters and ledger again, and check whether everything balances. The request takes as long as that, 100
         seconds at most."""
         return from_state(asked, "audit", flow, {}, Audit)
 
     @routes.get("/summary", response_model=Summaries)
-    def summary(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)], sink: Text = "") -> Response:
+    def summary(flow: str, asked: Annotated[ApiRequest, may(role_of("summary"))], sink: Text = "") -> Response:
         """The tables of the flow's summary sinks, or of one, at the last decided Batch; also while the flow runs and after a failover."""
         return from_state(asked, "summary", flow, {"sink": sink}, Summaries)
 
     @routes.get("/graph/counts", response_model=GraphCounts)
-    def graph_counts(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
+    def graph_counts(flow: str, asked: Annotated[ApiRequest, may(role_of("graph-counts"))]) -> Response:
         """The number of rows that passed along each arrow of the graph in the last run, and their outcome at each node, from the ledger."""
         return from_state(asked, "graph-counts", flow, {}, GraphCounts)
 
     @routes.get("/graph", response_model=FlowGraph)
-    def flow_graph(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
+    def flow_graph(flow: str, asked: Annotated[ApiRequest, may(role_of("graph"))]) -> Response:
         """Sources, steps, sinks, the arrows between them, the tiers where they run and the channels between those. Each has its live
         figures if the answering master has them: the leader does."""
         asked.check_flow(flow)
         watch = asked.plane.watch
         if (moved := sent_to_leader(watch, asked.request)) is not None:
             return moved
-        found = asked.plane.planner.answer("graph", _records(asked.registry, flow), flow, {})
+        query = StateQuery("graph", flow, flows=(flow,))
+        records = records_for(asked.registry, query)
+        found = asked.plane.planner.ask(query, records)
         told = watch.last_report(flow) if watch is not None else None
         rows = {row.tier: row for row in asked.view.flow(flow).tiers}
         tiers = [
             {**tier, "worker": rows[tier["tier"]].worker, "state": rows[tier["tier"]].state} if tier["tier"] in rows else tier
             for tier in found["tiers"]
         ]
-        return asked.answer(msgspec.convert({**with_live(found, told), "tiers": tiers, "told": told is not None}, FlowGraph))
+        version = records[DESIRED(flow).path]["version"]
+        whole = {**with_live(found, told), "version": version, "tiers": tiers, "told": told is not None}
+        return asked.answer(msgspec.convert(whole, FlowGraph))
 
     return routes
 
@@ -97,21 +98,14 @@ def from_state(
     kind: type[Any],
     more: Callable[[dict[str, Any]], dict[str, Any]] = lambda found: found,
 ) -> Response:
-    """The answer of `answer_process` about the flow's state, wherever that is, together with the values that `more` adds."""
+    """The result of a query about the flow's state, together with the values that `more` adds, or a redirect to the master on the host of
+    the state."""
     asked.check_flow(flow)
-    plane = asked.plane
-    try:
-        there = find_state(asked.registry, flow)
-    except Refused as error:  # no master is up there; a node may be
-        node = ""
-        if error.code == "state-elsewhere":  # of two errors that of the nodes says more
-            node = node_with_state(asked.registry, flow, plane.nodes.has_state)
-        if not node:
-            raise
-        return asked.answer(msgspec.convert(more(_found_at(plane, node, what, flow, said)), kind))
-    if there:
-        return sent_to(there, asked.request)
-    return asked.answer(msgspec.convert(more(_found_at(plane, "", what, flow, said)), kind))
+    query = StateQuery(what, flow, said, (flow,))
+    location = locate_query(asked.plane, query, masters=True)
+    if location.master:
+        return sent_to(location.master, asked.request)
+    return asked.answer(msgspec.convert(more(ask_at(asked.plane, location.node, query)), kind))
 
 
 def measured_backlogs(plane: Plane, flow: str) -> tuple[dict[str, Backlog], str]:
@@ -123,21 +117,6 @@ def measured_backlogs(plane: Plane, flow: str) -> tuple[dict[str, Backlog], str]
     Raises:
         ScribenginError: The backlog cannot be measured, for example if the only host that has the state is unavailable.
     """
-    node = node_with_state(plane.registry, flow, plane.nodes.has_state)
-    found = _found_at(plane, node, "backlogs", flow, {})
+    found = ask_planner(plane, StateQuery("backlogs", flow, flows=(flow,)))
     waits = {source: Backlog(**there) for source, said in found.items() if (there := said["backlog"]) is not None}
     return waits, "; ".join(f"{source}: {said['why_not']}" for source, said in found.items() if said["why_not"])
-
-
-def _found_at(plane: Plane, node: str, what: str, flow: str, said: Mapping[str, Any]) -> Any:
-    """The answer of `answer_process` from the flow's state, on a node or, if that is empty, on this host."""
-    if node:
-        return plane.nodes.look_into(node, NodeQuestion(what, flow, (flow,), plane.revision(), plane.state, arguments=said, answer=True))
-    return plane.planner.answer(what, _records(plane.registry, flow), flow, said)
-
-
-def _records(registry: Registry, flow: str) -> dict[str, Mapping[str, Any]]:
-    """The desired state of the flow, and its desired version."""
-    desired = reading.read_flow(registry, flow).desired
-    spec = reading.version_of(registry, flow, desired.version)
-    return {DESIRED(flow).path: desired.dump(), SPEC(flow, str(desired.version)).path: spec.dump()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,43 +22,63 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
 
 
-def find_state(registry: Registry, flow: str) -> str:
-    """Empty if the flow's state is on this host, or where all hosts can reach it, or does not exist yet; otherwise the address of a master
-    on the host of its workers.
+@dataclass(frozen=True, slots=True)
+class StateLocation:
+    """Where the state of a flow is: on the host of the master at that address, on a node, or, if both are empty, here."""
 
-    Raises Refused `state-elsewhere` if it is on another host and no reachable master runs there, and as `read_flow`.
+    master: str = ""
+    node: str = ""
+
+
+HERE = StateLocation()
+
+
+def locate_state(
+    registry: Registry, flow: str, has: Callable[[str, str], bool], *, masters: bool = False, within_s: float = 20.0
+) -> StateLocation:
+    """HERE also if the state is where all hosts can reach it, or does not exist yet.
+
+    Args:
+        registry: The records of the flow and of the hosts.
+        flow: The flow.
+        has: node, flow → whether the node has the state; it raises an error if the node does not answer.
+        masters: Whether a master on the host of the flow's workers may be the result; then nodes are asked only if there is none.
+        within_s: After so many seconds no further node is asked.
+
+    Raises:
+        ScribenginError: As `read_flow`.
+        Refused: `state-elsewhere` if no node has it, and some do not answer or were not asked; with `masters` also if the state is on
+            another host where no master can be reached.
     """
     state = reading.state_of(registry, flow)
     folder = Path(state, flow)
     if is_elsewhere(state) or folder.is_dir():
-        return ""
-    here = socket.gethostname()
-    hosts = {host: tier for tier in names(registry, f"flows/{flow}/runs") if (host := _host_of(registry, flow, tier))}
-    if here in hosts or not hosts:
-        return ""
-    there = masters_by_host(registry)
-    for host in hosts:
-        if host in there:
-            return there[host]
-    host, tier = next(iter(hosts.items()))
-    raise Refused(
-        f"the state of flow {flow} is not on this host, {here}: there is no {folder}; its tier {tier} runs on {host}",
-        remedy=f"keep states where all hosts can reach them, or start a master on {host}: "
-        "scribengin server master --registry ADDRESS --listen HOST --tls-certificate FILE --tls-key FILE",
-        code="state-elsewhere",
-    )
+        return HERE
+    unreached = None
+    if masters:
+        here = socket.gethostname()
+        hosts = {host: tier for tier in names(registry, f"flows/{flow}/runs") if (host := _host_of(registry, flow, tier))}
+        if here in hosts or not hosts:
+            return HERE
+        there = masters_by_host(registry)
+        for host in hosts:
+            if host in there:
+                return StateLocation(master=there[host])
+        host, tier = next(iter(hosts.items()))
+        unreached = Refused(
+            f"the state of flow {flow} is not on this host, {here}: there is no {folder}; its tier {tier} runs on {host}",
+            remedy=f"keep states where all hosts can reach them, or start a master on {host}: "
+            "scribengin server master --registry ADDRESS --listen HOST --tls-certificate FILE --tls-key FILE",
+            code="state-elsewhere",
+        )
+    node = _node_with_state(registry, flow, folder, has, within_s)
+    if not node and unreached is not None:
+        raise unreached
+    return StateLocation(node=node)
 
 
-def node_with_state(registry: Registry, flow: str, has: Callable[[str, str], bool], *, within_s: float = 20.0) -> str:
-    """Empty as for `find_state`; otherwise a node that has the state. `has`: node, flow → whether it has the state; it raises an error if
-    the node does not answer. After `within_s` seconds no further node is asked.
-
-    Raises Refused `state-elsewhere` if no node has it, and some do not answer or were not asked; as `read_flow`.
-    """
-    state = reading.state_of(registry, flow)
-    folder = Path(state, flow)
-    if is_elsewhere(state) or folder.is_dir():
-        return ""
+def _node_with_state(registry: Registry, flow: str, folder: Path, has: Callable[[str, str], bool], within_s: float) -> str:
+    """The node that has the state; empty if it does not exist yet."""
     tiers = [tier for tier in names(registry, f"flows/{flow}/runs") if RUN.fits(flow, tier)]
     runs = [run.record for tier in tiers if isinstance(run := read_record(registry, RUN(flow, tier)), Stored)]
     if not runs:

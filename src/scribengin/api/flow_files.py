@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from scribengin.api.looked import ask_planner
+from scribengin.api.planner import ask_planner
+from scribengin.api.state_queries import StateQuery
 from scribengin.client.models import Submit
 from scribengin.client.problems import PointedError
 from scribengin.control import reading
@@ -42,9 +43,9 @@ def plan_file(plane: Plane, flow: str, file: FlowFile) -> tuple[PlannedTopology,
         )
     base = file.base or _base_before(plane, flow)
     try:
-        packed = plane.planner.ask("pack", {}, flow=flow, arguments={"text": file.text, "base": base})
+        packed = ask_planner(plane, StateQuery("pack", flow, {"text": file.text, "base": base}))
         submit = Submit(packed["package"], packed["path"], packed["base"])
-        found = ask_planner(plane, "topology", "", [flow], submits=(submit,))
+        found = ask_planner(plane, StateQuery("topology", "", flows=(flow,), submits=(submit,), state=plane.state))
     except PointedError as error:
         raise PointedError(tuple(replace(fault, file=FILE(flow).path) for fault in error.faults)) from None
     except InputError as error:

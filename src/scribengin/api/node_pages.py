@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx2
 import msgspec
 
-from scribengin.api.planning import AT_ONCE, turn
+from scribengin.api.planner import AT_ONCE, turn
 from scribengin.client import problems
-from scribengin.client.models import Submit  # noqa: TC001  msgspec looks at it
 from scribengin.core.errors import ScribenginError, Unreachable
 from scribengin.core.loopback import is_loopback
 from scribengin.core.tls import trusted
@@ -24,27 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from scribengin.api.state_queries import StateQuery
     from scribengin.core.secret import Secret
     from scribengin.registry.contract import Registry
 
 _CONNECT_S, _READ_S, _LOOK_S = 3.0, 10.0, 115.0
 T = TypeVar("T")
-
-
-class NodeQuestion(msgspec.Struct, frozen=True):
-    """A request to a node about states on its host; the node reads the records itself, at that `revision` or a newer one. `versions`: flow
-    → a further version of it that is needed. `state` is the root folder of states of new flows. `answer`: the request is a question for
-    `Planner.answer`."""
-
-    what: str
-    flow: str
-    flows: tuple[str, ...]
-    revision: int
-    state: str
-    versions: Mapping[str, int] = {}
-    arguments: Mapping[str, Any] = {}
-    submits: tuple[Submit, ...] = ()
-    answer: bool = False
 
 
 class NodePages:
@@ -81,13 +64,13 @@ class NodePages:
         """Whether the folder of the flow's state is on the node's host. Raises Unreachable."""
         return self._get(node, f"/states/{quote(flow, safe='')}", bool)
 
-    def look_into(self, node: str, looking: NodeQuestion) -> Any:
+    def ask(self, node: str, query: StateQuery) -> Any:
         """The result of the planner's process on the node; only a few requests to all nodes run at a time. Raises Unreachable, Refused
-        `too-many`, and as `Planner.ask` and `Planner.answer`."""
+        `too-many`, and as `Planner.ask`."""
         with turn(self._turns):
-            return self._get(node, "/states", Any, looking)
+            return self._get(node, "/states", Any, query)
 
-    def _get(self, node: str, path: str, kind: type[T], body: NodeQuestion | None = None) -> T:
+    def _get(self, node: str, path: str, kind: type[T], body: StateQuery | None = None) -> T:
         """Send a request; with a body it is a POST, and may take as long as the planner does."""
         address = self._address(node)
         secret = self._key(node) or self._token

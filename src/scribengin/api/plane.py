@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from scribengin.api.access import Who
     from scribengin.api.gate import Authentication
-    from scribengin.api.planning import Planner
+    from scribengin.api.planner import Planner
     from scribengin.control.watch import WorkerWatch
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry

@@ -2,8 +2,9 @@
 
 import msgspec
 
-from scribengin.api.looked import ask_planner
 from scribengin.api.plane import ApiRequest
+from scribengin.api.planner import ask_planner
+from scribengin.api.state_queries import StateQuery
 from scribengin.client.models import FLOW_NAME, PACKAGE_ID, Submit
 from scribengin.client.problems import Fault, PointedError
 from scribengin.client.verb_models import Topology
@@ -29,7 +30,8 @@ def planned(asked: ApiRequest, wanted: Topology) -> tuple[topology.PlannedTopolo
     inside = {submit.package: {each.path: each.name for each in store.read(submit.package).manifest.flows} for submit in wanted.flows}
     names = [name for submit in wanted.flows if (name := inside[submit.package].get(submit.path)) is not None]
     flows = [name for name in names if FLOW_NAME.fullmatch(name)]
-    found = ask_planner(asked.plane, "topology", "", flows, submits=tuple(wanted.flows))
+    query = StateQuery("topology", "", flows=tuple(flows), submits=tuple(wanted.flows), state=asked.plane.state)
+    found = ask_planner(asked.plane, query)
     submissions = msgspec.convert(found["submissions"], list[Submission])
     for submission in submissions:
         asked.check_new(submission.flow, submission.labels)

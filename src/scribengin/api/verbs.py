@@ -9,9 +9,10 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from scribengin.api.access import Role
-from scribengin.api.looked import ask_planner
 from scribengin.api.plane import ApiRequest
 from scribengin.api.planned import planned
+from scribengin.api.planner import ask_planner
+from scribengin.api.state_queries import StateQuery, role_of
 from scribengin.client.models import AppliedFlow, Rollback, WentBack, Written
 from scribengin.client.problems import Fault, PointedError
 from scribengin.client.verb_models import (
@@ -45,13 +46,13 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["flows"])
 
     @routes.post("/topology/plan", response_model=AppliedTopology)
-    def plan_topology(wanted: Topology, asked: Annotated[ApiRequest, may(Role.EDITOR)]) -> Response:
+    def plan_topology(wanted: Topology, asked: Annotated[ApiRequest, may(role_of("topology"))]) -> Response:
         """The changes that submitting these flows would make, how each takes effect, and the plan's hash. Changes nothing."""
         plan, _ = planned(asked, wanted)
         return asked.answer(AppliedTopology(msgspec.convert(msgspec.to_builtins(plan), TopologyPlan)))
 
     @routes.post("/topology", response_model=AppliedTopology)
-    def submit_topology(wanted: Topology, asked: Annotated[ApiRequest, may(Role.EDITOR)]) -> Response:
+    def submit_topology(wanted: Topology, asked: Annotated[ApiRequest, may(role_of("topology"))]) -> Response:
         """Submit each as the next version of its flow, with the desired state running: all of them, or none. Submitting the same again
         changes nothing."""
 
@@ -74,7 +75,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.write("apply", "+".join(submit.path for submit in wanted.flows)[:200], act, wanted, slow=True)
 
     @routes.post("/flows/{flow}/rollback", response_model=WentBack)
-    def roll_back(flow: str, to: Rollback, asked: Annotated[ApiRequest, may(Role.EDITOR)]) -> Response:
+    def roll_back(flow: str, to: Rollback, asked: Annotated[ApiRequest, may(role_of("rollback"))]) -> Response:
         """Return to an earlier version, code and flow together, in the present desired state."""
 
         def act(registry: Registry) -> WentBack:
@@ -84,7 +85,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
                 asked.check_flow(name)
             said = {"version": to.version, "only": to.only}
             try:
-                found = ask_planner(asked.plane, "rollback", flow, list(back), arguments=said, versions=back)
+                found = ask_planner(asked.plane, StateQuery("rollback", flow, said, tuple(back), back))
             except Refused as error:
                 if error.code != "package-missing":
                     raise
@@ -146,19 +147,19 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.write(f"cancel operation {id_}"[:200], flow, act)
 
     @routes.get("/flows/{flow}/offsets", response_model=list[Position])
-    def offsets(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
+    def offsets(flow: str, asked: Annotated[ApiRequest, may(role_of("offsets"))]) -> Response:
         """How far each Query has read each source."""
         asked.check_flow(flow)
         return asked.answer(_look(asked, "offsets", flow))
 
     @routes.post("/flows/{flow}/offsets", response_model=Going)
-    def set_offset(flow: str, to: SetOffset, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
+    def set_offset(flow: str, to: SetOffset, asked: Annotated[ApiRequest, may(role_of("set"))]) -> Response:
         """Set the position of a source while the flow is stopped."""
         said = {"source": to.source, "position": to.position, "query": to.query}
         return _go(asked, flow, "set", said, to, yes=to.yes)
 
     @routes.post("/flows/{flow}/rewind", response_model=Going)
-    def rewind(flow: str, to: Rewind, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
+    def rewind(flow: str, to: Rewind, asked: Annotated[ApiRequest, may(role_of("rewind"))]) -> Response:
         """Rewind a flow, so that it reads rows again; its workers end, go back, and restart."""
         if (to.to_time is None) == (to.to_batch is None):
             raise PointedError((Fault("body", "either to_time or to_batch is needed", "give one of them", pointer="/to_batch"),))
@@ -166,7 +167,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
         return _go(asked, flow, "rewind", said, to, yes=to.yes)
 
     @routes.post("/flows/{flow}/scale", response_model=Scaled)
-    def scale_flow(flow: str, to: Scale, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
+    def scale_flow(flow: str, to: Scale, asked: Annotated[ApiRequest, may(role_of("spread"))]) -> Response:
         """Give a flow, or a tier of it, other resources; positions and state are kept."""
 
         def act(registry: Registry) -> Scaled:
@@ -195,7 +196,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.answer(read_limits(asked.registry, flow).as_json())
 
     @routes.put("/flows/{flow}/limit", response_model=Limits)
-    def limit(flow: str, to: SetLimit, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
+    def limit(flow: str, to: SetLimit, asked: Annotated[ApiRequest, may(role_of("limit"))]) -> Response:
         """Set a rate limit of the flow, a source or an edge: it applies from the next Batch, without a restart."""
 
         def act(registry: Registry) -> Limits:
@@ -223,7 +224,7 @@ def _go(asked: ApiRequest, flow: str, what: str, said: Mapping[str, Any], body: 
 def _look(asked: ApiRequest, what: str, flow: str, arguments: Mapping[str, Any] | None = None) -> Any:
     """Raises Refused if there is no such flow, and as `Planner.ask`."""
     reading.read_flow(asked.registry, flow)
-    return ask_planner(asked.plane, what, flow, [flow], arguments=arguments)
+    return ask_planner(asked.plane, StateQuery(what, flow, arguments or {}, (flow,)))
 
 
 def _time(text: str | None) -> str | None:

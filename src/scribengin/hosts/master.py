@@ -14,7 +14,7 @@ from scribengin.api.audit import AuditLog
 from scribengin.api.flow_files import plan_file
 from scribengin.api.node_pages import NodePages
 from scribengin.api.plane import Plane
-from scribengin.api.planning import Planner, from_others
+from scribengin.api.planner import Planner, from_others
 from scribengin.api.serving import Listen, open_door
 from scribengin.api.token_file import TokenFile
 from scribengin.api.tokens import Tokens
@@ -138,7 +138,7 @@ class MasterHost:
             plane = Plane(
                 self.registry,
                 self.home.packages,
-                Planner(self.home.packages.folder, self._state, fetch=self._fetch()),
+                Planner(self.home.packages.folder, fetch=self._fetch()),
                 str(self._state),
                 self._listen.gate(tokens, there=there),
                 audit=audit,

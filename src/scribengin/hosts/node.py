@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from scribengin.api.planning import Planner, from_others
+from scribengin.api.planner import Planner, from_others
 from scribengin.api.serving import Listen, open_door
 from scribengin.api.tokens import Tokens
 from scribengin.control.masters import TOKEN, addresses, certificates_of
@@ -124,7 +124,7 @@ class NodeAgent:
             certificates = certificates_of(os.environ)
             fetch = from_others(self.home.packages, lambda: addresses(registry), token=self._token, certificates=certificates)
             keeper = FolderKeeper(registry, self.name, about, log, may=lambda: agent.is_up)
-            planner = Planner(self.home.packages.folder, self.home.state, fetch=fetch)
+            planner = Planner(self.home.packages.folder, fetch=fetch)
             glance = NodeGlance(
                 registry, self.name, agent, self.home.packages, logs_here(self.home, launcher), shown, planner, keeper.glance
             )

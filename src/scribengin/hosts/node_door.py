@@ -20,8 +20,8 @@ from scribengin.api.access import Role
 from scribengin.api.gate import Authentication
 from scribengin.api.limits import BodyLimit
 from scribengin.api.logs import MOST_LINES, last_lines
-from scribengin.api.looked import records_of
-from scribengin.api.node_pages import NodeQuestion
+from scribengin.api.planner import records_for
+from scribengin.api.state_queries import StateQuery, registered
 from scribengin.api.views import check_flow
 from scribengin.client.problems import CODE, MEDIA_TYPE, encode, to_problem
 from scribengin.client.worker_page import read_worker_page
@@ -34,7 +34,6 @@ from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.lease import LEADER
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import DESIRED, REPORT, SPARE_REPORT
-from scribengin.state.places import located
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from scribengin.api.gate import Proves
-    from scribengin.api.planning import Planner
+    from scribengin.api.planner import Planner
     from scribengin.api.serving import Listen
     from scribengin.core.secret import Secret
     from scribengin.hosts.agent import Agent
@@ -128,16 +127,14 @@ class NodeGlance:
         check_flow(self._registry, flow)
         return Path(state_of(self._registry, flow), flow).is_dir()
 
-    def look_into(self, looking: NodeQuestion) -> Any:
-        """The result of the planner's process here. Raises as `Planner.ask` and `Planner.answer`."""
-        self._registry.sync(at_least=looking.revision)
-        records = records_of(self._registry, looking.flows, looking.versions)
-        if looking.answer:
-            return self._planner.answer(looking.what, records, looking.flow, looking.arguments)
-        for package in {submit.package for submit in looking.submits}:
+    def ask(self, query: StateQuery) -> Any:
+        """The result of the planner's process here. Raises as `Planner.ask`."""
+        registered(query.verb)
+        self._registry.sync(at_least=query.revision)
+        records = records_for(self._registry, query)
+        for package in {submit.package for submit in query.submits}:
             self._planner.fetch(package)
-        more = {"flow": looking.flow, "arguments": looking.arguments, "submits": looking.submits}
-        return self._planner.ask(looking.what, records, state=located(looking.state), **more)
+        return self._planner.ask(query, records)
 
 
 _CAPACITY = ("cores", "memory_bytes")
@@ -219,20 +216,20 @@ def node_app(glance: NodeGlance, gate: NodeGate) -> Starlette:
         "/workers/{worker}/logs": lambda request: _json(glance.logs(name(request), lines(request))),
     }
 
-    async def look_into(request: Request) -> Response:
+    async def ask(request: Request) -> Response:
         await run_in_threadpool(gate.check_master, request)
         data = await request.body()
         try:
-            looking = msgspec.json.decode(data, type=NodeQuestion)
+            query = msgspec.json.decode(data, type=StateQuery)
         except msgspec.DecodeError as error:
             raise Refused(
                 f"the request is not valid: {error}", remedy="send a request of the form that masters send", code="body"
             ) from None
-        return _json(await run_in_threadpool(glance.look_into, looking))
+        return _json(await run_in_threadpool(glance.ask, query))
 
     pages["/states/{flow}"] = lambda request: _json(glance.has_state(str(request.path_params["flow"])))
     routes = [Route(path, route(answer), methods=["GET"]) for path, answer in pages.items()]
-    routes.append(Route("/states", look_into, methods=["POST"]))
+    routes.append(Route("/states", ask, methods=["POST"]))
     told = {ScribenginError: _told, HTTPException: _told, Exception: _told}
     return Starlette(routes=routes, middleware=[Middleware(BodyLimit)], exception_handlers=told)
 
