@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scribengin.client.verb_models import AnewRow, ChangeRow
 from scribengin.control import admin, reading
-from scribengin.control.changes import Anew, Compared, FlowChange
+from scribengin.control.changes import Compared
 from scribengin.control.flow_files import FlowFilePlanner, FlowFiles
 from scribengin.control.topology import PlannedTopology
 from scribengin.core.errors import InputError, Refused, Unreachable
@@ -38,8 +39,8 @@ def planned(registry: MemoryRegistry) -> Callable[[str, FlowFile], tuple[Planned
             ]
             raise InputError(wrong)
         wanted, _ = reading.wanted(registry, flow)
-        changes = [FlowChange("step a", "new checkpoint", "its state is another")] if "again" in file.text else []
-        anew = [Anew("main", "q", {"orders": 7}, {}) for _ in changes]
+        changes = [ChangeRow("step a", "new checkpoint", "its state is another")] if "again" in file.text else []
+        anew = [AnewRow("main", "q", {"orders": 7}, {}) for _ in changes]
         compared = Compared(flow, 0 if wanted is None else wanted.version, tuple(changes), tuple(anew))
         submission = admin.Submission(flow, file.text, "flow.yaml", file.base or "/base", {"main": TierSpec()})
         return PlannedTopology((compared,), "0123456789abcdef"), [submission]

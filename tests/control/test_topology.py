@@ -11,7 +11,7 @@ import pytest
 from harness.submit import submissions
 from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.control import admin, operate, reading
-from scribengin.control.changes import Recut
+from scribengin.control.changes import Recut, rows_again
 from scribengin.control.reading import wanted
 from scribengin.control.topology import PlannedTopology, apply_topology, check_agreed, plan_rollback, plan_topology
 from scribengin.core.errors import InputError, Refused
@@ -226,7 +226,7 @@ def test_a_query_that_cannot_keep_its_state_needs_a_persons_word(person: Person)
     assert plan.needs_word
     (anew,) = plan.flows[0].anew
     assert (dict(anew.read), dict(anew.written)) == ({"rows": 1234}, {"counts": 1234})
-    assert "1,234 rows of source rows are read again" in anew.again
+    assert "1,234 rows of source rows are read again" in rows_again(anew)
     before = person.store.revision
     told = refused(lambda: person.applies(path))
     assert (told.code, "1,234 rows" in told.message, plan.hash in told.remedy) == ("plan-unsaid", True, True)

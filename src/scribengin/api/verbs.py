@@ -28,7 +28,6 @@ from scribengin.client.verb_models import (
     SetLimit,
     SetOffset,
     Topology,
-    TopologyPlan,
 )
 from scribengin.control import admin, operate, reading, topology, workflow_operate
 from scribengin.control.happened import read_happened
@@ -49,7 +48,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
     def plan_topology(wanted: Topology, asked: Annotated[ApiRequest, may(role_of("topology"))]) -> Response:
         """The changes that submitting these flows would make, how each takes effect, and the plan's hash. Changes nothing."""
         plan, _ = planned(asked, wanted)
-        return asked.answer(AppliedTopology(msgspec.convert(msgspec.to_builtins(plan), TopologyPlan)))
+        return asked.answer(AppliedTopology(plan.shown()))
 
     @routes.post("/topology", response_model=AppliedTopology)
     def submit_topology(wanted: Topology, asked: Annotated[ApiRequest, may(role_of("topology"))]) -> Response:
@@ -70,7 +69,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
                 columns=wanted.columns,
             )
             applied = tuple(AppliedFlow(each.flow, each.version, each.changed) for each in done)
-            return AppliedTopology(msgspec.convert(msgspec.to_builtins(plan), TopologyPlan), applied)
+            return AppliedTopology(plan.shown(), applied)
 
         return asked.write("apply", "+".join(submit.path for submit in wanted.flows)[:200], act, wanted, slow=True)
 

@@ -21,15 +21,24 @@ class Topology:
     __pydantic_config__ = CLOSED
 
 
+Effect = Literal["in place", "next Batch", "restart", "drain", "new checkpoint", "refused"]
+"""How a change takes effect, the mildest first. `in place`: running workers are not touched. `next Batch`: the workers continue with it
+between two Batches. `restart`: the workers end after the current Batches, others take over; positions and state are kept. `drain`: as
+`restart`, but first the running version reads the backlog of channels that are removed. `new checkpoint`: a Query's state would mean
+something else, so that it starts with an empty one. `refused`: it cannot be done now; the remedy says what to do first."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChangeRow:
     """One change, and how it takes effect."""
 
     what: str
-    effect: Literal["in place", "next Batch", "restart", "drain", "new checkpoint", "refused"]
+    """`query kept`, `source orders`, `code`"""
+    effect: Effect
     says: str
     remedy: str = ""
     nodes: tuple[str, ...] = ()
+    """the nodes of the flow that it concerns"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def apply_all(
 
     `state`: flow → folder of its state, if it has none. `versions`: flow → the version that it is to follow, 0 for a new flow. `renew`:
     flow → (tier, Query) of those that start with a new checkpoint, `how` they do (`Accept`). `effects`: flow → how its changes take effect
-    (`changes.Effect`), by which workers stay; without it all are replaced. `recut`: flow → what the running version reads first.
+    (`verb_models.Effect`), by which workers stay; without it all are replaced. `recut`: flow → what the running version reads first.
     `workflows`: a cache of all flows that were read before. `columns`: agree that sinks continue with other columns than their folders
     hold, at the next start of each tier; an unchanged flow is written again with it. Raises Refused `plan-stale` if another version is the
     desired one by now, `operation-under-way`, `plan-refused` if a reader of what is to be read first has failed; StateError if a flow's

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at it: plans are made in a process of their own
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
+from scribengin.client.verb_models import AnewRow, ChangeRow, Effect, FlowChanges
 from scribengin.connectors import catalog
 from scribengin.control.submission import bare_tiers, same_as, scaled_tiers
 from scribengin.core.errors import InputError, Refused
@@ -31,59 +32,8 @@ if TYPE_CHECKING:
     from scribengin.registry.kinds import Spec
     from scribengin.spec.model import Flow
 
-Effect = Literal["in place", "next Batch", "restart", "drain", "new checkpoint", "refused"]
-"""How a change takes effect, the mildest first. `in place`: running workers are not touched. `next Batch`: the workers continue with it
-between two Batches. `restart`: the workers end after the current Batches, others take over; positions and state are kept. `drain`: as
-`restart`, but first the running version reads the backlog of channels that are removed. `new checkpoint`: a Query's state would mean
-something else, so that it starts with an empty one. `refused`: it cannot be done now; the remedy says what to do first."""
-
-
 _PACE = {"limit", "high_water", "low_water", "capacity"}
 """settings of an edge that throttle its upstream tier"""
-
-
-@dataclass(frozen=True, slots=True)
-class FlowChange:
-    """One change. `what` names it: `query kept`, `source orders`, `code`; `nodes` are the nodes of the flow that it concerns."""
-
-    what: str
-    effect: Effect
-    says: str
-    remedy: str = ""
-    nodes: tuple[str, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """One object."""
-        return {"what": self.what, "effect": self.effect, "says": self.says, "remedy": self.remedy, "nodes": list(self.nodes)}
-
-
-@dataclass(frozen=True, slots=True)
-class Anew:
-    """A Query that needs a new checkpoint. `read`: source → rows that it has read; `written`: sink → rows that it has written. If it starts
-    from the beginning, these are read again and duplicated in the sink; if it continues from its position, its state for them is lost."""
-
-    tier: str
-    query: str
-    read: Mapping[str, int]
-    written: Mapping[str, int]
-
-    @property
-    def again(self) -> str:
-        """For people: what is read and written twice if it starts from the beginning."""
-        read = [f"{rows:,} rows of source {source}" for source, rows in self.read.items()]
-        written = [f"up to {rows:,} rows of sink {sink}" for sink, rows in self.written.items()]
-        return f"{listed(read) or 'nothing'} {'are' if read else 'is'} read again, {listed(written) or 'nothing'} may be duplicated"
-
-    @property
-    def lost(self) -> str:
-        """For people: what is lost if it continues from the present positions."""
-        read = [f"{rows:,} rows of source {source}" for source, rows in self.read.items()]
-        return f"its state for {listed(read) or 'its sources'} is discarded, and no row of them is read again"
-
-    def as_json(self) -> dict[str, Any]:
-        """One object."""
-        rows = {"read": dict(self.read), "written": dict(self.written)}
-        return {"tier": self.tier, "query": self.query, **rows, "again": self.again, "lost": self.lost}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +47,9 @@ class Recut:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """All changes of one flow; none if this is the desired version already. `version` is the desired version now, 0 if there is none."""
+class Compared(FlowChanges):
+    """All changes of one flow; none if this is the desired version already."""
 
-    flow: str
-    version: int
-    changes: tuple[FlowChange, ...]
-    anew: tuple[Anew, ...] = ()
     recut: Recut | None = None
 
     @property
@@ -112,16 +58,18 @@ class Compared:
         order = get_args(Effect)
         return max((change.effect for change in self.changes), key=order.index, default=None)
 
-    def as_json(self) -> dict[str, Any]:
-        """One object."""
-        changes = [change.as_json() for change in self.changes]
-        return {
-            "flow": self.flow,
-            "version": self.version,
-            "effect": self.effect,
-            "changes": changes,
-            "anew": [a.as_json() for a in self.anew],
-        }
+
+def rows_again(anew: AnewRow) -> str:
+    """For people: what is read and written twice if the Query starts from the beginning."""
+    read = [f"{rows:,} rows of source {source}" for source, rows in anew.read.items()]
+    written = [f"up to {rows:,} rows of sink {sink}" for sink, rows in anew.written.items()]
+    return f"{listed(read) or 'nothing'} {'are' if read else 'is'} read again, {listed(written) or 'nothing'} may be duplicated"
+
+
+def rows_lost(anew: AnewRow) -> str:
+    """For people: what is lost if the Query continues from its present positions."""
+    read = [f"{rows:,} rows of source {source}" for source, rows in anew.read.items()]
+    return f"its state for {listed(read) or 'its sources'} is discarded, and no row of them is read again"
 
 
 def compare(submission: Submission, new: PreparedFlow, version: int, spec: Spec | None, *, runs: bool, packages: PackageStore) -> Compared:
@@ -133,7 +81,7 @@ def compare(submission: Submission, new: PreparedFlow, version: int, spec: Spec 
     if spec is None:
         return _first(submission, new)
     if same_as(spec, submission):
-        again = () if runs else (FlowChange("flow", "in place", f"runs again, as version {version}"),)
+        again = () if runs else (ChangeRow("flow", "in place", f"runs again, as version {version}"),)
         return Compared(submission.flow, version, again)
     old = _planned(spec, packages, new.root)
     recut = None if old is None else _recut(new, old, spec)
@@ -145,12 +93,12 @@ def compare(submission: Submission, new: PreparedFlow, version: int, spec: Spec 
         found += _rest(old.plan.flow, new.plan.flow)
     if (spec.base, spec.path) != (submission.base, submission.path):
         where = f"{submission.path}, with data in {submission.base}"
-        found.append(FlowChange("place", "restart", f"the flow file is now {where}; before, it was {spec.path}, with data in {spec.base}"))
+        found.append(ChangeRow("place", "restart", f"the flow file is now {where}; before, it was {spec.path}, with data in {spec.base}"))
     if not found:
-        found = [FlowChange("text", "in place", "the files differ, but the flow is the same")]
+        found = [ChangeRow("text", "in place", "the files differ, but the flow is the same")]
     if recut is not None and anew:
         says = "its tier layout and the state of its Queries both change; one step cannot change both"
-        found.append(FlowChange("flow", "refused", says, "apply the two changes one after the other"))
+        found.append(ChangeRow("flow", "refused", says, "apply the two changes one after the other"))
     return Compared(submission.flow, version, tuple(found), anew, recut)
 
 
@@ -176,7 +124,7 @@ def _first(submission: Submission, new: PreparedFlow) -> Compared:
     """The changes of a flow without a desired state. State of an earlier flow of this name is continued."""
     changes, anew = _against_state(new)
     begins = [change for change in changes if change.effect != "restart"]
-    return Compared(submission.flow, 0, (FlowChange("flow", "restart", "is new and starts"), *begins), anew)
+    return Compared(submission.flow, 0, (ChangeRow("flow", "restart", "is new and starts"), *begins), anew)
 
 
 def _planned(spec: Spec, packages: PackageStore, state: Path) -> PreparedFlow | None:
@@ -189,13 +137,13 @@ def _planned(spec: Spec, packages: PackageStore, state: Path) -> PreparedFlow | 
 
 def _against_state(
     new: PreparedFlow, old: PreparedFlow | None = None, *, drained: bool = False
-) -> tuple[list[FlowChange], tuple[Anew, ...]]:
+) -> tuple[list[ChangeRow], tuple[AnewRow, ...]]:
     """The changes by the state. `drained`: the backlog of channels that are removed is read before."""
     changes, moves = changes_and_moves(new, drained=drained)
     before = _meanings(old)
     unchanged = {key for key, meaning in _meanings(new).items() if before.get(key) == meaning}
-    found: list[FlowChange] = []
-    anew: list[Anew] = []
+    found: list[ChangeRow] = []
+    anew: list[AnewRow] = []
     refused = {refusal.key for refusal in moves.refusals}
     for query in changes.queries:
         if query.fate == "unchanged" or (query.fate == "new" and (query.tier, query.name) in unchanged):
@@ -204,19 +152,19 @@ def _against_state(
         if query.fate == "refused" and (query.tier, query.name) not in refused:
             each = _anew(new, query)
             anew.append(each)
-            says = f"{query.says}. From the start: {each.again}. From here: {each.lost}"
+            says = f"{query.says}. From the start: {rows_again(each)}. From here: {rows_lost(each)}"
             remedy = "pass --accept again (from the start) or --accept lost (from here), or undo the change"
-            found.append(FlowChange(f"query {query.label}", "new checkpoint", says, remedy, nodes))
+            found.append(ChangeRow(f"query {query.label}", "new checkpoint", says, remedy, nodes))
         else:
             effect: Effect = "refused" if query.fate == "refused" else "restart"
-            found.append(FlowChange(f"query {query.label}", effect, query.says, query.remedy, nodes))
+            found.append(ChangeRow(f"query {query.label}", effect, query.says, query.remedy, nodes))
     for channel in changes.channels:
         paced = channel.fate == "kept" and set(channel.changed) <= _PACE
         effect = "refused" if channel.fate == "refused" else "next Batch" if paced else "restart"
         says = channel.says
         if drained and channel.drains:
             effect, says = "drain", "the upstream tier stops and the backlog is read before the flow continues with the new tier layout"
-        found.append(FlowChange(f"channel {channel.name}", effect, says, channel.remedy))
+        found.append(ChangeRow(f"channel {channel.name}", effect, says, channel.remedy))
     return found, tuple(anew)
 
 
@@ -226,43 +174,41 @@ def _meanings(flow: PreparedFlow | None) -> dict[tuple[str, str], tuple[str, str
     return {(tier.tier, query.name): (query.fingerprint, query.state_fingerprint) for tier in tiers for query in tier.queries}
 
 
-def _anew(new: PreparedFlow, query: QueryChange) -> Anew:
+def _anew(new: PreparedFlow, query: QueryChange) -> AnewRow:
     totals = read_totals(StateFolder(new.root, new.name, query.tier).query(query.name))
     plan = next(each for each in new.plan.tier(query.tier).queries if each.name == query.name)
     read = {source: totals.nodes[source].rows_in for source in plan.sources if source in totals.nodes}
-    return Anew(query.tier, query.name, read, {sink: count.rows for sink, count in totals.sinks.items() if count.rows})
+    return AnewRow(query.tier, query.name, read, {sink: count.rows for sink, count in totals.sinks.items() if count.rows})
 
 
-def _tiers(submission: Submission, spec: Spec) -> Iterator[FlowChange]:
+def _tiers(submission: Submission, spec: Spec) -> Iterator[ChangeRow]:
     there = bare_tiers(spec)
     for tier, wanted in scaled_tiers(submission.tiers, spec.scaled).items():
         before = there.get(tier)
         if before is None:
-            yield FlowChange(f"tier {tier}", "restart", "is new; it gets a worker of its own")
+            yield ChangeRow(f"tier {tier}", "restart", "is new; it gets a worker of its own")
         elif before != wanted:
             old, now = before.dump(), wanted.dump()
             keys = [key for key in {**old, **now} if old.get(key) != now.get(key)]
             says = listed([f"{key} {old.get(key, 'default')} -> {now.get(key, 'default')}" for key in keys])
-            yield FlowChange(f"tier {tier}", "restart", says)
+            yield ChangeRow(f"tier {tier}", "restart", says)
     for tier in spec.tiers.keys() - submission.tiers.keys():
-        yield FlowChange(f"tier {tier}", "restart", "is removed; its worker ends after the current Batches, before the others start")
+        yield ChangeRow(f"tier {tier}", "restart", "is removed; its worker ends after the current Batches, before the others start")
 
 
-def _code(submission: Submission, spec: Spec, packages: PackageStore) -> Iterator[FlowChange]:
+def _code(submission: Submission, spec: Spec, packages: PackageStore) -> Iterator[ChangeRow]:
     """Modules and requirements that differ: a process keeps what it has loaded."""
     try:
         old = packages.read(spec.package).content
     except Refused:
-        yield FlowChange("code", "restart", f"the package of the running version, {spec.package[:12]}, is no longer available")
+        yield ChangeRow("code", "restart", f"the package of the running version, {spec.package[:12]}, is no longer available")
         return
     new = packages.read(submission.package).content
     flows = {spec.path, submission.path}
     files = [name for name in sorted({*old, *new} - flows) if old.get(name) != new.get(name) and _is_loaded(name)]
     files += [name for name in flows if name.endswith(".py") and old.get(name) != new.get(name)]
     if files:
-        yield FlowChange(
-            "code", "restart", f"{listed(files)} {'differ' if len(files) > 1 else 'differs'}: new processes load the new files"
-        )
+        yield ChangeRow("code", "restart", f"{listed(files)} {'differ' if len(files) > 1 else 'differs'}: new processes load the new files")
 
 
 def _is_loaded(name: str) -> bool:
@@ -270,7 +216,7 @@ def _is_loaded(name: str) -> bool:
     return not name.endswith((".yaml", ".yml")) and name != "scribengin-package.json"
 
 
-def _nodes(old: Flow, new: Flow, told: set[str]) -> Iterator[FlowChange]:
+def _nodes(old: Flow, new: Flow, told: set[str]) -> Iterator[ChangeRow]:
     """Nodes whose definition differs without changing the meaning of the Query, such as batch sizes and intervals."""
     sections: tuple[tuple[str, Mapping[str, Any], Mapping[str, Any]], ...] = (
         ("source", old.sources, new.sources),
@@ -281,10 +227,10 @@ def _nodes(old: Flow, new: Flow, told: set[str]) -> Iterator[FlowChange]:
         for id_, node in after.items():
             if id_ in before and before[id_] != node and id_ not in told:
                 effect: Effect = "next Batch" if _paced(before[id_], node) else "restart"
-                yield FlowChange(f"{kind} {id_}", effect, _says(before[id_], node), nodes=(id_,))
+                yield ChangeRow(f"{kind} {id_}", effect, _says(before[id_], node), nodes=(id_,))
         for id_ in [*(after.keys() - before.keys()), *(before.keys() - after.keys())]:
             if id_ not in told:
-                yield FlowChange(f"{kind} {id_}", "restart", "is new" if id_ in after else "is removed", nodes=(id_,))
+                yield ChangeRow(f"{kind} {id_}", "restart", "is new" if id_ in after else "is removed", nodes=(id_,))
 
 
 def _paced(before: Any, after: Any) -> bool:
@@ -312,32 +258,32 @@ def _says(before: Any, after: Any) -> str:
     return listed(said) if said else "its definition differs"
 
 
-def _rest(old: Flow, new: Flow) -> Iterator[FlowChange]:
+def _rest(old: Flow, new: Flow) -> Iterator[ChangeRow]:
     if old.about != new.about:
-        yield FlowChange("about", "in place", "the description changes")
+        yield ChangeRow("about", "in place", "the description changes")
     if old.labels != new.labels:
-        yield FlowChange("labels", "in place", "the labels change")
+        yield ChangeRow("labels", "in place", "the labels change")
     if old.max_delay_s != new.max_delay_s:
         said = "none" if new.max_delay_s is None else show_duration_exactly(new.max_delay_s)
-        yield FlowChange("max_delay", "in place", f"becomes {said}")
+        yield ChangeRow("max_delay", "in place", f"becomes {said}")
     if old.max_dead != new.max_dead:
-        yield FlowChange("max_dead", "restart", "changes" if new.max_dead else "is removed")
+        yield ChangeRow("max_dead", "restart", "changes" if new.max_dead else "is removed")
     if old.alerts != new.alerts:
         names = [name for name in {**old.alerts, **new.alerts} if old.alerts.get(name) != new.alerts.get(name)]
-        yield FlowChange("alerts", "in place", f"{listed(names)} {'change' if len(names) > 1 else 'changes'}")
+        yield ChangeRow("alerts", "in place", f"{listed(names)} {'change' if len(names) > 1 else 'changes'}")
     if old.defaults != new.defaults:
         paced = replace(old.defaults, trigger_s=0.0) == replace(new.defaults, trigger_s=0.0)
-        yield FlowChange("defaults", "next Batch" if paced else "restart", "trigger differs" if paced else "the defaults change")
+        yield ChangeRow("defaults", "next Batch" if paced else "restart", "trigger differs" if paced else "the defaults change")
     for name in {**old.edges, **new.edges}:
         before, after = old.edges.get(name), new.edges.get(name)
         if before != after:
             paced = _without_pace(before) == _without_pace(after)
-            yield FlowChange(
+            yield ChangeRow(
                 f"edge {name}", "next Batch" if paced else "restart", "limit or thresholds differ" if paced else "its properties differ"
             )
     for part in ("groups", "tiers"):
         if getattr(old, part) != getattr(new, part):
-            yield FlowChange(part, "restart", f"the {part} change")
+            yield ChangeRow(part, "restart", f"the {part} change")
 
 
 def _without_pace(edge: EdgeProperties | None) -> EdgeProperties:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from scribengin.client.verb_models import FlowChanges, TopologyPlan
 from scribengin.control import admin, reading
-from scribengin.control.changes import Compared, compare
+from scribengin.control.changes import Compared, compare, rows_again
 from scribengin.control.submission import Submission, bare_tiers
 from scribengin.core.errors import InputError, Refused
 from scribengin.core.problems import Place, Problem
@@ -47,9 +48,9 @@ class PlannedTopology:
         """True if rows would be read again or lost, so that a person must agree."""
         return any(each.effect == "new checkpoint" for each in self.flows)
 
-    def as_json(self) -> dict[str, Any]:
-        """One object."""
-        return {"hash": self.hash, "flows": [each.as_json() for each in self.flows]}
+    def shown(self) -> TopologyPlan:
+        """What a caller gets of it."""
+        return TopologyPlan(tuple(FlowChanges(each.flow, each.version, each.changes, each.anew) for each in self.flows), self.hash)
 
 
 def plan_topology(
@@ -171,7 +172,7 @@ def check_agreed(plan: PlannedTopology, *, expected: str = "", accept: Accept | 
             if change.effect == "refused":
                 raise Refused(f"flow {each.flow}, {change.what}: {change.says}", remedy=change.remedy, code="plan-refused")
     if plan.needs_word and accept is None and not expected:
-        told = [f"flow {each.flow}, query {anew.query}: {anew.again}" for each in plan.flows for anew in each.anew]
+        told = [f"flow {each.flow}, query {anew.query}: {rows_again(anew)}" for each in plan.flows for anew in each.anew]
         raise Refused(
             f"{'; '.join(told)}",
             remedy=f"to agree, pass --accept again or --plan {plan.hash}; to continue from here without their state, pass --accept lost",
