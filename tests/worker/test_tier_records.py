@@ -183,7 +183,7 @@ def test_each_task_says_what_it_reads_and_writes_and_how_far_it_is(bench: Bench)
     person = bench.store.client()
     person.commit(admin.DESIRED("tweets").create(Desired(state="running", version=1)))
     said = reading.read_tasks(person, "tweets")
-    assert [(each["tier"], each["task"], each["batch"]) for each in said] == [("core", number, 0) for number in range(5)]
+    assert [(each.tier, each.task, each.batch) for each in said] == [("core", number, 0) for number in range(5)]
 
 
 def test_nothing_is_written_where_nothing_is_new_and_tasks_that_are_fewer_go(bench: Bench) -> None:

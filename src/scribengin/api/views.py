@@ -225,7 +225,7 @@ class RegistryView:
         """As `Client.tasks`."""
         check_flow(self._registry, name)
         reading.read_flow(self._registry, name)
-        return msgspec.convert(reading.read_tasks(self._registry, name), list[TaskRow])
+        return reading.read_tasks(self._registry, name)
 
     def attempts(self, name: str) -> list[dict[str, Any]]:
         """As `Client.attempts`, without the reports of workers to a master."""

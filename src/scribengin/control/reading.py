@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from scribengin.client.models import AcceptedRow, NoticedRow
+from scribengin.client.models import AcceptedRow, NoticedRow, TaskRow
 from scribengin.control.coming import described_spare, next_start
 from scribengin.control.kept import read_folders
 from scribengin.control.known import read_known, read_stored
@@ -203,9 +203,9 @@ _NO_WORKERS = {"workers": None, "wanted_workers": 0}
 """for a helper, and for a tier that the desired version does not have"""
 
 
-def read_tasks(registry: Registry, flow: str) -> list[dict[str, Any]]:
-    """The tasks of a flow's tiers as their workers last wrote them, as JSON: `tier`, `task`, and the keys of the record."""
-    found: list[dict[str, Any]] = []
+def read_tasks(registry: Registry, flow: str) -> list[TaskRow]:
+    """The tasks of a flow's tiers as their workers last wrote them."""
+    found: list[TaskRow] = []
     tiers = [tier for tier in names(registry, f"flows/{flow}/tiers") if RUN.fits(flow, tier)]
     numbers = registry.children_many([f"flows/{flow}/tiers/{tier}/tasks" for tier in tiers])
     for tier, there in zip(tiers, numbers, strict=True):
@@ -213,7 +213,7 @@ def read_tasks(registry: Registry, flow: str) -> list[dict[str, Any]]:
         for number, stored in zip(tasks, read_records(registry, [TASK(flow, tier, number) for number in tasks]), strict=True):
             if isinstance(stored, Stored):
                 said = {name: getattr(stored.record, name) for name in Task.__struct_fields__}
-                found.append({"tier": tier, "task": int(number), **said})
+                found.append(TaskRow(tier, int(number), **said))
     return found
 
 
