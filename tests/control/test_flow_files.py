@@ -61,7 +61,7 @@ def write(plane: Plane, flow: str, raw: bytes) -> None:
 
 def versions(plane: Plane, flow: str) -> list[tuple[int, str, str]]:
     """Of each the number, the package, who made it; the newest first."""
-    return [(each["version"], each["package"], each["by"]) for each in reading.history(plane.person, flow)]
+    return [(each.version, each.package, each.by) for each in reading.history(plane.person, flow)]
 
 
 def taken(plane: Plane, flow: str) -> TakenFile | None:

@@ -273,7 +273,7 @@ def test_a_version_is_gone_back_to_and_a_flow_is_forgotten_but_not_its_numbers(h
     assert house.apply("tweets", "a", main=()) == admin.Applied("tweets", 1, changed=False)
     assert house.apply("tweets", "b", main=()).version == 2
     house.comes_to("tweets", "running", master)
-    assert [(each["version"], each["wanted"], each["package"]) for each in reading.history(house.person, "tweets")] == [
+    assert [(each.version, each.wanted, each.package) for each in reading.history(house.person, "tweets")] == [
         (2, True, "b"),
         (1, False, "a"),
     ]

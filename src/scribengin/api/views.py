@@ -240,7 +240,7 @@ class RegistryView:
     def versions(self, name: str) -> list[VersionRow]:
         """As `Client.versions`."""
         check_flow(self._registry, name)
-        return msgspec.convert(reading.history(self._registry, name), list[VersionRow])
+        return reading.history(self._registry, name)
 
     def nodes(self) -> list[NodeRow]:
         """As `Client.nodes`."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from scribengin.client.models import AcceptedRow, NoticedRow, TaskRow
+from scribengin.client.models import AcceptedRow, NoticedRow, TaskRow, VersionRow
 from scribengin.control.coming import described_spare, next_start
 from scribengin.control.kept import read_folders
 from scribengin.control.known import read_known, read_stored
@@ -78,15 +78,14 @@ def versions_of(registry: Registry, flow: str) -> list[int]:
     return sorted(int(name) for name in names(registry, f"flows/{flow}/spec") if name.isdigit())
 
 
-def history(registry: Registry, flow: str) -> list[dict[str, Any]]:
-    """The versions of a flow, newest first, as JSON. Raises as `read_flow`."""
+def history(registry: Registry, flow: str) -> list[VersionRow]:
+    """The versions of a flow, newest first. Raises as `read_flow`."""
     desired = read_flow(registry, flow).desired
     found = []
     for version in reversed(versions_of(registry, flow)):
         spec = read_known(registry, SPEC(flow, str(version)))
         if spec is not None:
-            about = {"package": spec.package, "tiers": sorted(spec.tiers), "by": spec.by, "at": spec.at}
-            found.append({"version": version, "wanted": version == desired.version, **about})
+            found.append(VersionRow(version, version == desired.version, spec.package, tuple(sorted(spec.tiers)), spec.by, spec.at))
     return found
 
 
