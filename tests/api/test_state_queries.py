@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import pytest
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -14,7 +15,7 @@ from scribengin.api.access import Role
 from scribengin.api.answers import answer_routes, from_state
 from scribengin.api.plane import ApiRequest
 from scribengin.api.serving import Listen
-from scribengin.api.state_queries import QUERIES, RegisteredQuery, StateNeed, registered, role_of
+from scribengin.api.state_queries import QUERIES, RegisteredQuery, StateNeed, StateQuery, registered, role_of
 from scribengin.client.client import Client
 from scribengin.client.models import Submit
 from scribengin.client.transport import part
@@ -139,3 +140,11 @@ def test_a_query_of_a_newer_version_is_refused_with_what_to_do() -> None:
     with pytest.raises(Refused, match='"unravel" is not known here') as refused:
         registered("unravel")
     assert refused.value.code == "node-old"
+
+
+def test_masters_and_nodes_of_the_version_before_use_the_same_keys() -> None:
+    """A newer node answers an older master; an older node answers `node-old`, or what it knows."""
+    older = b'{"what":"dead","flow":"a","flows":["a"],"revision":7,"state":"/s","versions":{},"arguments":{},"submits":[],"answer":true}'
+    query = StateQuery("dead", "a", flows=("a",), revision=7, state="/s")
+    assert msgspec.json.decode(older, type=StateQuery) == query
+    assert msgspec.json.decode(msgspec.json.encode(query)) | {"answer": True} == msgspec.json.decode(older)
