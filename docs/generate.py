@@ -22,7 +22,7 @@ def cookbook_page() -> str:
     parts = [(COOKBOOK / "README.md").read_text(encoding="utf-8").strip()]
     for name in (COOKBOOK / "flows.txt").read_text(encoding="utf-8").split():
         comment, flow = (COOKBOOK / name / "flow.yaml").read_text(encoding="utf-8").split("\n", 1)
-        parts += [f"## {name}", f"{comment.removeprefix('# ')} [The folder](../examples/cookbook/{name}).", f"```yaml\n{flow}```"]
+        parts += [f"## {name}", f"{comment.removeprefix('# ')} [The file](../examples/cookbook/{name}/flow.yaml).", f"```yaml\n{flow}```"]
         for code in sorted((COOKBOOK / name).glob("*.py")):
             parts.append(f"```python\n# {code.name}\n{code.read_text(encoding='utf-8')}```")
     return "\n\n".join(parts) + "\n"
@@ -50,6 +50,8 @@ def glossary_page() -> str:
         "# Glossary",
         "",
         "The terms of Scribengin, and what other systems call them. Texts of the program and these pages use one term for one thing.",
+        "",
+        "## Terms",
     ]
     for term in glossary["term"]:
         lines += ["", f"### {term['name']}", "", term["means"], "", f"- Elsewhere: {term['elsewhere']}."]
