@@ -1,7 +1,7 @@
 """A flow beside a neighbour that floods, and beside one that is killed and starts again without end: does it keep its rate?
 
-`scribengin up` in a fresh home; flow `steady` reads what comes at an even pace, which it can keep up with. Each round has three phases:
-`steady` alone; beside `loud`, before which more lies than it can read; beside `loud` whose worker is killed whenever it has committed.
+`scribengin server dev` in a fresh home; flow `steady` reads what comes at an even pace, which it can keep up with. Each round has three
+phases: `steady` alone; beside `loud`, before which more lies than it can read; beside `loud` whose worker is killed whenever it commits.
 Each flow has a label with a quota of its own. Rate: rows between the first and the last commit in a phase; delay: from when a file was
 brought to the commit that has it.
 """
@@ -150,12 +150,14 @@ class Bench:
 
     @contextmanager
     def up(self, cores: int, rate: float) -> Iterator[None]:
-        """`scribengin up` with both quotas, `steady` running."""
+        """`scribengin server dev` with both quotas, `steady` running."""
         environment = os.environ | {"SCRIBENGIN_HOME": str(self.home.folder)}
         words = ["--cores", str(cores)] if cores else []
         with (
             (self.folder / "up.log").open("w") as log,
-            subprocess.Popen([sys.executable, "-m", "scribengin.cli", "up", *words], env=environment, stdout=log, stderr=log) as up,
+            subprocess.Popen(
+                [sys.executable, "-m", "scribengin.cli", "server", "dev", *words], env=environment, stdout=log, stderr=log
+            ) as up,
         ):
             try:
                 _until(lambda: (self.home.folder / "up.json").exists() or up.poll() is not None, "up")

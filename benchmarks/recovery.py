@@ -160,10 +160,11 @@ class Bench:
 
     @contextmanager
     def up(self) -> Iterator[None]:
-        """`scribengin up` and the flow, running."""
+        """`scribengin server dev` and the flow, running."""
         environment = os.environ | {"SCRIBENGIN_HOME": str(self.home.folder)}
         command = [sys.executable, "-m", "scribengin.cli"]
-        with (self.place / "up.log").open("w") as log, subprocess.Popen([*command, "up"], env=environment, stdout=log, stderr=log) as up:
+        up_command = [*command, "server", "dev"]
+        with (self.place / "up.log").open("w") as log, subprocess.Popen(up_command, env=environment, stdout=log, stderr=log) as up:
             try:
                 _until(lambda: (self.home.folder / "up.json").exists() or up.poll() is not None, "up")
                 subprocess.run([*command, "apply", str(self.place / "flow.yaml"), "--wait", "4m"], env=environment, check=True)

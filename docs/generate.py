@@ -33,8 +33,8 @@ def reasons_part() -> str:
     lines = [
         "## Reasons of dead letters",
         "",
-        "`dead list`, `dead show` and the filter `--reason` name why a record could not be handled. `scribengin explain REASON` prints an",
-        "entry on the terminal. [Dead letters](dead-letters.md) has the commands.",
+        "`dead-letter list`, `dead-letter show` and the filter `--reason` name why a record could not be handled.",
+        "`scribengin explain REASON` prints an entry on the terminal. [Dead letters](dead-letters.md) has the commands.",
         "",
         *(f"- [{each.name}](#reason-{each.name}): {each.title[0].lower() + each.title[1:]}" for each in REASONS),
     ]

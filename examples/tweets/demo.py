@@ -47,7 +47,7 @@ def main() -> int:
     if status:
         return status
     show_outputs(notes)
-    return scribengin("dead", "list", flow) or scribengin("dead", "show", flow, "--limit", "2")
+    return scribengin("dead-letter", "list", flow) or scribengin("dead-letter", "show", flow, "--limit", "2")
 
 
 def make_tweets(size: int) -> dict[str, Any]:

@@ -47,8 +47,8 @@ def main() -> int:
 
 def show(written: WrittenTweets) -> int:
     """The commands, in the folder of the flow."""
-    told("scribengin up &")
-    up = subprocess.Popen([*COMMAND, "up"], start_new_session=True)  # a Ctrl-C here is not its own
+    told("scribengin server dev &")
+    up = subprocess.Popen([*COMMAND, "server", "dev"], start_new_session=True)  # a Ctrl-C here is not its own
     try:
         within(lambda: (Path("home") / "up.json").exists() or up.poll() is not None, "up")
         typed("apply", "flow.yaml", "--wait")

@@ -112,10 +112,10 @@ def test_dead_letters_come_counted_and_page_by_page(bench: Bench, says: Says) ->
         assert (answer.status_code, answer.json()["code"], bool(answer.json()["remedy"])) == (404 if "query" in which else 422, code, True)
     assert master.ask("GET", "/v1/flows/nobody/dead-letters").status_code == 404
 
-    assert says("dead", "list", "numbers")["dead"] == 5
-    assert [letter["payload_base64"] for letter in says("dead", "show", "numbers", "--limit", 1)["letters"]] == ["/w=="]
-    assert says("source", "show", "numbers")["sources"][0]["source"] == "numbers"
-    assert says("source", "show", "numbers", "--query", "kep")["code"] == "query-unknown"
+    assert says("dead-letter", "list", "numbers")["dead"] == 5
+    assert [letter["payload_base64"] for letter in says("dead-letter", "show", "numbers", "--limit", 1)["letters"]] == ["/w=="]
+    assert says("offsets", "show", "numbers")["sources"][0]["source"] == "numbers"
+    assert says("offsets", "show", "numbers", "--query", "kep")["code"] == "query-unknown"
 
 
 def test_the_bytes_of_records_are_not_for_who_may_only_look(bench: Bench) -> None:
@@ -274,21 +274,21 @@ def test_letters_are_replayed_once_by_operators_whoever_is_asked_and_those_that_
     with pytest.raises(Refused) as refused:
         bench.client(token=viewer).replay_letters("numbers", {}, from_start=False, as_is=False, dry_run=False, repaired=None)
     assert refused.value.code == "role-lacking"
-    dry = says("dead", "replay", "numbers", "--dry-run")
+    dry = says("dead-letter", "replay", "numbers", "--dry-run")
     assert (dry["dry_run"], dry["replayed"], dry["refused"], dry["requests"]) == (True, 1, 3, [])
     lines = b"\n".join(msgspec.json.encode(each) for each in bench.client().dead_letters("numbers", prefix="kept:2:0")).replace(
         b'\\"id\\": 7', b'\\"id\\": 8'
     )
     (bench.folder / "letters.jsonl").write_bytes(lines)
-    done = says("dead", "replay", "numbers", "--repaired", bench.folder / "letters.jsonl")
+    done = says("dead-letter", "replay", "numbers", "--repaired", bench.folder / "letters.jsonl")
     assert (done["replayed"], done["repaired"], done["entering"]) == (1, 1, [{"query": "kept", "at": "numbers", "count": 1}])
-    again = says("dead", "replay", "numbers", "--reason", "require")
+    again = says("dead-letter", "replay", "numbers", "--reason", "require")
     assert (again["replayed"], again["already"]) == (0, 1)
-    groups = {group["reason"]: group for group in says("dead", "list", "numbers")["groups"]}
+    groups = {group["reason"]: group for group in says("dead-letter", "list", "numbers")["groups"]}
     assert [(groups[reason]["asked"], groups[reason]["replayed"]) for reason in ("require", "raised")] == [(1, 0), (0, 0)]
     (bench.folder / "letters.jsonl").write_bytes(b'{"key": "kept:2"}\n')
-    assert says("dead", "replay", "numbers", "--repaired", bench.folder / "letters.jsonl")["code"] == "letters-file"
-    assert says("dead", "edit", "numbers", "kept:2:0", "--set", "id=1")["code"] == "letter-unknown"
+    assert says("dead-letter", "replay", "numbers", "--repaired", bench.folder / "letters.jsonl")["code"] == "letters-file"
+    assert says("dead-letter", "edit", "numbers", "kept:2:0", "--set", "id=1")["code"] == "letter-unknown"
 
 
 def test_a_letter_is_repaired_by_operators_by_columns_whole_and_in_an_editor(
@@ -306,19 +306,19 @@ def test_a_letter_is_repaired_by_operators_by_columns_whole_and_in_an_editor(
     assert (seen.queries, seen.text, seen.row, seen.at) == ((), '{"id": 7, "ts": "2026-01-01T00:00:00Z"}', True, "numbers")
     assert read_repair(part, (2, 0)) is None
 
-    done = says("dead", "edit", "numbers", "kept:2:0", "--set", "id=8")
+    done = says("dead-letter", "edit", "numbers", "kept:2:0", "--set", "id=8")
     assert (done["queries"], done["id"]) == (["kept"], "numbers/numbers:7#odd")
     assert msgspec.json.decode((read_repair(part, (2, 0)) or Repair()).payload or b"")["id"] == 8
-    assert says("dead", "edit", "numbers", "kept:2:0", "--set", "id=x")["code"] == "letter-refused"
+    assert says("dead-letter", "edit", "numbers", "kept:2:0", "--set", "id=x")["code"] == "letter-refused"
     (bench.folder / "row.json").write_bytes(b'{"id": 9, "ts": "2026-01-01T00:00:00Z"}\n')
-    assert says("dead", "edit", "numbers", "kept:2:0", "--with", bench.folder / "row.json")["queries"] == ["kept"]
+    assert says("dead-letter", "edit", "numbers", "kept:2:0", "--with", bench.folder / "row.json")["queries"] == ["kept"]
     edited: list[str] = []
     monkeypatch.setenv("EDITOR", "true")
     monkeypatch.setattr("click.edit", lambda text, **_: edited.append(text) or text.replace("9", "10"))
-    assert says("dead", "edit", "numbers", "kept:2:0")["queries"] == ["kept"]
+    assert says("dead-letter", "edit", "numbers", "kept:2:0")["queries"] == ["kept"]
     assert edited == ['{"id": 9, "ts": "2026-01-01T00:00:00Z"}\n']
     monkeypatch.setattr("click.edit", lambda *_, **__: None)
-    assert says("dead", "edit", "numbers", "kept:2:0")["queries"] == []
+    assert says("dead-letter", "edit", "numbers", "kept:2:0")["queries"] == []
     stale = RepairLetter("kept:2:0", text='{"id": 11, "ts": "2026-01-01T00:00:00Z"}', digest=seen.digest)
     with pytest.raises(Refused) as refused:
         bench.client().repair_letter("numbers", stale)
@@ -335,8 +335,8 @@ def test_a_letter_is_repaired_by_operators_by_columns_whole_and_in_an_editor(
         with pytest.raises(Refused) as wrong:
             bench.client().repair_letter("numbers", body)
         assert wrong.value.code == code, body
-    assert says("dead", "replay", "numbers", "kept:2:0")["repaired"] == 1
-    assert says("dead", "edit", "numbers", "kept:2:0", "--set", "id=1")["code"] == "letter-unknown"
+    assert says("dead-letter", "replay", "numbers", "kept:2:0")["repaired"] == 1
+    assert says("dead-letter", "edit", "numbers", "kept:2:0", "--set", "id=1")["code"] == "letter-unknown"
 
 
 def test_letters_of_a_flow_that_is_stopped_are_purged_by_operators_when_they_say_so(bench: Bench, says: Says) -> None:
@@ -347,25 +347,25 @@ def test_letters_of_a_flow_that_is_stopped_are_purged_by_operators_when_they_say
     with pytest.raises(Refused) as refused:
         bench.client(token=viewer).purge_letters("numbers", {}, replayed=False, dry_run=True)
     assert refused.value.code == "role-lacking"
-    asked = says("dead", "purge", "numbers", "--step", "odd")
+    asked = says("dead-letter", "purge", "numbers", "--step", "odd")
     assert (asked["code"], asked["message"].partition("3 dead letters of kept, 3 of which")[1] != "") == ("dead-purge-unsaid", True)
-    assert says("dead", "purge", "numbers", "--step", "odd", "--yes")["code"] == "flow-not-stopped"
+    assert says("dead-letter", "purge", "numbers", "--step", "odd", "--yes")["code"] == "flow-not-stopped"
     bench.person.commit(put(bench.person, STATUS("numbers"), StatusRecord(state="stopped", generation=1)))
-    assert says("dead", "purge", "numbers", "--yes")["code"] == "flow-not-stopped", "it is wanted to run, and begins any moment"
+    assert says("dead-letter", "purge", "numbers", "--yes")["code"] == "flow-not-stopped", "it is wanted to run, and begins any moment"
     bench.client().want("numbers", "stopped")
     folder = StateFolder(master.plane.packages.folder.parent / "state", "numbers")
     with take_lease(folder):
-        assert says("dead", "purge", "numbers", "--yes")["code"] == "already-running"
-    assert says("dead", "list", "numbers")["dead"] == 4
-    done = says("dead", "purge", "numbers", "--step", "odd", "--yes")
+        assert says("dead-letter", "purge", "numbers", "--yes")["code"] == "already-running"
+    assert says("dead-letter", "list", "numbers")["dead"] == 4
+    done = says("dead-letter", "purge", "numbers", "--step", "odd", "--yes")
     assert (done["purged"], done["unreplayed"], done["queries"]) == (3, 3, {"kept": 3})
     assert [letter.step for letter in bench.client().dead_letters("numbers")] == ["even"]
-    assert says("dead", "purge", "numbers", "--replayed", "--yes")["purged"] == 0
+    assert says("dead-letter", "purge", "numbers", "--replayed", "--yes")["purged"] == 0
     assert says("audit", "numbers")["queries"][0]["dead"]["purged"] == 3
     with pytest.raises(Refused) as refused:
         bench.client(token=viewer).undo_purge("numbers")
     assert refused.value.code == "role-lacking"
-    assert says("dead", "purge", "numbers", "--undo", "none")["code"] == "trash-missing"
-    undone = says("dead", "purge", "numbers", "--undo", done["trash"]["id"])
+    assert says("dead-letter", "purge", "numbers", "--undo", "none")["code"] == "trash-missing"
+    undone = says("dead-letter", "purge", "numbers", "--undo", done["trash"]["id"])
     assert (undone["restored"], undone["queries"]) == (3, {"kept": 3})
     assert says("audit", "numbers")["queries"][0]["dead"] == {"decided": 4, "found": 4, "expired": 0, "purged": 0}

@@ -104,7 +104,7 @@ def test_members_are_seen_taken_out_and_let_back(bench: Bench, capfd: pytest.Cap
         main(["groups", "set", "disks", "far", "--out", "--master", master.url])
     assert "far  cost 2, out: disabled by" in capfd.readouterr().out
     with pytest.raises(SystemExit):
-        main(["groups", "list", "--master", master.url, "--json"])
+        main(["group", "list", "--master", master.url, "--json"])
     assert json.loads(capfd.readouterr().out)["result"][0]["members"][1]["out"] is True
 
 

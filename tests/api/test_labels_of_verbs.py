@@ -71,7 +71,7 @@ def test_what_fails_for_one_is_told_of_it_and_the_others_are_done(typed: Typed, 
 
 
 def test_operations_alerts_and_rates_of_flows_are_chosen_by_labels(typed: Typed, bench: Bench) -> None:
-    assert typed("ops", "-l", "team=web")["result"] == []
+    assert typed("operation", "list", "-l", "team=web")["result"] == []
     assert typed("top", "--once", "-l", "team=none")["problems"][0]["code"] == "label-unknown"
     assert typed("top", "--once", "-l", "team=web")["result"] == []
     # no master has looked at them yet, so that each is told as unknown to it
@@ -83,7 +83,9 @@ def test_operations_alerts_and_rates_of_flows_are_chosen_by_labels(typed: Typed,
     assert [each["flow"] for each in typed("history", "-l", "team=web")["result"]] == ["bids"]
 
 
-@pytest.mark.parametrize("words", ["graph --steps", "dead list", "dead show", "source show", "audit", "trace -l team=web a+1"])
+@pytest.mark.parametrize(
+    "words", ["graph --steps", "dead-letter list", "dead-letter show", "offsets show", "audit", "trace -l team=web a+1"]
+)
 def test_what_looks_into_states_takes_labels_too(typed: Typed, words: str) -> None:
     """Nobody has their packages here: that is told of each."""
     told = typed(*words.split(), *([] if "-l" in words else ["-l", "team=web"]))

@@ -119,13 +119,13 @@ def test_a_node_is_forgotten_when_its_workers_and_then_its_agent_are_gone(bench:
     agent = bench.store.client()
     agent.commit(HOST("h1").create(Host(host="h1", cores=1, memory_bytes=0, home="/", since="")))
     agent.commit(Create(HOST_UP("h1").path, {"host": "h1"}, ephemeral=True))
-    said = typed("decommission", "h1", "--forget")
+    said = typed("node", "remove", "h1")
     emptied, program = commands_in(said, "node-up")
     assert typed(*emptied)["result"]["workers"] == []
     assert program == ["node"]
     agent.close()
-    assert typed("decommission", "h1", "--forget")["status"] == 0
-    assert typed("nodes")["result"] == []
+    assert typed("node", "remove", "h1")["status"] == 0
+    assert typed("node", "list")["result"] == []
 
 
 @pytest.mark.executes("scale-executors")
@@ -284,7 +284,7 @@ def test_letters_whose_records_are_withheld_are_shown_without_them(bench: Bench,
     writer.write(DeadLetter("numbers/a:1", "kept", 0, "numbers", "malformed", "no", file="a", line=1, payload=b"x", record="numbers/a+1"))
     decided(query, 0, sources=(), receipts=(), dead=(writer.close(),))
     monkeypatch.setenv("SCRIBENGIN_TOKEN", tokens["viewer"])
-    [command] = commands_in(typed("dead", "export", "numbers", "--to", "FILE"), "letter-refused")
+    [command] = commands_in(typed("dead-letter", "export", "numbers", "--to", "FILE"), "letter-refused")
     [letter] = typed(*command)["result"]["letters"]
     assert (letter["reason"], letter.get("payload"), letter.get("payload_base64")) == ("malformed", None, None), letter
 
@@ -383,7 +383,7 @@ def test_tokens_that_cannot_be_read_are_made_anew_when_their_file_is_gone(
 def test_an_id_of_a_package_is_the_one_that_the_command_prints(bench: Bench, typed: Typed) -> None:
     master = bench.master()
     submitted(typed)
-    assert typed("package", ".", "-o", "x.package")["status"] == 0
+    assert typed("package", "create", ".", "--file", "x.package")["status"] == 0
     with pytest.raises(Refused) as refused:
         master.packages.get("x")
     assert refused.value.code == "package-id"
@@ -417,13 +417,13 @@ def test_a_package_is_named_by_what_the_command_that_makes_it_shows(bench: Bench
             return str(client.submit("numbers", Submit(id_, "numbers.yaml", "/base"), accept="again").version)
         return str(client.upload(id_, Path("x.package").read_bytes()))
 
-    assert typed("package", ".", "-o", "x.package")["status"] == 0
+    assert typed("package", "create", ".", "--file", "x.package")["status"] == 0
     with pytest.raises(InputError) as refused:
         asks("x")
     [problem] = refused.value.problems
     assert problem.code == code
     [command] = commands_of(problem.remedy)
-    id_ = typed(*command, ".", "-o", "x.package")["result"]["id"]
+    id_ = typed(*command, ".", "--file", "x.package")["result"]["id"]
     client.upload(id_, Path("x.package").read_bytes())
     assert asks(id_)
 
@@ -455,7 +455,7 @@ def test_workers_that_stay_on_a_node_are_shown_by_the_command_that_says_so(bench
     bench.master()
     bench.person.commit(HOST("h1").create(Host(host="h1", cores=1, memory_bytes=0, home="/", since="")))
     bench.person.commit(WORKER_SEEN("h1", "numbers.main-3").create(WorkerSeen("running")))
-    [problem] = typed("decommission", "h1", "--wait", "1ms")["problems"]
+    [problem] = typed("node", "drain", "h1", "--wait", "1ms")["problems"]
     assert problem["code"] == "not-reached"
     [command] = commands_of(problem["remedy"])
     assert [(row["node"], row["workers"]) for row in typed(*command)["result"]] == [("h1", ["numbers.main-3"])]

@@ -120,7 +120,7 @@ def test_a_quota_of_nothing_names_the_command_that_lets_nothing_through(typed: T
 
 @pytest.mark.executes("node-unknown")
 def test_a_node_that_is_not_there_names_the_command_that_lists_them(typed: Typed) -> None:
-    listed, started = remedy_of(typed("map", "ads.main", "far"), "node-unknown")
+    listed, started = remedy_of(typed("node", "map", "ads.main", "far"), "node-unknown")
     assert typed(*listed)["result"] == []
     assert started == ("node", "--registry", "ADDRESS"), "which runs until it is stopped"
 
@@ -128,10 +128,10 @@ def test_a_node_that_is_not_there_names_the_command_that_lists_them(typed: Typed
 @pytest.mark.executes("node-decommissioned")
 def test_a_node_that_was_taken_out_is_taken_back_by_the_command_that_says_so(typed: Typed, bench: Bench) -> None:
     bench.person.commit(HOST("h1").create(Host(host="h1", cores=1, memory_bytes=0, home="/", since="")))
-    assert typed("decommission", "h1")["status"] == 0
-    [command] = remedy_of(typed("map", "ads.main", "h1"), "node-decommissioned")
+    assert typed("node", "drain", "h1")["status"] == 0
+    [command] = remedy_of(typed("node", "map", "ads.main", "h1"), "node-decommissioned")
     assert typed(*command)["status"] == 0
-    assert typed("map", "ads.main", "h1")["status"] == 0
+    assert typed("node", "map", "ads.main", "h1")["status"] == 0
 
 
 @pytest.mark.executes("flow-not-stopped")
@@ -149,14 +149,14 @@ def test_a_command_line_that_is_wrong_names_the_help_of_its_command(typed: Typed
     with pytest.raises(SystemExit) as ended:
         main(list(mention.words))
     assert ended.value.code == 0
-    assert "scribengin dead" in capfd.readouterr().out
+    assert "scribengin dead-letter" in capfd.readouterr().out
 
 
 @pytest.mark.executes("state-missing", "rewind-nothing", "refused")
 @pytest.mark.parametrize(
     ("words", "code", "there"),
     [
-        ("dead list numbers", "state-missing", "status numbers"),
+        ("dead-letter list numbers", "state-missing", "status numbers"),
         ("rewind numbers --to-time 1h --yes", "rewind-nothing", "offsets show numbers"),
         ("maintain numbers", "refused", "status numbers"),
     ],
@@ -180,7 +180,7 @@ def test_an_operation_under_way_is_shown_and_cancelled_by_the_commands_that_say_
 @pytest.mark.executes("operation-at-work")
 def test_an_operation_at_work_is_shown_by_the_command_that_says_so(typed: Typed, bench: Bench) -> None:
     id_ = operate.begin(bench.person, "ads", Operation(kind="rewind", step="work", version=2, tiers=("main",)), by="bob")
-    [command] = remedy_of(typed("ops", "cancel", "ads", id_), "operation-at-work")
+    [command] = remedy_of(typed("operation", "cancel", "ads", id_), "operation-at-work")
     assert [row["step"] for row in typed(*command)["result"]] == ["work"]
 
 

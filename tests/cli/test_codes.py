@@ -165,7 +165,7 @@ def test_a_name_that_is_meant_for_a_file_of_this_folder_is_told_which(
     for verb in ("status", "audit"):
         with pytest.raises(SystemExit):
             main([verb, "shop", "--home", "home"])
-        assert f"if you mean the file, write {file}; otherwise start it: scribengin up" in capsys.readouterr().err
+        assert f"if you mean the file, write {file}; otherwise start it: scribengin server dev" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["status", "ship", "--home", "home"])
     assert "file" not in capsys.readouterr().err

@@ -190,7 +190,7 @@ def result(**changes):
 
 def summary(run):
     console = Console(file=io.StringIO(), width=110, color_system=None, highlight=False)
-    show_summary(run, "scribengin dead list flow.yaml", console)
+    show_summary(run, "scribengin dead-letter list flow.yaml", console)
     return console.file.getvalue()
 
 
@@ -271,7 +271,7 @@ def test_no_number_of_a_ledger_is_cut_on_a_narrow_terminal():
     lines = (LedgerLine("known+enriched+by_hour", 123_456_789, 100_000_000, filtered=23_456_789, made=0, late=0, dead=0),)
     run = result(queries=(replace(result().queries[0], lines=lines, lines_of_run=lines, batches=1),))
     console = Console(file=io.StringIO(), width=40, color_system=None, highlight=False)
-    show_summary(run, "scribengin dead list flow.yaml", console)
+    show_summary(run, "scribengin dead-letter list flow.yaml", console)
     assert all(number in console.file.getvalue() for number in ("123,456,789", "100,000,000", "23,456,789"))
 
 

@@ -1,4 +1,4 @@
-"""`package DIR` and `package show FILE`: one file or every mistake, without Spark."""
+"""`package create DIR` and `package inspect FILE`: one file or every mistake, without Spark."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def folder(tmp_path):
 
 
 def test_a_package_is_made_and_shown(command, folder, tmp_path):
-    made = command("package", folder, "--json")
+    made = command("package", "create", folder, "--json")
     result = made.object["result"]
     assert (made.status, result["file"], result["name"]) == (0, f"orders-{result['id'][:12]}.package", "orders")
     assert [(flow["name"], flow["path"]) for flow in result["flows"]] == [("orders", "flow.yaml")]
@@ -36,56 +36,57 @@ def test_a_package_is_made_and_shown(command, folder, tmp_path):
     assert [file["path"] for file in result["files"]] == ["flow.yaml", "steps.py"]
     file = tmp_path / result["file"]
     assert file.stat().st_size == result["size"]
-    shown = command("package", "show", file, "--json").object["result"]
+    shown = command("package", "inspect", file, "--json").object["result"]
     assert shown["id"] == result["id"]
     assert shown["files"] == result["files"]
-    said = command("package", folder, "-o", tmp_path / "deep" / "shop.package")
+    said = command("package", "create", folder, "--file", tmp_path / "deep" / "shop.package")
     assert (tmp_path / "deep" / "shop.package").read_bytes() == file.read_bytes()
     assert result["id"] in said.out
     assert "flow.yaml" in said.out
     assert "path of orders (data)" in said.out
-    assert command("package", "-o", tmp_path / "first.package", folder).status == 0
-    assert result["id"] in command("package", "show", tmp_path / "first.package").out
+    assert command("package", "create", "--file", tmp_path / "first.package", folder).status == 0
+    assert result["id"] in command("package", "inspect", tmp_path / "first.package").out
 
 
 def test_mistakes_are_told_with_status_2_and_nothing_is_written(command, folder, tmp_path):
     (folder / "flow.yaml").write_text(GOOD.replace("steps:large", "steps:larg").replace("format: json}", "format: jason}"))
     (folder / "more.yaml").write_text("name: more\nsources: [\n")
-    ended = command("package", folder, "--json")
+    ended = command("package", "create", folder, "--json")
     assert ended.status == 2
     assert {"python-name-missing", "bad-choice", "yaml-syntax"} <= set(ended.codes)
     assert ended.object["result"] is None
     (folder / "more.yaml").write_text(GOOD)
     (folder / "flow.yaml").write_text(GOOD)
-    ended = command("package", folder)
+    ended = command("package", "create", folder)
     assert ended.status == 2
     assert f"{folder / 'more.yaml'}: error: this file and {folder / 'flow.yaml'} both define flow" in ended.err
     (tmp_path / "empty").mkdir()
-    assert command("package", tmp_path / "empty", "--json").codes == ["package-empty"]
-    assert command("package", tmp_path / "nowhere", "--json").codes == ["package-folder"]
-    assert command("package", folder / "flow.yaml", "--json").codes == ["package-folder"]
-    assert command("package", folder, "-o", tmp_path, "--json").codes == ["usage"]
+    assert command("package", "create", tmp_path / "empty", "--json").codes == ["package-empty"]
+    assert command("package", "create", tmp_path / "nowhere", "--json").codes == ["package-folder"]
+    assert command("package", "create", folder / "flow.yaml", "--json").codes == ["package-folder"]
+    assert command("package", "create", folder, "--file", tmp_path, "--json").codes == ["usage"]
     assert not list(tmp_path.rglob("*.package"))
 
 
 def test_a_file_that_is_no_package_or_not_whole_is_told(command, folder, tmp_path):
     file = tmp_path / "shop.package"
-    assert command("package", folder, "-o", file).status == 0
+    assert command("package", "create", folder, "--file", file).status == 0
     whole = file.read_bytes()
     at = whole.index(b"amount'] > 500")
     file.write_bytes(whole[:at] + b"amount'] > 900" + whole[at + 14 :])
-    ended = command("package", "show", file, "--json")
+    ended = command("package", "inspect", file, "--json")
     assert (ended.status, ended.codes) == (2, ["package-damaged"])  # the archive has a sum of its own
     file.write_bytes(whole[: len(whole) // 2])
-    assert command("package", "show", file, "--json").codes == ["package-damaged"]
-    assert command("package", "show", folder, "--json").codes == ["package-missing"]
-    assert command("package", "show", tmp_path / "nix", "--json").codes == ["package-missing"]
+    assert command("package", "inspect", file, "--json").codes == ["package-damaged"]
+    assert command("package", "inspect", folder, "--json").codes == ["package-missing"]
+    assert command("package", "inspect", tmp_path / "nix", "--json").codes == ["package-missing"]
 
 
 def test_a_folder_named_like_a_command_is_named_with_its_place(command, folder):
-    folder.rename(folder.parent / "show")
-    assert command("package", "./show", "--json").status == 0
-    assert command("package", "show", "--json").codes == ["usage"]
+    folder.rename(folder.parent / "inspect")
+    assert command("package", "create", "inspect", "--json").status == 0
+    assert command("package", "./inspect", "--json").status == 0, "the old spelling"
+    assert command("package", "inspect", "--json").codes == ["usage"]
     assert command("package").status == 2
 
 
@@ -94,7 +95,7 @@ def test_no_spark_is_imported(folder):
 import sys
 from scribengin.cli.main import main
 try:
-    main(["package", {str(folder)!r}, "-o", {str(folder / "a.package")!r}])
+    main(["package", "create", {str(folder)!r}, "--file", {str(folder / "a.package")!r}])
 except SystemExit as left:
     assert not left.code, left.code
 heavy = [name for name in ("pyspark", "pyarrow", "duckdb") if name in sys.modules]

@@ -11,7 +11,7 @@ import pytest
 
 import scribengin
 from scribengin.cli.code_catalog import everything
-from scribengin.cli.main import _COMMANDS
+from scribengin.cli.tree import COMMANDS, RENAMED_OPTIONS, renamed
 from scribengin.core.problems import Place, Problem
 from scribengin.core.remedies import flow_command, for_flow
 from tests.docs.doc_pages import GENERATED, PAGES, blocks_of
@@ -74,6 +74,27 @@ def test_every_command_that_a_text_of_the_source_names_is_one() -> None:
     assert list(dict.fromkeys(faults)) == []
 
 
+def old_spellings(text: str) -> list[str]:
+    """Those in the commands that a text names."""
+    called = [" ".join(mention.words) for mention in mentions(text)]
+    options = [(f"{each.command} ", f" {each.old} ") for each in RENAMED_OPTIONS]
+    return [words for words in called if renamed(words.split()) or any(words.startswith(of) and old in f"{words} " for of, old in options)]
+
+
+def test_no_text_of_the_source_names_a_command_by_its_old_spelling() -> None:
+    found = {place: old for place, text in source_texts() if place.partition(":")[0] != "cli/tree.py" if (old := old_spellings(text))}
+    assert found == {}
+    assert old_spellings("see: scribengin dead list shop; or `scribengin limit shop --off`") == ["dead list shop", "limit shop --off"]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
+def test_no_page_names_a_command_by_its_old_spelling(page: str) -> None:
+    text = (Path(scribengin.__file__).parents[2] / page).read_text(encoding="utf-8")
+    shells = [re.sub(r" *\\\n *", " ", block.text) for block in blocks_of(page) if block.language in SHELLS]
+    lines = [re.sub(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*", "", line) for block in shells for line in block.splitlines()]
+    assert old_spellings("\n".join([*lines, *re.findall(r"`scribengin [^`]*`", text)])) == []
+
+
 def test_every_command_about_a_flow_is_given_the_flow_of_the_person() -> None:
     for place, text in source_texts():
         for mention in mentions(text):
@@ -87,7 +108,7 @@ def test_every_command_of_the_catalog_of_codes_is_one() -> None:
     for entry in everything().values():
         text = f"{entry.meaning} {entry.remedy}"
         # `run --append-new-lineage` is short for the same behind the program's name
-        short = rf"`((?:{'|'.join(_COMMANDS)}) (?:[a-z]+ )?(?:--?[a-z-]+|[A-Z]+)\b[^`]*)`"
+        short = rf"`((?:{'|'.join(COMMANDS)}) (?:[a-z]+ )?(?:--?[a-z-]+|[A-Z]+)\b[^`]*)`"
         faults += [f"{entry.code}: {fault}" for fault in faults_in(re.sub(short, r"`scribengin \1`", text))]
     assert faults == []
 
@@ -110,12 +131,14 @@ def test_every_command_of_a_page_is_one(page: str) -> None:
     ("command", "fault"),
     [
         (("statsu",), 'there is no command "statsu"'),
-        (("dead", "lits", "shop"), "there is no command lits"),
-        (("dead",), "no command is named"),
+        (("dead-letter", "lits", "shop"), 'there is no command "lits"'),
+        (("offsets", "lits", "shop"), 'there is no command "lits"'),
+        (("dead-letter",), "no command is named"),
+        (("offsets",), "no command is named"),
         (("status", "shop", "--sate", "x"), "No such option"),
         (("status", "shop", "--state"), "requires an argument"),
         (("logs",), "is missing"),
-        (("dead", "export", "shop"), "is missing"),
+        (("dead-letter", "export", "shop"), "is missing"),
         (("rollback", "shop", "3", "of", "it"), "taken for arguments: of it"),
         (("completion", "zsh3"), "is not one of"),
     ],
@@ -125,7 +148,7 @@ def test_a_command_that_is_none_is_found(command: tuple[str, ...], fault: str) -
 
 
 @pytest.mark.parametrize(
-    "command", ["ops shop", "ops", "package shop", "ops cancel shop 3", "status", "logs -l team=a", "dead --help", "help dead"]
+    "command", ["ops shop", "operation list", "package shop", "ops cancel shop 3", "status", "logs -l team=a", "node --help", "help node"]
 )
 def test_a_command_that_is_one_is_taken(command: str) -> None:
     assert fault_of(Mention(tuple(command.split()), whole=True)) == ""

@@ -242,16 +242,16 @@ def test_what_was_reset_comes_back_by_the_commands_that_were_printed(away, comma
     left = command(*printed(second))
     assert left.status == 0
     assert printed(left.out) == printed(first), "it names what is still in the trash"
-    assert command("dead", "list", "flow.yaml", "--state", state, "--json").object["result"]["dead"] == 3
+    assert command("dead-letter", "list", "flow.yaml", "--state", state, "--json").object["result"]["dead"] == 3
     assert command("reset", "flow.yaml", "--state", state, "--yes").status == 0
     assert command(*printed(first)).status == 0
 
 
 def repair_one(folder, command, state):
     """Repairs a dead letter, and gives back what that prints."""
-    (letter, *_) = command("dead", "show", "flow.yaml", "--state", state, "--json").object["result"]["letters"]
+    (letter, *_) = command("dead-letter", "show", "flow.yaml", "--state", state, "--json").object["result"]["letters"]
     (folder.path / "repaired").write_text('{"id": 2, "kind": "y"}')
-    return command("dead", "edit", "flow.yaml", letter["key"], "--with", "repaired", "--state", state).out
+    return command("dead-letter", "edit", "flow.yaml", letter["key"], "--with", "repaired", "--state", state).out
 
 
 def test_a_repaired_letter_is_replayed_and_read_by_the_commands_that_were_printed(away, command, state):
@@ -265,7 +265,7 @@ def test_a_repaired_letter_is_replayed_and_read_by_the_commands_that_were_printe
 def test_the_remedy_of_a_letter_that_stays_is_a_command_that_works(away, command, state):
     away.run(state=state)
     away.flow(ROWS.replace("kept:", "renamed:").replace("path: out", "path: out2"))
-    refused = command("dead", "replay", "flow.yaml", "--yes", "--state", state, "--json").object["result"]["refusals"]
+    refused = command("dead-letter", "replay", "flow.yaml", "--yes", "--state", state, "--json").object["result"]["refusals"]
     exported = command(*printed(refused[0]["remedy"]))
     assert exported.status == 0, exported.err
     assert len((away.path / "FILE").read_text().splitlines()) == 3
@@ -277,18 +277,18 @@ def test_a_run_that_leaves_letters_behind_says_how_to_see_them(away, command, st
     away.flow(ROWS.replace("kept:", "renamed:").replace("path: out", "path: out2"))
     notices = []
     away.run(lambda view: notices.extend(view.notices), state=state)
-    (notice,) = {each for each in notices if "dead list" in each}
+    (notice,) = {each for each in notices if "dead-letter list" in each}
     assert command(*printed(notice), "--json").object["result"]["dead"] == 6
 
 
 def test_a_remedy_for_one_of_several_flows_names_that_flow():
     @each_flow("flow", all_without=True)
     def fails(**_given):
-        raise Refused("no", remedy=flow_command("dead show"))
+        raise Refused("no", remedy=flow_command("dead-letter show"))
 
     plane = SimpleNamespace(flows=lambda: [SimpleNamespace(flow="shop"), SimpleNamespace(flow="tweets")])
     answer = fails(labels={}, masters=SimpleNamespace(reader=lambda: nullcontext(plane)), flow="")
-    assert [problem.remedy for problem in answer.problems] == ["scribengin dead show shop", "scribengin dead show tweets"]
+    assert [problem.remedy for problem in answer.problems] == ["scribengin dead-letter show shop", "scribengin dead-letter show tweets"]
 
 
 # --- codes that a run or its letters print: the remedy is typed as it is ---
@@ -303,7 +303,9 @@ def remedy_of(ended, code):
 @pytest.mark.executes("letter-unknown")
 def test_letter_unknown(away, command, state):
     away.run(state=state)
-    words = remedy_of(command("dead", "edit", "flow.yaml", "kept:9:9", "--set", "id=1", "--state", state, "--json"), "letter-unknown")
+    words = remedy_of(
+        command("dead-letter", "edit", "flow.yaml", "kept:9:9", "--set", "id=1", "--state", state, "--json"), "letter-unknown"
+    )
     assert len(command(*words, "--json").object["result"]["letters"]) == 3
 
 
@@ -311,18 +313,18 @@ def test_letter_unknown(away, command, state):
 def test_letters_file(away, command, state):
     away.run(state=state)
     (away.path / "mine").write_text('{"id": 1}\n')
-    words = remedy_of(command("dead", "replay", "flow.yaml", "--repaired", "mine", "--state", state, "--json"), "letters-file")
+    words = remedy_of(command("dead-letter", "replay", "flow.yaml", "--repaired", "mine", "--state", state, "--json"), "letters-file")
     assert command(*words).status == 0
     exported = (away.path / "FILE").read_text().splitlines()
     (away.path / "FILE").write_text(json.dumps(json.loads(exported[0]) | {"payload": '{"id": 2}'}) + "\n")
-    replayed = command("dead", "replay", "flow.yaml", "--repaired", "FILE", "--state", state, "--json").object["result"]
+    replayed = command("dead-letter", "replay", "flow.yaml", "--repaired", "FILE", "--state", state, "--json").object["result"]
     assert (replayed["replayed"], replayed["repaired"]) == (1, 1)
 
 
 @pytest.mark.executes("dead-purge-unsaid")
 def test_dead_purge_unsaid(away, command, state):
     away.run(state=state)
-    ended = command("dead", "purge", "flow.yaml", "--state", state, "--json")
+    ended = command("dead-letter", "purge", "flow.yaml", "--state", state, "--json")
     (problem,) = ended.object["problems"]
     assert problem["code"] == "dead-purge-unsaid"
     copy, _, _ = problem["remedy"].partition("; or run it on a terminal")
@@ -333,7 +335,7 @@ def test_dead_purge_unsaid(away, command, state):
 @pytest.mark.executes("position-unknown")
 def test_position_unknown(away, command, state):
     away.run(state=state)
-    words = remedy_of(command("source", "set", "flow.yaml", "rows", "99", "--yes", "--state", state, "--json"), "position-unknown")
+    words = remedy_of(command("offsets", "set", "flow.yaml", "rows", "99", "--yes", "--state", state, "--json"), "position-unknown")
     assert command(*words).status == 0
 
 
@@ -377,7 +379,7 @@ def test_a_letter_that_is_refused_is_repaired_by_the_command_that_says_so(away, 
     editor.chmod(0o755)
     monkeypatch.setenv("EDITOR", str(editor))
     away.run(state=state)
-    ask = ("dead", "replay", "flow.yaml", "--yes", "--state", state, "--json")
+    ask = ("dead-letter", "replay", "flow.yaml", "--yes", "--state", state, "--json")
     refused = command(*ask).object["result"]["refusals"]
     assert len(refused) == 3
     for row in refused:

@@ -82,15 +82,15 @@ def test_test_none(command: Command, flow: Path) -> None:
 
 @pytest.mark.executes("package-missing")
 def test_package_missing(command: Command, flow: Path) -> None:
-    [words] = named(command("package", "show", "x.package", "--json"), "package-missing")
-    made = command(*(word.replace("DIR", str(flow.parent)) for word in words), "-o", "x.package")
-    assert (made.status, command("package", "show", "x.package").status) == (0, 0)
+    [words] = named(command("package", "inspect", "x.package", "--json"), "package-missing")
+    made = command(*(word.replace("DIR", str(flow.parent)) for word in words), "--file", "x.package")
+    assert (made.status, command("package", "inspect", "x.package").status) == (0, 0)
 
 
 @pytest.mark.executes("package-damaged", "package-hash")
 @pytest.mark.parametrize("code", ["package-damaged", "package-hash"])
 def test_package_damaged(command: Command, flow: Path, code: str) -> None:
-    assert command("package", flow.parent, "-o", "x.package").status == 0
+    assert command("package", "create", flow.parent, "--file", "x.package").status == 0
     if code == "package-damaged":
         Path("x.package").write_bytes(Path("x.package").read_bytes()[:-9])
     else:
@@ -99,17 +99,17 @@ def test_package_damaged(command: Command, flow: Path, code: str) -> None:
         with ZipFile("x.package", "w") as changed:
             for name, data in content.items():
                 changed.writestr(name, data + b"#" if name == "flow.yaml" else data)
-    [words] = named(command("package", "show", "x.package", "--json"), code)
-    assert command(*(word.replace("DIR", str(flow.parent)) for word in words), "-o", "x.package").status == 0
-    assert command("package", "show", "x.package").status == 0
+    [words] = named(command("package", "inspect", "x.package", "--json"), code)
+    assert command(*(word.replace("DIR", str(flow.parent)) for word in words), "--file", "x.package").status == 0
+    assert command("package", "inspect", "x.package").status == 0
 
 
 @pytest.mark.executes("package-empty")
 def test_package_empty(command: Command) -> None:
     Path("empty").mkdir()
-    [words] = named(command("package", "empty", "--json"), "package-empty")
+    [words] = named(command("package", "create", "empty", "--json"), "package-empty")
     assert command(*words, "empty").status == 0
-    assert command("package", "empty").status == 0
+    assert command("package", "create", "empty").status == 0
 
 
 @pytest.mark.executes("not-executed")

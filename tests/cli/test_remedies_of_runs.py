@@ -68,7 +68,7 @@ sinks:
   kept: {from: rows, type: files, path: kept, format: json, to: wan}
 groups: {wan: {members: [{at: near, name: near}, {at: far, name: far, cost: 2}]}}
 """
-BACK = ("source", "set", "flow.yaml", "rows", "0", "--yes")
+BACK = ("offsets", "set", "flow.yaml", "rows", "0", "--yes")
 
 
 def rows(*ids: int) -> list[dict[str, Any]]:

@@ -73,9 +73,9 @@ def test_looking_at_a_finished_flow_needs_no_java(finished, monkeypatch):
     assert (status, [change["fate"] for change in said["result"]["changes"]]) == (0, ["unchanged"])
     status, said, _ = scribengin("audit", "flow.yaml", folder=folder)
     assert (status, said["result"]["ledger"]["balanced"]) == (0, True)
-    status, said, _ = scribengin("dead", "list", "flow.yaml", folder=folder)
+    status, said, _ = scribengin("dead-letter", "list", "flow.yaml", folder=folder)
     assert (status, said["result"]["dead"]) == (0, 6)
-    status, said, _ = scribengin("source", "show", "flow.yaml", folder=folder)
+    status, said, _ = scribengin("offsets", "show", "flow.yaml", folder=folder)
     assert (status, [row["position"] for row in said["result"]["sources"]]) == (0, [1])
 
 
@@ -108,9 +108,9 @@ def test_a_file_that_is_gone_before_its_commit_can_be_given_up(tmp_path):
     open_lineage(part, owner="o", fingerprint="f", state_fingerprint="", sources=["numbers"])
     pieces = [FilePiece(name, 10, 0, 0, 0, 10, 10) for name in ("a.txt", "b.txt")]
     SourceLog(part.sources, "numbers").append(0, streams_of(pieces, root="data", stream_bytes=1))
-    status, said, _ = scribengin("source", "skip", "flow.yaml", "c.txt", folder=tmp_path)
+    status, said, _ = scribengin("offsets", "skip", "flow.yaml", "c.txt", folder=tmp_path)
     assert (status, said["problems"][0]["code"]) == (2, "skip-unknown")
-    status, said, _ = scribengin("source", "skip", "flow.yaml", "data/b.txt", folder=tmp_path)
+    status, said, _ = scribengin("offsets", "skip", "flow.yaml", "data/b.txt", folder=tmp_path)
     assert (status, said["result"]["skipped"]) == (0, [{"query": "kept", "source": "numbers", "file": "b.txt", "bytes": 10}])
     assert [stream.label for stream in SourceLog(part.sources, "numbers").read(0)] == ["a.txt"]
 

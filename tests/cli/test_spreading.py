@@ -72,4 +72,4 @@ def test_as_many_tiers_as_nodes_that_take_workers_and_none_is_an_error() -> None
     assert spreading.tiers_as_nodes([node("a", "up", up=True), away, out, node("d", "up", up=True)]) == 2
     with pytest.raises(Unreachable, match="no node is running") as told:
         spreading.tiers_as_nodes([away, out])
-    assert "scribengin node" in told.value.remedy
+    assert "scribengin server node" in told.value.remedy

@@ -47,7 +47,7 @@ def test_a_version_that_is_given_up_for_the_one_before_is_an_error_at_once():
     plane = Plane(seen("running", True), seen("draining", version=2), seen("running", True))
     with pytest.raises(NotReached, match="was changed from version 2 to version 1") as caught:
         wait_for(plane, "drift", ("stopped",), WaitOption(60.0), version=2)
-    assert caught.value.remedy == "see why: scribengin ops drift"
+    assert caught.value.remedy == "see why: scribengin operation list drift"
 
 
 def test_started_waits_for_the_start_alone():

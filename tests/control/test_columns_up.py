@@ -1,4 +1,4 @@
-"""Columns that change under `scribengin up`: real processes, a real ZooKeeper, real Spark."""
+"""Columns that change under `scribengin server dev`: real processes, a real ZooKeeper, real Spark."""
 
 from __future__ import annotations
 

@@ -317,7 +317,7 @@ def test_a_recut_waits_for_a_reader_and_given_up_the_version_before_goes_on() ->
     status = reading.read_flow(plane.person, "f").status
     assert status is not None
     assert (status.state, "waits for store to read the backlog of its channels" in status.reason) == ("draining", True)
-    assert "scribengin ops cancel f 1" in status.next
+    assert "scribengin operation cancel f 1" in status.next
     plane._obey = obey  # type: ignore[method-assign]
     cancel(plane.person, "f", "1", by="me")
     plane.comes_to("f", "running")

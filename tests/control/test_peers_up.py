@@ -1,4 +1,4 @@
-"""Two sites, each under its own `scribengin up`, with a topic between them and a network that is cut: real ZooKeepers, broker, Spark."""
+"""Two sites, each under its own `scribengin server dev`, with a topic between them and a network that is cut: real servers and Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tier is put between two that run, and taken out again, under `scribengin up`: real processes, killed at each step."""
+"""A tier is put between two that run, and taken out again, under `scribengin server dev`: real processes, killed at each step."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def killed(person: Person, tier: str) -> None:
 
 
 def is_done(person: Person, operations: int) -> bool:
-    rows = person.says("ops", "chain")
+    rows = person.says("operation", "list", "chain")
     assert all(row["error"] == "" for row in rows)
     return [row["step"] for row in rows] == ["done"] * operations
 

@@ -1,4 +1,4 @@
-"""A tier with several workers under `scribengin up`: killed, added and taken away while they stage parts of one Batch."""
+"""A tier with several workers under `scribengin server dev`: killed, added and taken away while they stage parts of one Batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scribengin up` as a person uses it: real processes, a real ZooKeeper, real Spark; killed where it hurts."""
+"""`scribengin server dev` as a person uses it: real processes, a real ZooKeeper, real Spark; killed where it hurts."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ class Person:
 
     @contextmanager
     def up(self, *words: str) -> Iterator[subprocess.Popen[str]]:
-        """`scribengin up`, until it answers."""
+        """`scribengin server dev`, until it answers."""
         log = (self.folder / "up.log").open("a")
-        command = [sys.executable, "-m", "scribengin.cli", "up", *words]
+        command = [sys.executable, "-m", "scribengin.cli", "server", "dev", *words]
         with log, subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=log, stderr=log, text=True) as process:
             try:
                 until(lambda: (self.home / "up.json").exists() or process.poll() is not None, "up", 120)

@@ -45,14 +45,14 @@ def test_a_flow_is_planned_goes_back_is_set_and_goes_on(person: Person) -> None:
         assert len(person.finds()) == 50, "it waits until the first Batch is committed"
 
         # back to before the first Batch: told first, then done, and the rows stand there twice
-        told = person.says("rewind", "numbers", "--to-batch", "-1", status=2)[0]
+        told = person.says("offsets", "rewind", "numbers", "--to-batch", "-1", status=2)[0]
         assert (told["code"], "sink kept (out) receives up to 50 rows again" in told["message"]) == ("unsaid", True)
-        assert person.says("rewind", "numbers", "--to-batch", "7", "--yes", status=2)[0]["code"] == "batch-unknown"
-        done = person.says("rewind", "numbers", "--to-batch", "-1", "--yes", "--wait", "4m")
+        assert person.says("offsets", "rewind", "numbers", "--to-batch", "7", "--yes", status=2)[0]["code"] == "batch-unknown"
+        done = person.says("offsets", "rewind", "numbers", "--to-batch", "-1", "--yes", "--wait", "4m")
         assert (done["operation"], done["step"]) == ("1", "done")
         until(lambda: len(person.finds()) == 100, "all of it again")
         assert person.finds() == sorted([*range(1, 100, 2)] * 2)
-        (operation,) = person.says("ops", "numbers")
+        (operation,) = person.says("operation", "list", "numbers")
         assert (operation["kind"], operation["step"], operation["error"]) == ("rewind", "done", "")
 
         # positions are set only while it is stopped
@@ -137,7 +137,7 @@ def test_what_needs_no_new_worker_gets_none_and_a_limit_holds_while_it_runs(pers
         done = person.says("scale", "counted", "--partitions", "3", "--wait", "4m")
         assert done["operation"] == "2"
         assert person.says("scale", "counted", "--partitions", "3")["operation"] is None
-        assert person.says("ops", "counted")[0]["step"] == "done"
+        assert person.says("operation", "list", "counted")[0]["step"] == "done"
         assert person.says("limit", "counted:numbers", "--rows-per-s", "2")["limits"] == {"numbers": {"rows_per_s": 2.0}}
         flow_position = person.says("offsets", "show", "counted")["sources"][0]["position"]
         begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""What is seen of flows under `scribengin up`: real processes, real ZooKeeper, real Spark."""
+"""What is seen of flows under `scribengin server dev`: real processes, real ZooKeeper, real Spark."""
 
 from __future__ import annotations
 
@@ -58,10 +58,12 @@ class Bench:
 
     @contextmanager
     def up(self) -> Iterator[subprocess.Popen[bytes]]:
-        """`scribengin up`, until it answers; at the end it is killed, and its workers go on."""
+        """`scribengin server dev`, until it answers; at the end it is killed, and its workers go on."""
         (self.home / "up.json").unlink(missing_ok=True)
         with (self.folder / "up.log").open("a") as log:
-            process = subprocess.Popen([sys.executable, "-m", "scribengin.cli", "up"], env=self.environment, stdout=log, stderr=log)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "scribengin.cli", "server", "dev"], env=self.environment, stdout=log, stderr=log
+            )
         try:
             until(lambda: (self.home / "up.json").exists() or process.poll() is not None, "up", 120)
             assert process.poll() is None, (self.folder / "up.log").read_text()
@@ -131,14 +133,14 @@ def test_rates_lag_and_attempts_of_a_flow_are_seen_over_http_also_when_its_worke
         assert (newest["state"], first["state"], bool(first["cause"])) == ("running", "ended", True)
         graph = bench.says("graph", "endless", "--steps")
         assert all(node["live"] for node in graph["nodes"] if node["kind"] in ("source", "sink"))
-        assert bench.says("dead", "list", "endless")["dead"] > 0
-        assert bench.says("dead", "show", "endless", "--limit", "1")["letters"][0]["payload"]
+        assert bench.says("dead-letter", "list", "endless")["dead"] > 0
+        assert bench.says("dead-letter", "show", "endless", "--limit", "1")["letters"][0]["payload"]
         a_member_is_taken_out_and_let_back(bench, tmp_path)
 
 
 def a_member_is_taken_out_and_let_back(bench: Bench, folder: Path) -> None:
     def states() -> dict[str, str]:
-        return {each["member"]: each["seen"][0]["state"] for each in bench.says("groups", "show", "disks")["members"] if each["seen"]}
+        return {each["member"]: each["seen"][0]["state"] for each in bench.says("group", "show", "disks")["members"] if each["seen"]}
 
     def parts(member: str) -> int:
         return len(list((folder / member).glob("out/part-*")))

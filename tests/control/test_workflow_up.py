@@ -1,4 +1,4 @@
-"""Two flows that meet at a folder, under `scribengin up`: real processes, real ZooKeeper, real Spark."""
+"""Two flows that meet at a folder, under `scribengin server dev`: real processes, real ZooKeeper, real Spark."""
 
 from __future__ import annotations
 

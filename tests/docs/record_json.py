@@ -77,43 +77,46 @@ COMMANDS = (
         "The sinks (`arrivals`) and dead letters that a record reached, each with `hops`, and the Batches that read it. `notes`"
         " give the reason for unknown\nparts; `trace` is the share of records whose path is kept.",
     ),
-    ("dead list shop/flow.yaml", "Dead letters by query, step and reason."),
-    ("dead show shop/flow.yaml --limit 1", "Dead letters whole. A payload that is not UTF-8 is `payload_base64` instead."),
+    ("dead-letter list shop/flow.yaml", "Dead letters by query, step and reason."),
+    ("dead-letter show shop/flow.yaml --limit 1", "Dead letters whole. A payload that is not UTF-8 is `payload_base64` instead."),
     (
-        "dead replay shop/flow.yaml --dry-run",
+        "dead-letter replay shop/flow.yaml --dry-run",
         "The number of dead letters to replay, and their replay points. `unchecked` of them enter at a step whose columns only "
         "Spark knows. `already` were\nreplayed before; `refused` stay, and `refusals` give reasons for some. `requests` (none "
         "here) are query and number of a request that a run takes;\n`running` says whether a run is in progress.",
     ),
-    ("source show shop/flow.yaml", "The position of each source: entries of its log that are committed, and that are logged."),
-    ("source skip shop/flow.yaml late.jsonl", "Skips a file that is assigned, missing and not committed."),
-    ("source set shop/flow.yaml orders end --yes", "Skips the present unread records; only while no run is in progress."),
+    ("offsets show shop/flow.yaml", "The position of each source: entries of its log that are committed, and that are logged."),
+    ("offsets skip shop/flow.yaml late.jsonl", "Skips a file that is assigned, missing and not committed."),
+    ("offsets set shop/flow.yaml orders end --yes", "Skips the present unread records; only while no run is in progress."),
     (
-        "source set shop/flow.yaml orders 0 --yes",
+        "offsets set shop/flow.yaml orders 0 --yes",
         "Goes back: the next run reads from there again, in a new lineage. `doubled` says how many rows at most will be duplicated.",
     ),
     (
-        "package shop -o shop.package",
-        "Short for `package make`. `size` is in bytes, of the file and of each in it. `relative` are the places of a flow that "
+        "package create shop --file shop.package",
+        "`size` is in bytes, of the file and of each in it. `relative` are the places of a flow that "
         "need a base on its host; null if\nthey may depend on a variable that is not set here.",
     ),
-    ("package show shop.package", "The same, read again and verified; without `relative`."),
+    ("package inspect shop.package", "The same, read again and verified; without `relative`."),
     (
         "infer shop/data",
         "A proposal, and its result for the records that were read. `whole` is true if these are all records; `yaml` is a "
         "source for the flow file. `distinct`\ncounts to 1,000. `dead_letters` are the first of `dead`.",
     ),
-    ("show shop/flow.yaml --resolved", "The flow with every default."),
+    ("config resolved shop/flow.yaml", "The flow with every default."),
     ("fmt shop/flow.yaml", "The files that were formatted."),
     ("config show", "Every system setting, its value and its origin."),
     ("doctor", "The programs and libraries of this machine. A missing one is a problem, with exit status 3."),
-    ("services start zookeeper", "`state` is running, silent (it is running and does not answer), dead (it ended by itself) or stopped."),
-    ("services status", "Exit status 1 if one is dead or silent. A service that was never started has no address and no log."),
-    ("services stop zookeeper", "Its data and its address stay."),
-    ("jars fetch spark-kafka", "`fetched` is the number of files that the cache lacked."),
+    (
+        "dev-services start zookeeper",
+        "`state` is running, silent (it is running and does not answer), dead (it ended by itself) or stopped.",
+    ),
+    ("dev-services status", "Exit status 1 if one is dead or silent. A service that was never started has no address and no log."),
+    ("dev-services stop zookeeper", "Its data and its address stay."),
+    ("dev-jars fetch spark-kafka", "`fetched` is the number of files that the cache lacked."),
     ("version", ""),
     ("completion bash", ""),
-    ("schema", "`result` is the JSON Schema itself; most of it is left out here."),
+    ("config schema", "`result` is the JSON Schema itself; most of it is left out here."),
     (
         "reset shop/flow.yaml --outputs --yes",
         "The removed items, and the time until which `reset --undo` restores them. `--dry-run` gives the same without `trash`. "
@@ -144,7 +147,7 @@ def record(folder: Path) -> dict[str, Any]:
     answers: dict[str, Any] = {}
     try:
         for command, _ in COMMANDS:
-            if command.startswith("source skip"):
+            if command.startswith("offsets skip"):
                 log_a_late_file(folder / "shop")
             called = [sys.executable, "-m", "scribengin.cli", *command.split(), "--json"]
             ended = subprocess.run(called, cwd=folder, env=settings, capture_output=True, text=True, check=False)
@@ -155,7 +158,7 @@ def record(folder: Path) -> dict[str, Any]:
 
 
 def log_a_late_file(shop: Path) -> None:
-    """Bring about what `source skip` is for: a file that was taken, and is gone before its Batch was decided."""
+    """Bring about what `offsets skip` is for: a file that was taken, and is gone before its Batch was decided."""
     from scribengin.connectors.contract import BatchLimits
     from scribengin.local.prepare import open_sources, prepare
     from scribengin.state.source_log import SourceLog
@@ -173,7 +176,7 @@ def page(answers: dict[str, Any], folder: Path) -> str:
     parts = [HEAD]
     for command, about in COMMANDS:
         answer = answers[command]
-        if command == "schema":
+        if command == "config schema":
             answer = answer | {"result": {key: answer["result"][key] for key in ("$schema", "title", "type")}}
         text = json.dumps(answer, indent=2, ensure_ascii=False)
         parts.append(f"\n## scribengin {command}\n\n{about}\n\n```json\n{text}\n```\n".replace("\n\n\n\n", "\n\n"))

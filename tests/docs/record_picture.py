@@ -45,14 +45,14 @@ HEAD = """# The founding picture
 The first document of Scribengin draws sources and sinks of different kinds, dataflows between them that are separated by Kafka, a master
 and workers that keep their tasks in a tree of ZooKeeper. It requires that flows know each other, that another worker replaces a failed one,
 and that the path of a record can be found. This page is the output of [examples/pipeline](../examples/pipeline/README.md), run by
-`scribengin up` on one machine; `python tests/docs/record_picture.py` writes it again.
+`scribengin server dev` on one machine; `python tests/docs/record_picture.py` writes it again.
 
 | in the picture | here |
 |---|---|
 | source, sink | `gather` reads files of an application and of HDFS; `payments` writes files of HDFS, `visits` a table of PostgreSQL |
 | dataflow | each of the four flow files |
 | Kafka between dataflows | the topics `events`, `payments`, `visits`: they connect the flows, which need not name each other |
-| master | the process of `up`; with `scribengin master` several, of which one leads |
+| master | the process of `server dev`; with `scribengin server master` several, of which one leads |
 | worker, container | a process for each tier of a flow, which a node starts: `flow.tier-number` |
 | ZooKeeper | [the registry](registry.md): the desired state, workers and their tiers, progress |
 """
@@ -98,9 +98,9 @@ class Picture:
 
     @contextmanager
     def up(self) -> Iterator[None]:
-        """`scribengin up`, in which servers and secrets of the flows are known."""
+        """`scribengin server dev`, in which servers and secrets of the flows are known."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "scribengin.cli", "up"],
+            [sys.executable, "-m", "scribengin.cli", "server", "dev"],
             cwd=self.folder,
             env=self._settings,
             stdout=subprocess.DEVNULL,
@@ -127,7 +127,9 @@ class Picture:
         ).stdout.splitlines()
 
     def _started(self) -> list[str]:
-        told = {row["name"]: row["address"] for row in self.found(f"scribengin services start {' '.join(SERVERS.values())}")["services"]}
+        told = {
+            row["name"]: row["address"] for row in self.found(f"scribengin dev-services start {' '.join(SERVERS.values())}")["services"]
+        }
         return [told[name] for name in SERVERS.values()]
 
 

@@ -22,10 +22,10 @@ PAGE = "docs/control.md"
 @pytest.mark.timeout(900)
 def test_the_commands_of_the_page_work_beside_one_that_is_up(tmp_path: Path) -> None:
     first, second, *_ = (block.text for block in blocks_of(PAGE) if block.language in ("", "sh"))
-    assert first == "scribengin up\n"
+    assert first == "scribengin server dev\n"
     home = tmp_path / "home"
     settings = os.environ | {"SCRIBENGIN_HOME": str(home)}
-    with subprocess.Popen([sys.executable, "-m", "scribengin.cli", "up"], cwd=tmp_path, env=settings) as up:
+    with subprocess.Popen([sys.executable, "-m", "scribengin.cli", "server", "dev"], cwd=tmp_path, env=settings) as up:
         try:
             deadline = time.monotonic() + 120
             while not (home / "up.json").exists():

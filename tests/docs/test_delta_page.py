@@ -49,7 +49,7 @@ def test_so_does_the_section_about_object_stores(public_path: Path) -> None:
     try:
         run_commands(lines, public_path)
     finally:
-        stop = [sys.executable, "-m", "scribengin.cli", "services", "stop", "objects"]
+        stop = [sys.executable, "-m", "scribengin.cli", "dev-services", "stop", "objects"]
         subprocess.run(stop, cwd=public_path, capture_output=True, check=False)
     assert (public_path / "looked.txt").read_text() == "500 rows, 500 different orders\n"
 

@@ -54,12 +54,15 @@ def test_the_compose_file_brings_up_a_control_plane() -> None:
 
 @pytest.mark.parametrize("call", [pytest.param(call, id=name) for name, call in CALLS])
 def test_commands_and_options_are_those_of_the_command_line(call: list[str]) -> None:
-    command: click.Command | None = scribengin.get_command(click.Context(scribengin), call[0])
+    command: click.Command | None = scribengin
+    while isinstance(command, click.Group):
+        name, *call = call
+        command = command.get_command(click.Context(command), name)
     assert command is not None
-    with command.make_context(call[0], list(call[1:]), resilient_parsing=True) as context:
+    with command.make_context(name, list(call), resilient_parsing=True) as context:
         assert not context.args
     known = {option for parameter in command.params for option in parameter.opts}
-    assert [word for word in call[1:] if word.startswith("--") and word not in known] == []
+    assert [word for word in call if word.startswith("--") and word not in known] == []
 
 
 def test_what_the_image_takes_is_there_and_let_in() -> None:

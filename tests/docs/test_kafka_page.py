@@ -27,9 +27,9 @@ def test_the_quick_start_does_what_it_says(tmp_path: Path) -> None:
     try:
         run_commands(lines, tmp_path)
     finally:
-        command = [sys.executable, "-m", "scribengin.cli", "services", "status", "kafka", "--json"]
+        command = [sys.executable, "-m", "scribengin.cli", "dev-services", "status", "kafka", "--json"]
         status = json.loads(subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).stdout)
-        subprocess.run([*command[:-2][:3], "services", "stop", "kafka"], cwd=tmp_path, capture_output=True, check=False)
+        subprocess.run([*command[:-2][:3], "dev-services", "stop", "kafka"], cwd=tmp_path, capture_output=True, check=False)
     assert status["result"]["services"][0]["state"] == "stopped"
     assert (tmp_path / "looked.txt").read_text() == "500 messages, 500 different orders\n"
 

@@ -27,7 +27,7 @@ def test_the_commands_of_the_page_bring_each_event_to_its_end_once_however_often
     try:
         run_commands([*first, *second, *again, "python look.py > again.txt", *last], folder)
     finally:
-        stop = [sys.executable, "-m", "scribengin.cli", "services", "stop"]
+        stop = [sys.executable, "-m", "scribengin.cli", "dev-services", "stop"]
         subprocess.run(stop, cwd=folder, capture_output=True, check=False)
     told = (folder / "looked.txt").read_text()
     assert told == "400 payments, 400 different ones\n" + "".join(

@@ -31,7 +31,7 @@ def test_the_commands_of_the_page_work_beside_one_that_is_up(tmp_path: Path) -> 
     asking, tokens = [block.text.splitlines() for block in blocks_of(PAGE) if not block.language][:2]
     home = tmp_path / ".scribengin"
     settings = {name: value for name, value in os.environ.items() if not name.startswith("SCRIBENGIN_")} | {"HOME": str(tmp_path)}
-    with subprocess.Popen([sys.executable, "-m", "scribengin.cli", "up"], cwd=tmp_path, env=settings) as up:
+    with subprocess.Popen([sys.executable, "-m", "scribengin.cli", "server", "dev"], cwd=tmp_path, env=settings) as up:
         try:
             deadline = time.monotonic() + 120
             while not (home / "up.json").exists():

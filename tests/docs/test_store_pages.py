@@ -23,7 +23,7 @@ CONNECTORS = ROOT / "src/scribengin/connectors"
 class Page:
     name: str
     service: str
-    """as `scribengin services` calls it"""
+    """as `scribengin dev-services` calls it"""
     codes: str
     """begins those of its errors"""
     sources: tuple[str, ...]
@@ -89,7 +89,7 @@ def test_the_quick_start_does_what_it_says(public_path: Path, page: Page) -> Non
     try:
         run_commands(lines, public_path)
     finally:
-        stop = [sys.executable, "-m", "scribengin.cli", "services", "stop", page.service]
+        stop = [sys.executable, "-m", "scribengin.cli", "dev-services", "stop", page.service]
         subprocess.run(stop, cwd=public_path, capture_output=True, check=False)
     assert (public_path / "looked.txt").read_text() == page.told
     if page.copy:

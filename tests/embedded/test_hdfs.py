@@ -47,7 +47,7 @@ def test_each_node_is_killed_by_itself_and_both_come_back_where_they_were(tmp_pa
 @pytest.mark.long
 def test_it_is_a_service_that_is_named_to_be_started(tmp_path: Path) -> None:
     def call(*words: str) -> dict[str, Any]:
-        command = [sys.executable, "-m", "scribengin.cli", "services", *words, "--json"]
+        command = [sys.executable, "-m", "scribengin.cli", "dev-services", *words, "--json"]
         ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         row: dict[str, Any] = json.loads(ended.stdout)["result"]["services"][-1]

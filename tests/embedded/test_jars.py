@@ -128,7 +128,7 @@ def test_without_a_network_the_missing_files_their_folder_and_the_command_are_na
     for jar in jars_of(SET):
         assert f"{jar.file_name} (SHA-256 {jar.sha256})" in caught.value.message
     assert f"into {tmp_path / 'cache' / 'jars'}" in caught.value.remedy
-    assert "scribengin jars fetch spark-kafka" in caught.value.remedy
+    assert "scribengin dev-jars fetch spark-kafka" in caught.value.remedy
     assert "Connection refused" in caught.value.message
     assert caught.value.code == "jars-missing"
 

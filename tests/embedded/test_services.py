@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def call(tmp_path: Path) -> Iterator[Call]:
-    """`call("start", "kafka")` runs `scribengin services start kafka --json` in a folder; what is up in the end is stopped."""
+    """`call("start", "kafka")` runs `scribengin dev-services start kafka --json` in a folder; what is up in the end is stopped."""
 
     def run(*words: str, status: int = 0) -> dict[str, Any]:
-        command = [sys.executable, "-m", "scribengin.cli", "services", *words, "--json"]
+        command = [sys.executable, "-m", "scribengin.cli", "dev-services", *words, "--json"]
         settings = os.environ | {"SCRIBENGIN_CACHE": str(cache_folder())}
         # a pipe for its output: a service that kept it open would let this wait for ever
         ended = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, check=False, timeout=300)
@@ -73,7 +73,7 @@ def test_a_service_that_died_is_told_as_dead_and_comes_back_at_its_address(call:
     assert (only(services_of)["state"], only(services_of)["pid"]) == ("dead", None)
     (problem,) = services_of["problems"]
     assert problem["code"] == "service-dead"
-    assert problem["remedy"] == f"read {first['log']}, then: scribengin services start zookeeper"
+    assert problem["remedy"] == f"read {first['log']}, then: scribengin dev-services start zookeeper"
     again = only(call("start", "zookeeper"))
     assert again["address"] == first["address"]
     assert again["pid"] != first["pid"]
@@ -109,7 +109,7 @@ def test_where_nothing_was_started_status_and_stop_say_stopped_and_make_nothing(
 
 
 def test_two_starts_at_once_start_one(call: Call, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "scribengin.cli", "services", "start", "zookeeper", "--json"]
+    command = [sys.executable, "-m", "scribengin.cli", "dev-services", "start", "zookeeper", "--json"]
     both = [subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     rows = [only(json.loads(child.communicate()[0])) for child in both]
     assert rows[0] == rows[1]

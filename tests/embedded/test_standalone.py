@@ -36,7 +36,7 @@ def test_a_killed_worker_of_the_cluster_is_missed_and_comes_back(tmp_path: Path)
 @pytest.mark.long
 def test_a_spark_cluster_is_a_service_that_is_named_to_be_started_and_looked_at_from_then_on(tmp_path: Path) -> None:
     def call(*words: str) -> list[dict[str, Any]]:
-        command = [sys.executable, "-m", "scribengin.cli", "services", *words, "--json"]
+        command = [sys.executable, "-m", "scribengin.cli", "dev-services", *words, "--json"]
         ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         rows: list[dict[str, Any]] = json.loads(ended.stdout)["result"]["services"]

@@ -1,4 +1,4 @@
-"""`scribengin node`, but its workers are `worker_program.py`: they hold their leases and say how they stand, and do nothing else."""
+"""`scribengin server node`, but its workers are `worker_program.py`: they hold their leases and say how they stand, and do nothing else."""
 
 from __future__ import annotations
 

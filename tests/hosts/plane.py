@@ -64,8 +64,9 @@ class Plane:
     # --- who is there ---
 
     def master(self, name: str, *, regain_s: float | None = None, state: str = "") -> subprocess.Popen[str]:
-        """`scribengin master`, until it is there. `regain_s`: how long a worker may be without its lease. `state`: by default a folder."""
-        words = ["master", *self.entrance, "--name", name, "--home", str(self.folder / name)]
+        """`scribengin server master`, until it is there. `regain_s`: how long a worker may be without its lease. `state`: a folder by
+        default."""
+        words = ["server", "master", *self.entrance, "--name", name, "--home", str(self.folder / name)]
         words += ["--state", state or str(self.folder / "state")]
         program = ["-m", "scribengin.cli"] if regain_s is None else ["-c", HASTY, str(regain_s)]
         return self._begin(name, [sys.executable, *program, *words], f"masters/{name}")
@@ -90,8 +91,8 @@ class Plane:
             del os.environ["SCRIBENGIN_FAULT"]
 
     def real_node(self, name: str) -> subprocess.Popen[str]:
-        """`scribengin node`."""
-        words = ["node", *self.entrance, "--name", name, "--home", str(self.folder / name)]
+        """`scribengin server node`."""
+        words = ["server", "node", *self.entrance, "--name", name, "--home", str(self.folder / name)]
         return self._begin(name, [sys.executable, "-m", "scribengin.cli", *words], f"physicalnodes/{name}/up")
 
     @property

@@ -25,58 +25,58 @@ def on(plane: Plane, tier: str) -> str:
 @pytest.mark.long
 def test_tiers_are_mapped_moved_spawned_and_hosts_taken_out_and_back(plane: Plane) -> None:
     plane.master("m1")
-    assert plane.says("nodes") == []
+    assert plane.says("node", "list") == []
     plane.node("a")
     plane.apply("tweets", edge=(), core=("edge",))
     plane.comes_to("tweets", "running")
     plane.node("b", cores=4)
-    assert [(each["node"], each["state"], each["cores"]) for each in plane.says("nodes")] == [("a", "up", 0), ("b", "up", 4)]
+    assert [(each["node"], each["state"], each["cores"]) for each in plane.says("node", "list")] == [("a", "up", 0), ("b", "up", 4)]
 
     # mapped elsewhere it ends in order, and goes on there; the other one stays
     core = plane.worker("tweets", "core")
     edge = plane.worker("tweets", "edge")
-    assert plane.says("map", "tweets.edge", "b", "--wait")["changed"] is True
-    assert plane.says("map", "tweets.edge", "b")["changed"] is False
+    assert plane.says("node", "map", "tweets.edge", "b", "--wait")["changed"] is True
+    assert plane.says("node", "map", "tweets.edge", "b")["changed"] is False
     assert (on(plane, "edge"), on(plane, "core")) == ("b", "a")
     assert not edge.is_running()
     assert plane.worker("tweets", "core") == core
-    assert [each["mapped"] for each in plane.says("nodes")] == [[], ["tweets.edge"]]
+    assert [each["mapped"] for each in plane.says("node", "list")] == [[], ["tweets.edge"]]
     run = plane.registry.read(RUN("tweets", "edge").path)
     assert isinstance(run, RegistryEntry)
     assert run.value.get("failures", 0) == 0, "a move is no failure"
 
     # to another: one host at each moment
-    plane.says("map", "tweets.edge", "a", "--wait")
-    assert [each["mapped"] for each in plane.says("nodes")] == [["tweets.edge"], []]
-    assert plane.says("unmap", "tweets.edge")["changed"] is True
-    assert plane.says("unmap", "tweets.edge")["changed"] is False
+    plane.says("node", "map", "tweets.edge", "a", "--wait")
+    assert [each["mapped"] for each in plane.says("node", "list")] == [["tweets.edge"], []]
+    assert plane.says("node", "unmap", "tweets.edge")["changed"] is True
+    assert plane.says("node", "unmap", "tweets.edge")["changed"] is False
 
     # a host is taken out: all of its workers go on elsewhere first
-    assert plane.says("decommission", "a", "--wait")["workers"] == []
+    assert plane.says("node", "drain", "a", "--wait")["workers"] == []
     plane.comes_to("tweets", "running")
     assert (on(plane, "edge"), on(plane, "core")) == ("b", "b")
-    assert [each["state"] for each in plane.says("nodes")] == ["decommissioned", "up"]
-    assert plane.says("map", "tweets.core", "a", status=2)[0]["code"] == "node-decommissioned"
+    assert [each["state"] for each in plane.says("node", "list")] == ["decommissioned", "up"]
+    assert plane.says("node", "map", "tweets.core", "a", status=2)[0]["code"] == "node-decommissioned"
     # the last one keeps what nobody else can take
-    late = plane.says("decommission", "b", "--wait", "3s", status=1)
+    late = plane.says("node", "drain", "b", "--wait", "3s", status=1)
     assert "still has tweets.core-" in late[0]["message"]
     assert plane.state("tweets") == "running"
-    plane.says("decommission", "a", "--undo")
+    plane.says("node", "undrain", "a")
     until(lambda: (on(plane, "edge"), on(plane, "core")) == ("a", "a"), "all of it is on a again")
-    plane.says("decommission", "b", "--undo")
+    plane.says("node", "undrain", "b")
 
     # started on a host
     plane.says("stop", "tweets", "--wait")
-    plane.says("spawn", "tweets.edge", "b", "--wait")
+    plane.says("node", "start-tier", "tweets.edge", "b", "--wait")
     assert on(plane, "edge") == "b"
 
     # and forgotten, when its machine is gone
-    assert plane.says("decommission", "b", "--forget", status=2)[0]["code"] == "node-up"
+    assert plane.says("node", "remove", "b", status=2)[0]["code"] == "node-up"
     plane.kill("b")
     until(lambda: plane.registry.read("physicalnodes/b/up") is None, "b is away")
-    assert [each["state"] for each in plane.says("nodes")] == ["up", "away"]
-    plane.says("decommission", "b", "--forget")
-    assert [each["node"] for each in plane.says("nodes")] == ["a"]
+    assert [each["state"] for each in plane.says("node", "list")] == ["up", "away"]
+    plane.says("node", "remove", "b")
+    assert [each["node"] for each in plane.says("node", "list")] == ["a"]
     assert plane.registry.children("physicalnodes/b/lns") == ()
     assert plane.worker("tweets", "edge").is_running(), "its worker holds its lease, and goes on"
 

@@ -72,7 +72,7 @@ def test_a_node_shows_itself_its_workers_and_their_logs_and_masters_pass_it_on(p
         file.write("the worker has said this\n")
     [found] = plane.says("logs", "tweets", "-n", "1")
     assert (found["node"], found["file"], found["lines"]) == ("a", str(log), ["the worker has said this"])
-    view = plane.says("nodes", "a")
+    view = plane.says("node", "describe", "a")
     assert (view["node"]["state"], view["now"]["workers"][0]["worker"]) == ("up", worker["worker"])
 
     # its worker's own page
@@ -96,7 +96,7 @@ def test_a_node_shows_itself_its_workers_and_their_logs_and_masters_pass_it_on(p
     until(lambda: plane.registry.read(HOST_UP("a").path) is None, "a is away")
     [told] = plane.says("logs", "tweets")
     assert (told["lines"], "node a is unavailable" in told["problem"]) == ([], True)
-    view = plane.says("nodes", "a")
+    view = plane.says("node", "describe", "a")
     assert (view["node"]["state"], view["now"], "away" in view["silent"]) == ("away", None, True)
     assert gets(f"{master}/v1/flows/tweets/workers/{worker['worker']}").json()["code"] == "node-away"
 

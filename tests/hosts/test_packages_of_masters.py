@@ -91,12 +91,12 @@ def test_a_step_changes_between_versions_and_goes_back_on_two_hosts_with_folders
     person.submits("one")
     until(lambda: person.finds() == [(0, "one")], "the first record", 240)
     first = plane.holder("orders", "main")
-    ran_on = next(each["node"] for each in plane.says("nodes") if each["workers"])
+    ran_on = next(each["node"] for each in plane.says("node", "list") if each["workers"])
     (one,) = packages(plane, ran_on)
     other = "b" if ran_on == "a" else "a"
     assert packages(plane, other) == set()
     # the next version runs on the other host, which has seen none before
-    plane.says("map", "orders.main", other)
+    plane.says("node", "map", "orders.main", other)
     person.submits("two")
     person.adds()
     until(lambda: person.finds() == [(0, "one"), (1, "two")], "the second record", 240)

@@ -232,7 +232,7 @@ def test_a_node_to_which_nobody_could_show_a_token_is_open_to_the_one_that_the_c
     monkeypatch.delenv("SCRIBENGIN_REGISTRY_LOGIN_FILE")
     monkeypatch.setenv("SCRIBENGIN_REGISTRY_INSECURE", "1")
     address = RegistryAddress((zookeeper.address,), f"/{tmp_path.name}")
-    words = ["node", "--name", "a", "--registry", str(address), "--listen", EVERYWHERE, "--insecure-api"]
+    words = ["server", "node", "--name", "a", "--registry", str(address), "--listen", EVERYWHERE, "--insecure-api"]
     [command] = commands_of(remedy_of(typed(*words), "listen-open"), NAME="masters", ADDRESS=address)
     token = Secret(typed(*command)["result"]["token"], "a test's")
 

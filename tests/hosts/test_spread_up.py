@@ -93,7 +93,7 @@ class Person:
 
     def hosts(self) -> dict[str, str]:
         """Tier → the node that runs it, as `nodes` shows it."""
-        mine = [(worker, each["node"]) for each in self.plane.says("nodes") if each["up"] for worker in each["workers"]]
+        mine = [(worker, each["node"]) for each in self.plane.says("node", "list") if each["up"] for worker in each["workers"]]
         return {
             worker.rpartition("-")[0].removeprefix(f"{self.name}."): node for worker, node in mine if worker.startswith(f"{self.name}.")
         }
@@ -111,7 +111,7 @@ class Person:
 
 def loses(plane: Plane, node: str) -> None:
     """A machine is gone: the node and its workers, all at once."""
-    workers = [psutil.Process(each["pid"]) for each in plane.says("nodes", node)["now"]["workers"]]
+    workers = [psutil.Process(each["pid"]) for each in plane.says("node", "describe", node)["now"]["workers"]]
     assert workers
     for worker in workers:
         worker.kill()
@@ -152,7 +152,7 @@ def test_each_utility_has_a_host_which_is_changed_and_lost_and_the_rows_are_thos
     # changed while records come
     there = before["utilities_3"]
     person.adds()
-    plane.says("map", "row.utilities_2", there, "--wait", "5m")
+    plane.says("node", "map", "row.utilities_2", there, "--wait", "5m")
     person.adds()
     assert person.hosts() == before | {"utilities_2": there}
     person.gets(kept())
@@ -161,8 +161,8 @@ def test_each_utility_has_a_host_which_is_changed_and_lost_and_the_rows_are_thos
     person.adds()
     loses(plane, there)
     person.adds()
-    until(lambda: "scribengin unmap row.utilities_2" in str(plane.says("list")), "it says what it waits for")
-    plane.says("unmap", "row.utilities_2")
+    until(lambda: "scribengin node unmap row.utilities_2" in str(plane.says("list")), "it says what it waits for")
+    plane.says("node", "unmap", "row.utilities_2")
     person.adds()
     person.gets(kept())
     after = person.hosts()
@@ -196,13 +196,13 @@ def test_branches_meet_each_row_once_though_a_host_is_lost_between_them(plane: P
 
     # where one branch of each runs is lost; the other branches go on, and what they have kept waits or has been given
     lost = both.hosts()["utilities_2"]
-    plane.says("map", "either.utilities_1", lost, "--wait", "5m")
+    plane.says("node", "map", "either.utilities_1", lost, "--wait", "5m")
     adds()
     gone = {person.name: {tier for tier, node in person.hosts().items() if node == lost} for person in (both, either)}
     assert "utilities_2" in gone["both"]
     assert "utilities_1" in gone["either"]
     loses(plane, lost)
-    plane.says("unmap", "either.utilities_1")
+    plane.says("node", "unmap", "either.utilities_1")
     adds()
     gets()
     assert lost not in {*both.hosts().values(), *either.hosts().values()}

@@ -101,9 +101,9 @@ class Shop:
 
     @contextmanager
     def up(self) -> Iterator[subprocess.Popen[str]]:
-        """`scribengin up --spark-standalone`, until it answers."""
+        """`scribengin server dev --spark-standalone`, until it answers."""
         log = (self.folder / "up.log").open("a")
-        words = ["up", "--spark-standalone", "--spark-memory", "1GiB"]
+        words = ["server", "dev", "--spark-standalone", "--spark-memory", "1GiB"]
         command = [sys.executable, "-m", "scribengin.cli", *words]
         with log, subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=log, stderr=log, text=True) as process:
             try:
@@ -167,7 +167,7 @@ def _is_on(web: str, application: str) -> bool:
 def test_a_flow_that_was_submitted_runs_on_the_cluster_and_its_executors_may_be_killed(shop: Shop, cluster: StandaloneCluster) -> None:
     home = Home(shop.home)
     with House(home, spark=SparkCluster(cluster.address, cluster.web)):
-        assert shop.says("nodes")[0]["spark"] == cluster.address
+        assert shop.says("node", "list")[0]["spark"] == cluster.address
         shop.adds()
         shop.says("apply", "flow.yaml")
         until(lambda: len(shop.finds()) == 50, "the first Batch")

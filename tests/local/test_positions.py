@@ -1,4 +1,4 @@
-"""`source set`: what is passed over is never read; what is read again stands there twice, as was said; the ledger balances."""
+"""`offsets set`: what is passed over is never read; what is read again stands there twice, as was said; the ledger balances."""
 
 import pytest
 

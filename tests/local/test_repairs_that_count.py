@@ -143,7 +143,7 @@ def test_what_waits_in_a_query_that_the_flow_has_no_more_is_told_kept_and_taken_
     assert [group["asked"] for group in count_letters([query], prepared.path.parent)] == [1]
     other = flow(prepared.path.parent, FLOW.replace("kept:", "renamed:"))
     assert left_behind(other.tiers[0]) == [
-        '1 dead letter waits for replay in Query "kept", which no sink uses any more; to list them: scribengin dead list FLOW'
+        '1 dead letter waits for replay in Query "kept", which no sink uses any more; to list them: scribengin dead-letter list FLOW'
     ]
     said = replay(other, Which())
     assert (said.asked, said.before, said.refusals, said.requests) == (0, 0, 1, [])
@@ -256,7 +256,7 @@ def test_a_letter_that_was_repaired_for_one_of_its_queries_says_so_and_how_to_ed
         find_to_edit(both, Which(prefix=LETTER.id), record=False)
     assert caught.value.message == (f"{LETTER.id} was repaired differently for its queries: kept (repaired), more (not repaired)")
     assert caught.value.remedy == (
-        "edit it for each query with its key: scribengin dead edit FLOW kept:0:0; scribengin dead edit FLOW more:0:0"
+        "edit it for each query with its key: scribengin dead-letter edit FLOW kept:0:0; scribengin dead-letter edit FLOW more:0:0"
     )
     for key in ("kept:0:0", "more:0:0"):
         keep_all(find_to_edit(both, Which(prefix=key), record=False), b'{"id":8}')

@@ -84,5 +84,5 @@ def test_a_run_that_is_stopped_before_it_begins_says_so_and_claims_nothing(folde
     result = run_flow(folder.path / "flow.yaml", settings, lambda view: None, spark=folder.spark)
     assert (result.state, result.queries, result.balanced) == ("stopped", (), True)
     assert not (folder.path / "out").exists()
-    show_summary(result, "scribengin dead list flow.yaml")
+    show_summary(result, "scribengin dead-letter list flow.yaml")
     assert "before it began: nothing was read or written" in capsys.readouterr().out

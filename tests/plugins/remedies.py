@@ -84,7 +84,7 @@ def fault_of(mention: Mention) -> str:
                 return ""
             below = command.get_command(context, rest[0])
             if below is None:
-                return f"there is no command {rest[0]}"
+                return f'there is no command "{rest[0]}"'
             command, rest = below, rest[1:]
         return _leaf_fault(command, rest, whole=whole)
     except click.exceptions.NoArgsIsHelpError:

@@ -85,7 +85,7 @@ def test_what_is_purged_is_counted_and_the_others_keep_their_places_wherever_it_
 
 
 class TestUndo:
-    """`dead purge` and its undo, over six Batches with dead letters."""
+    """`dead-letter purge` and its undo, over six Batches with dead letters."""
 
     @pytest.fixture
     def trash(self, job):

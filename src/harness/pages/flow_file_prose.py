@@ -223,7 +223,7 @@ crosses it, so put filters before it.
 - A topic or folder of an edge must not be used for anything else. It may be shared by the edges of one node into several tiers
   (a fork), and by the edges into one union (a fan-in), whose writers must then pack, encrypt and order in the same way. To know the input
   of a row of a union, use `merge: {how: union, origin: COLUMN}`.
-- `group` of a tier names a group of hosts: `at` of a member is then the `--name` of a `scribengin node`, or the name of its
+- `group` of a tier names a group of hosts: `at` of a member is then the `--name` of a `scribengin server node`, or the name of its
   machine. On a control plane the tier runs only there, on the available host with the lowest cost and free resources; if
   there is none, it waits, and `status` reports it ([control](control.md#several-hosts)). A `run` runs all tiers on its own machine.
 - `to` of an edge or a sink names a group, or one of its members: `wan`, `wan.second`. `at` of a member sets, for a sink
@@ -300,7 +300,7 @@ are sent to the executors.
 
 ## A flow in Python
 
-A flow can also be written in Python. It is the same flow, and `scribengin show FLOW` prints it as YAML. A flow file in
+A flow can also be written in Python. It is the same flow, and `scribengin config resolved FLOW` prints it as YAML. A flow file in
 Python has the suffix `.py` and sets the variable `flow`:
 
 ```python
@@ -414,6 +414,6 @@ tests:
 EDITORS = """\
 ## Editors
 
-`scribengin schema > flow.schema.json` writes a JSON Schema with all keys and options. Editors with a YAML language
+`scribengin config schema > flow.schema.json` writes a JSON Schema with all keys and options. Editors with a YAML language
 server use it if the file begins with `# yaml-language-server: $schema=flow.schema.json`.
 """

@@ -98,7 +98,7 @@ its `version`, `why`, and the `remedy`, until the record is fixed; `list`, `stat
 - A quota cannot be read, or a number in it is not above 0: flows with its label that have been started continue, and restart if they were
   lost; no other flow starts. Their shares of its rows per second stay as they were.
 - `groups/…` cannot be read: a running worker keeps the previous settings, and the master logs this. Members that a flow does not have, and
-  costs that are not above 0, are ignored. If all members that a flow may use are `out`, this is ignored for that flow (`groups show`
+  costs that are not above 0, are ignored. If all members that a flow may use are `out`, this is ignored for that flow (`group show`
   reports it).
 
 ## A flow as text

@@ -43,7 +43,7 @@ def find_state(registry: Registry, flow: str) -> str:
     raise Refused(
         f"the state of flow {flow} is not on this host, {here}: there is no {folder}; its tier {tier} runs on {host}",
         remedy=f"keep states where all hosts can reach them, or start a master on {host}: "
-        "scribengin master --registry ADDRESS --listen HOST --tls-certificate FILE --tls-key FILE",
+        "scribengin server master --registry ADDRESS --listen HOST --tls-certificate FILE --tls-key FILE",
         code="state-elsewhere",
     )
 
@@ -79,7 +79,7 @@ def node_with_state(registry: Registry, flow: str, has: Callable[[str, str], boo
     raise Refused(
         f"the state of flow {flow} is not on this host, {socket.gethostname()}: there is no {folder}; it may be on {', '.join(silent)}",
         remedy="keep states where all hosts can reach them, or make the nodes reachable for this master: "
-        "scribengin node --name NODE --registry ADDRESS --listen HOST --tls-certificate FILE --tls-key FILE",
+        "scribengin server node --name NODE --registry ADDRESS --listen HOST --tls-certificate FILE --tls-key FILE",
         code="state-elsewhere",
     )
 

@@ -125,7 +125,7 @@ class NodePages:
         if not isinstance(there, RegistryEntry) or not there.session:
             raise Unreachable(
                 f"node {node} is unavailable: its agent is not running",
-                remedy=f"start it: scribengin node --name {node} --registry ADDRESS",
+                remedy=f"start it: scribengin server node --name {node} --registry ADDRESS",
                 code="node-away",
             )
         http, host = str(there.value.get("http") or ""), str(there.value.get("host") or "")
@@ -135,7 +135,7 @@ class NodePages:
         if is_loopback(url.hostname) and host != socket.gethostname():
             raise Unreachable(
                 f"node {node} answers on its own machine {host} only",
-                remedy=f"make it reachable: scribengin node --name {node} --registry ADDRESS --listen HOST "
+                remedy=f"make it reachable: scribengin server node --name {node} --registry ADDRESS --listen HOST "
                 "--tls-certificate FILE --tls-key FILE",
                 code="node-silent",
             )

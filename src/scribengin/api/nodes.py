@@ -120,5 +120,5 @@ def node_of(registry: Registry, id_: RunId) -> str:
 def _known(node: str) -> str:
     """Raises Refused if the text is not a valid name of a node."""
     if not HOST.fits(node):
-        raise Refused(f'"{node[:200]}" is not a valid name of a node', remedy="see: scribengin nodes", code="node-unknown")
+        raise Refused(f'"{node[:200]}" is not a valid name of a node', remedy="see: scribengin node list", code="node-unknown")
     return node

@@ -68,7 +68,7 @@ def check_id(id: str) -> None:
     """Raise InputError if the text is not a package's id."""
     if not PACKAGE_ID.fullmatch(id):
         raise PointedError(
-            (Fault("package-name", f'"{id}" is not a SHA-256', "write 64 hexadecimal digits, as `scribengin package` shows them"),)
+            (Fault("package-name", f'"{id}" is not a SHA-256', "write 64 hexadecimal digits, as `scribengin package create` shows them"),)
         )
 
 

@@ -42,7 +42,8 @@ def check_submit(wanted: Submit, pointer: str = "") -> None:
     faults = []
     if not PACKAGE_ID.fullmatch(wanted.package):
         said = f"{pointer}/package is not a SHA-256"
-        faults.append(Fault("body", said, "write 64 hexadecimal digits, as `scribengin package` shows them", pointer=f"{pointer}/package"))
+        remedy = "write 64 hexadecimal digits, as `scribengin package create` shows them"
+        faults.append(Fault("body", said, remedy, pointer=f"{pointer}/package"))
     if not wanted.base.startswith("/") or "\0" in wanted.base:
         said = f"{pointer}/base is not an absolute path"
         faults.append(Fault("body", said, "name the folder where relative paths start", pointer=f"{pointer}/base"))

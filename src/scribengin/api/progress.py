@@ -33,7 +33,7 @@ def router(watch: WorkerWatch, viewer: Sequence[Any] = (), operator: Sequence[An
             raise Unreachable(
                 "no leading master can be reached from here",
                 remedy="repeat the request in a moment; make a leader on another host reachable: "
-                "scribengin master --registry ADDRESS --listen HOST --tls-certificate FILE --tls-key FILE",
+                "scribengin server master --registry ADDRESS --listen HOST --tls-certificate FILE --tls-key FILE",
                 code="leader-missing",
             )
         return sent_to(address, request)

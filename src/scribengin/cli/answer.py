@@ -17,11 +17,14 @@ import click
 
 from scribengin.cli.extras import missing_extra
 from scribengin.cli.flow_argument import as_called, file_of_name
+from scribengin.cli.tree import with_new_options
 from scribengin.core.errors import Exit, InputError, ScribenginError
 from scribengin.core.problems import Place, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from scribengin.cli.tree import Renamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +42,50 @@ class CommandAnswer:
         return {"command": command, "ok": self.exit is Exit.DONE, "result": self.result, "problems": problems}
 
 
+RENAMED_FROM, _NOTICES = "scribengin.renamed", "scribengin.notices"
+"""in a context's meta: the old spelling of the command, a Renamed; notices about old options"""
+
+
+def path_of(ctx: click.Context) -> str:
+    """The words of the command behind `scribengin`."""
+    return ctx.command_path.partition(" ")[2]
+
+
+def called(ctx: click.Context) -> str:
+    """The command's name in `--json`; an old spelling keeps its own."""
+    old: Renamed | None = ctx.meta.get(RENAMED_FROM)
+    return path_of(ctx) if old is None else old.called(path_of(ctx))
+
+
+def show_notices(ctx: click.Context) -> None:
+    """A line on stderr for each old spelling in the command line, once."""
+    old: Renamed | None = ctx.meta.pop(RENAMED_FROM, None)
+    for line in ([] if old is None else [old.notice(path_of(ctx), ctx.params)]) + ctx.meta.pop(_NOTICES, []):
+        click.echo(line, err=True)
+
+
 class AnsweringCommand(click.Command):
     """A command whose function returns an Answer. Adds `--json`, and turns errors into problems and exit statuses."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params.append(click.Option(["--json", "as_json"], is_flag=True, help="Print exactly one JSON object on stdout."))
+        self.params += [
+            click.Option(["--json", "as_json"], is_flag=True, help="Print exactly one JSON object on stdout."),
+            click.Option(["-o", "--output", "output_form"], type=click.Choice(["text", "json"]), help="json: as with --json."),
+        ]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Old names of options become those of this release."""
+        args, ctx.meta[_NOTICES] = with_new_options(path_of(ctx).removeprefix("flow "), args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> None:
         """Run the function and deliver its Answer; always ends the context with the exit status."""
-        name = ctx.command_path.partition(" ")[2]
-        as_json = ctx.meta["scribengin.json"] = ctx.params.pop("as_json")
+        name = called(ctx)
+        as_json = ctx.meta["scribengin.json"] = (ctx.params.pop("output_form") == "json") | ctx.params.pop("as_json")
         output = JsonOutput() if as_json else None
+        if output is None:
+            show_notices(ctx)
         try:
             answer = self._answer(ctx)
             if output is not None:
@@ -78,7 +113,7 @@ class AnsweringCommand(click.Command):
         except (click.exceptions.Exit, click.ClickException, click.Abort, KeyboardInterrupt, BrokenPipeError):
             raise
         except ModuleNotFoundError as error:
-            fault = missing_extra(error, ctx.command_path.partition(" ")[2])
+            fault = missing_extra(error, path_of(ctx))
             if fault is not None:
                 return CommandAnswer(problems=problems_of(fault), exit=fault.exit)
             traceback.print_exc()

@@ -1,4 +1,4 @@
-"""`map` and `spawn`: a tier is bound to a node."""
+"""`node map` and `node start-tier`: a tier is bound to a node."""
 
 from __future__ import annotations
 

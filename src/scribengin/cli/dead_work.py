@@ -1,4 +1,4 @@
-"""`scribengin dead export|edit|replay|purge`: what a person does with dead letters."""
+"""`scribengin dead-letter export|edit|replay|purge`: what a person does with dead letters."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _KEYS = 3
 @each_flow("flow")
 def export(*, flow: str, filters: Filters, to: Path, state: Path | None, masters: Masters) -> CommandAnswer:
     """Export dead letters to a file, one JSON object per line. Repair `payload` (the record) or `came` (the input row of the step) there,
-    then run scribengin dead replay FLOW --repaired FILE.
+    then run scribengin dead-letter replay FLOW --repaired FILE.
 
     \b
     Example:
-      scribengin dead export flow.yaml --to dead.jsonl
+      scribengin dead-letter export flow.yaml --to dead.jsonl
     """
     import msgspec
 
@@ -71,7 +71,7 @@ def _whole(letter: dict[str, Any]) -> dict[str, Any]:
     if letter["payload"] is None and letter["payload_base64"] is None:
         raise Refused(
             "your token may not see the bytes of records, so no dead letter can be exported",
-            remedy=f"use a token that may see records, or list without them: {flow_command('dead show')}",
+            remedy=f"use a token that may see records, or list without them: {flow_command('dead-letter show')}",
             code="letter-refused",
         )
     return letter
@@ -130,7 +130,7 @@ def edit(
 
     \b
     Example:
-      scribengin dead edit flow.yaml kept:12:3 --set amount=4
+      scribengin dead-letter edit flow.yaml kept:12:3 --set amount=4
     """
     from scribengin.client.answer_models import LetterRepaired, RepairLetter
 
@@ -147,13 +147,13 @@ def edit(
         found = _repaired(lambda asked: LetterRepaired(**repair_letter(prepared, asdict(asked))), repair, given)
     changed = found.queries
     result = {"flow": found.flow, "id": found.id, "queries": list(changed), "at": found.at}
-    replay_it = as_called(flow_command("dead replay", letter, *["--from-start"] * from_start), {"flow": flow, "state": state})
+    replay_it = as_called(flow_command("dead-letter replay", letter, *["--from-start"] * from_start), {"flow": flow, "state": state})
     said = f"repaired for {', '.join(changed)}; to replay it: {replay_it}" if changed else "nothing was changed"
 
     def show() -> None:
         click.echo(f"{letter}: {said}")
         if several and len(changed) == 1 and not query and letter != found.id:
-            by_id = as_called(flow_command("dead edit", found.id), {"flow": flow, "state": state})
+            by_id = as_called(flow_command("dead-letter edit", found.id), {"flow": flow, "state": state})
             click.echo(f"if other queries refused the same record, repair it for all of them by its id: {by_id}")
 
     return CommandAnswer(result, show=show)
@@ -206,7 +206,7 @@ def _check_editor(repair: RepairLetter) -> None:
     editor = (os.environ.get("VISUAL") or os.environ.get("EDITOR") or "").split()
     if not (sys.stdin.isatty() and sys.stdout.isatty()) and (not editor or Path(editor[0]).name in _OF_TERMINALS):
         more = [*(["--query", repair.query] if repair.query else []), *["--from-start"] * repair.from_start]
-        edit_it = flow_command("dead edit", repair.letter, *more, "--set", "COLUMN=VALUE")
+        edit_it = flow_command("dead-letter edit", repair.letter, *more, "--set", "COLUMN=VALUE")
         raise Refused(
             "there is no terminal for an editor",
             remedy=f"set a column: {edit_it}; or replace the text: --with FILE",
@@ -234,7 +234,7 @@ def _edited(letter: str, before: bytes, *, row: bool) -> bytes:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Replay the dead letters of this file, with the changes made in it.",
 )
-@click.option("--as-is", is_flag=True, help="Replay them unchanged, without the repairs of `dead edit`.")
+@click.option("--as-is", is_flag=True, help="Replay them unchanged, without the repairs of `dead-letter edit`.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be replayed, and what cannot be.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @setting_flags("state")
@@ -260,7 +260,7 @@ def replay(
 
     \b
     Example:
-      scribengin dead replay flow.yaml --step parsed
+      scribengin dead-letter replay flow.yaml --step parsed
     """
     from scribengin.local.repairing import given_letters
 
@@ -340,8 +340,8 @@ def _shown(found: dict[str, Any], named: Mapping[str, Any]) -> Callable[[], None
         if found["refused"] > len(found["refusals"]):
             click.echo(f"… and {found['refused'] - len(found['refusals']):,} more")
         if any(len(rows) > 1 and rows[0]["key"] in rows[0]["remedy"] for rows in groups.values()):
-            back = as_called(flow_command("dead replay", "--repaired", "FILE"), named)
-            click.echo(f"to repair many in one file: {as_called(flow_command('dead export', '--to', 'FILE'), named)}, then {back}")
+            back = as_called(flow_command("dead-letter replay", "--repaired", "FILE"), named)
+            click.echo(f"to repair many in one file: {as_called(flow_command('dead-letter export', '--to', 'FILE'), named)}, then {back}")
         will = "would enter" if found["dry_run"] else "enter"
         for row in found["entering"]:
             click.echo(f"{row['count']:,} {will} Query {row['query']} at {row['at']}")
@@ -392,7 +392,7 @@ def purge(
 
     \b
     Example:
-      scribengin dead purge flow.yaml --replayed
+      scribengin dead-letter purge flow.yaml --replayed
     """
     if undo is not None:
         if replayed or dry_run or filters.given():
@@ -404,7 +404,7 @@ def purge(
     if count and not dry_run:
         never = f", {found['unreplayed']:,} of which were never replayed" if found["unreplayed"] else ""
         lines = [f"{_counted(count)} of {', '.join(found['queries'])}{never}"]
-        remedy = f"to keep a copy: {flow_command('dead export', '--to', 'FILE')}"
+        remedy = f"to keep a copy: {flow_command('dead-letter export', '--to', 'FILE')}"
         confirm("this moves to the trash, which keeps them for 7 days:", lines, yes=yes, code="dead-purge-unsaid", remedy=remedy)
         found = purged(replayed=replayed, dry_run=False)
         count = found["purged"]
@@ -415,7 +415,7 @@ def purge(
             return
         click.echo(f"{'would delete' if dry_run else 'deleted'} {_counted(count)}")
         if (trash := found.get("trash")) is not None:
-            undo_it = as_called(flow_command("dead purge", "--undo", trash["id"]), {"flow": flow, "state": state})
+            undo_it = as_called(flow_command("dead-letter purge", "--undo", trash["id"]), {"flow": flow, "state": state})
             click.echo(f"to bring them back, until {trash['until'][:10]}: {undo_it}")
 
     return CommandAnswer(found, show=show)

@@ -22,7 +22,7 @@ _BY_PACKAGE = {
 _OF_ALL = {"spark": "pyspark", "server": "kazoo"}
 """the extras that `all` has → a package of each that no other brings"""
 
-_NEED_ALL = frozenset({"up", "master", "node"})
+_NEED_ALL = frozenset({"server dev", "server master", "server node"})
 """commands that need every extra of `all`: they name it where all are missing, and not one after the other"""
 
 

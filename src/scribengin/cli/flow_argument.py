@@ -30,7 +30,7 @@ def is_name(text: str) -> bool:
 
 def file_of_name(text: str) -> str:
     """The flow file of this folder that a name may mean, by the name of the file or of its flow; empty if there is none."""
-    if not is_name(text):
+    if not text or not is_name(text):
         return ""
     files = sorted(file for file in Path().glob("*") if file.suffix in _SUFFIXES and file.is_file())[:_MOST_FILES]
     called = next((str(file) for file in files if file.stem == text), "")

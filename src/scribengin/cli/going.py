@@ -1,4 +1,4 @@
-"""What `rewind` and `offsets set` share: what would repeat is listed and confirmed, then done, and waited for."""
+"""What `offsets rewind` and `offsets set` share: what would repeat is listed and confirmed, then done, and waited for."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def wait_for_operation(client: Client, flow: str, id_: str, wait_s: float | None
             said = f": {row.error}" if row.error else ""
             raise OperationFailed(
                 f"operation {id_} of flow {flow} ({row.kind}) is {row.step}{said}",
-                remedy=f"fix the cause and repeat the command; see: scribengin ops {flow}",
+                remedy=f"fix the cause and repeat the command; see: scribengin operation list {flow}",
             )
         if row.arguments.get("stuck"):
             raise NotReached("; ".join([f"operation {id_} of flow {flow} ({row.kind}) needs intervention", *_waits(row)]), remedy=_AGAIN)
         if time.monotonic() >= deadline:
             raise NotReached(
                 "; ".join([f"operation {id_} of flow {flow} ({row.kind}) is at step {row.step} after {wait_s:.0f} s", *_waits(row)]),
-                remedy=f"wait longer; see: scribengin ops {flow}",
+                remedy=f"wait longer; see: scribengin operation list {flow}",
             )
         time.sleep(_POLL_S)

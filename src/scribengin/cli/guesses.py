@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 DESTRUCTIVE = frozenset(
-    {"cancel", "decommission", "delete", "drain", "purge", "remove", "reset", "rewind", "rollback", "set", "skip", "stop", "unmap"}
+    {"cancel", "delete", "disable", "drain", "purge", "remove", "reset", "rewind", "rollback", "set", "skip", "stop", "unmap"}
 )
 """commands that take something away, end something or set something back: whoever means one writes it out"""
 _OURS = {
@@ -26,12 +26,12 @@ _OURS = {
     **dict.fromkeys(("log", "tail"), "scribengin logs NAME"),
     **dict.fromkeys(("inspect", "info", "desc"), "scribengin describe NAME"),
     **dict.fromkeys(("monitor", "watch", "dashboard"), "scribengin top"),
-    **dict.fromkeys(("dlq", "deadletter", "deadletters", "dead-letters", "errors"), "scribengin dead list FLOW"),
+    **dict.fromkeys(("dlq", "deadletter", "deadletters", "dead-letters", "letters", "errors"), "scribengin dead-letter list FLOW"),
     **dict.fromkeys(("format", "prettier"), "scribengin fmt FILE"),
     **dict.fromkeys(("new", "scaffold", "quickstart"), "scribengin init FOLDER"),
-    **dict.fromkeys(("build", "bundle", "pack"), "scribengin package DIR"),
+    **dict.fromkeys(("build", "bundle", "pack"), "scribengin package create DIR"),
     **dict.fromkeys(("sample", "peek", "dry-run"), "scribengin preview FILE"),
-    **dict.fromkeys(("serve", "server", "daemon"), "scribengin up"),
+    **dict.fromkeys(("serve", "daemon"), "scribengin server dev"),
     **dict.fromkeys(("rescale", "resize"), "scribengin scale NAME"),
     **dict.fromkeys(("lag", "progress"), "scribengin status FLOW"),
     **dict.fromkeys(("discover", "detect"), "scribengin infer FILE"),
@@ -40,6 +40,8 @@ _OURS = {
     **dict.fromkeys(("why", "error", "errno"), "scribengin explain CODE"),
 }
 """Words of other tools, and what is typed here"""
+_WHOLE = 400
+"""characters of a sentence; click cuts at fewer"""
 
 
 def no_command(word: str, known: Iterable[str], below: str = "") -> str:
@@ -68,3 +70,14 @@ class GuessingGroup(click.Group):
         if self.get_command(ctx, name) is None and not ctx.resilient_parsing and not name.startswith("-"):
             raise click.UsageError(no_command(name, self.list_commands(ctx), ctx.command_path.partition(" ")[2]), ctx)
         return super().resolve_command(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """In the order in which they were added."""
+        return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Each with its first sentence, as a whole."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, command.get_short_help_str(limit=_WHOLE)) for name, command in commands if command and not command.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)

@@ -31,7 +31,7 @@ folder_option = click.option(
     show_default=True,
     metavar="DIR",
     callback=_home,
-    help="Folder of the control plane, as given to `scribengin up`.",
+    help="Folder of the control plane, as given to `scribengin server dev`.",
 )
 """Gives a command `home`, a Home, of a folder and nothing else."""
 

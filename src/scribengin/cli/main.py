@@ -8,123 +8,110 @@ import sys
 import traceback
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import CommandAnswer, JsonOutput, problems_of, show_problem
+from scribengin.cli.answer import RENAMED_FROM, CommandAnswer, JsonOutput, called, path_of, problems_of, show_notices, show_problem
 from scribengin.cli.extras import missing_extra
-from scribengin.cli.guesses import no_command
+from scribengin.cli.guesses import GuessingGroup
+from scribengin.cli.tree import COMMANDS, RENAMED, SECTIONS, CommandGroup, renamed, words_of
 from scribengin.core.errors import EnvironmentFault, Exit
 from scribengin.core.problems import Place, Problem
 
-_GROUPS = {
-    "Develop": {
-        "init": "Create a folder with a working flow and its data.",
-        "validate": "Check flow files; needs no Java or Spark.",
-        "plan": "Show what would run, its guarantees, and what it would change.",
-        "preview": "Show what a flow makes of sample records, step by step.",
-        "run": "Run flows on this machine, until Ctrl-C or (--once) until all data is read.",
-        "test": "Run the tests of flow files, in one Spark session.",
-        "audit": "Verify outputs, dead letters and the ledger by reading them again.",
-        "graph": "Show a flow or a workflow as text, Mermaid or SVG.",
-        "infer": "Propose the schema of a source from its files.",
-        "show": "Print a flow, with --resolved in full.",
-        "fmt": "Format flow files.",
-        "explain": "Explain an error code: its meaning and remedy.",
-    },
-    "Deploy": {
-        "apply": "Submit flows, or their next versions, to the control plane.",
-        "history": "List the versions of a flow.",
-        "rollback": "Return to an earlier version of a flow.",
-        "delete": "Delete stopped flows; outputs and state are kept.",
-        "package": "Create or inspect one file of flows and their code.",
-    },
-    "Operate": {
-        "list": "List submitted flows and their state.",
-        "status": "Show progress of each tier, backlog, and what is acknowledged.",
-        "describe": "Show everything that the registry records about a flow.",
-        "logs": "Show the output of a flow's workers.",
-        "events": "Show the history of a flow: state changes, versions, operations.",
-        "top": "Show live rates, backlog and bottlenecks of all flows.",
-        "alerts": "List the alerts of a flow, or send a test.",
-        "pause": "Pause flows; workers stay up.",
-        "resume": "Resume paused or stopped flows, or retry failed ones.",
-        "drain": "Process the data available now through all tiers, then stop.",
-        "stop": "Stop flows after the current Batches.",
-        "scale": "Change cores, memory, workers or executors of a flow or tier.",
-        "limit": "Show or change rate limits of a running flow.",
-        "ops": "List or cancel operations of several steps.",
-        "recover": "After an outage, check that every flow is in its desired state.",
-    },
-    "Records": {
-        "trace": "Trace a record through tiers, Batches and sinks.",
-        "dead": "List, show, repair, replay or delete dead letters.",
-        "summary": "Show the tables of summary sinks.",
-        "source": "Show or set positions in sources of a flow file.",
-        "offsets": "Show or set positions in sources of a submitted flow.",
-        "rewind": "Read again what a flow has read since a time or a Batch.",
-        "reset": "Delete a flow's state, so that it reads all sources from the start.",
-        "maintain": "Merge, complete and clean up the places that sinks write to.",
-        "files": "List committed objects of object stores.",
-    },
-    "Cluster": {
-        "up": "Run a control plane on this machine, until Ctrl-C.",
-        "master": "Run a master of the control plane, until Ctrl-C.",
-        "node": "Run a node, on which masters start workers, until Ctrl-C.",
-        "nodes": "List nodes and their workers.",
-        "map": "Bind a tier to a node.",
-        "unmap": "Remove the binding of a tier to a node.",
-        "spawn": "Bind a tier to a node and start its flow.",
-        "decommission": "Drain a node: move its workers to other nodes.",
-        "worker": "Show a worker.",
-        "groups": "Show groups of equivalent places; disable or enable members.",
-        "peer": "Connect flows with flows of another control plane.",
-        "quota": "Set shared resource quotas for flows with a label.",
-        "token": "Create, list and remove tokens for the API.",
-    },
-    "Tools": {
-        "config": "List all settings with their values and origins.",
-        "doctor": "Check this machine: Python, Java, PySpark, memory, folders.",
-        "warm": "List or stop warm Spark sessions.",
-        "shell": "Run commands with completion and history, or a script of them.",
-        "services": "Start, stop and list servers for trying and testing.",
-        "jars": "Download the jars that PySpark does not include.",
-        "schema": "Print the JSON Schema of flow files, for editors.",
-        "completion": "Print the completion script for a shell.",
-        "version": "Print the versions of Scribengin and of what it runs on.",
-    },
-}
-"""Group → command → its line in the help; the code of `x` is `cli/commands/x.py`, loaded when it is called."""
-_COMMANDS = {name: line for commands in _GROUPS.values() for name, line in commands.items()}
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from click.shell_completion import CompletionItem
+
+    from scribengin.cli.tree import CommandEntry
+
+_ALL = "scribengin.all"
+"""in a context's meta: the help lists hidden commands too"""
 
 
-class _Lazy(click.Group):
+class TreeGroup(GuessingGroup):
+    """Commands of the tree. Their code is loaded when they are called, and not for the help or for completion."""
+
+    def __init__(self, below: Mapping[str, CommandEntry | CommandGroup], **more: Any) -> None:
+        super().__init__(**more)
+        self.below = below
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(_COMMANDS)
+        """Those of this release, hidden ones too."""
+        return list(self.below)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command, or None if no command has that name."""
+        each = self.below.get(cmd_name)
+        if isinstance(each, CommandGroup):
+            return TreeGroup(each.below, name=cmd_name, help=each.help)
+        return None if each is None else _loaded(each.code or f"{cmd_name}:command", cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One section."""
+        self.format_section(ctx, formatter, "Commands", self.below)
+
+    def format_section(
+        self, ctx: click.Context, formatter: click.HelpFormatter, title: str, below: Mapping[str, CommandEntry | CommandGroup]
+    ) -> None:
+        """The commands that the help shows, with their lines."""
+        shown = {name: each for name, each in below.items() if not each.hidden or ctx.meta.get(_ALL)}
+        width = max(map(len, self.below))
+        if shown:
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{width}}", each.line) for name, each in shown.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Hidden commands too, once their first character is typed."""
+        from click.shell_completion import CompletionItem
+
+        shown = {name: each for name, each in self.below.items() if name.startswith(incomplete) and (incomplete or not each.hidden)}
+        return [CompletionItem(name, help=each.line) for name, each in shown.items()] + click.Command.shell_complete(self, ctx, incomplete)
+
+
+class _Root(TreeGroup):
+    def __init__(self, **more: Any) -> None:
+        super().__init__(COMMANDS, **more)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """An old spelling becomes that of this release."""
+        while "--all" in args[:2] and all(word.startswith("-") for word in args):
+            args.remove("--all")
+            ctx.meta[_ALL] = True
+        if old := renamed(args):
+            ctx.meta[RENAMED_FROM], args = old
+        return super().parse_args(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in _COMMANDS:
-            command: click.Command = import_module(f"scribengin.cli.commands.{cmd_name}").command
-            command.name = cmd_name
-            return command
-        if cmd_name.startswith("-") or ctx.resilient_parsing:
-            return None
-        raise click.UsageError(no_command(cmd_name, _COMMANDS), ctx)
+        kept = next((each.kept for each in RENAMED if each.kept and each.old == cmd_name), "")
+        return _loaded(kept, cmd_name) if kept else super().get_command(ctx, cmd_name)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        width = max(map(len, _COMMANDS))
-        for group, commands in _GROUPS.items():
-            with formatter.section(group):
-                formatter.write_dl([(f"{name:<{width}}", line) for name, line in commands.items()])
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, below in SECTIONS.items():
+            self.format_section(ctx, formatter, title, below)
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+def _loaded(code: str, name: str) -> click.Command:
+    module, _, attribute = code.partition(":")
+    command: click.Command = getattr(import_module(f"scribengin.cli.commands.{module}"), attribute)
+    command.name = name
+    return command
+
+
+@click.group(cls=_Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="scribengin", message="scribengin %(version)s")
 def scribengin() -> None:
     """Reliable data flows on Spark: checked before they start, exactly once, with a ledger that proves it.
 
     FLOW is a flow file (it ends in .yaml, .yml or .py, or contains a "/") or the name of a submitted flow. With --json every command prints
-    exactly one JSON object on stdout. `scribengin COMMAND --help` shows an example of each command.
+    exactly one JSON object on stdout. `scribengin COMMAND --help` shows an example of each command, `scribengin help --all` further
+    commands.
+
+    \b
+    Examples:
+      scribengin init shop
+      scribengin run shop/flow.yaml --once
     """
 
 
@@ -139,7 +126,7 @@ def main(arguments: list[str] | None = None) -> None:
     except click.ClickException as error:
         status = _usage(error, given)
     except ModuleNotFoundError as error:  # in the imports at the head of a command's own module
-        fault = missing_extra(error, next((word for word in given if word in _COMMANDS), ""))
+        fault = missing_extra(error, words_of(given)[0])
         if fault is None:
             raise
         status = _told(fault, given)
@@ -166,9 +153,9 @@ def _place_of_others(error: BaseException) -> str:
 def _told(fault: EnvironmentFault, given: list[str]) -> int:
     """A fault from before the command could begin, for people or, asked for with --json, for programs."""
     (problem,) = problems_of(fault)
-    if "--json" in given:
+    if _asks_json(given):
         output = JsonOutput()
-        output.write(CommandAnswer(problems=[problem], exit=fault.exit).as_object(next((word for word in given if word in _COMMANDS), "")))
+        output.write(CommandAnswer(problems=[problem], exit=fault.exit).as_object(words_of(given)[1]))
         output.close()
     else:
         show_problem(problem)
@@ -177,13 +164,24 @@ def _told(fault: EnvironmentFault, given: list[str]) -> int:
 
 def _usage(error: click.ClickException, given: list[str]) -> int:
     """A command line that cannot be understood is wrong input, also for programs that asked for JSON."""
-    if "--json" not in given:
+    context = getattr(error, "ctx", None)
+    if not _asks_json(given):
+        if context is not None:
+            show_notices(context)
         error.show()
         return Exit.INPUT
-    context = getattr(error, "ctx", None)
-    command = context.command_path.partition(" ")[2] if context is not None else ""
-    problem = Problem("usage", Place(""), error.format_message(), f"see scribengin {command} --help".replace("  ", " "))
+    problem = Problem(
+        "usage", Place(""), error.format_message(), f"see scribengin {path_of(context) if context else ''} --help".replace("  ", " ")
+    )
     output = JsonOutput()
-    output.write(CommandAnswer(problems=[problem], exit=Exit.INPUT).as_object(command))
+    output.write(CommandAnswer(problems=[problem], exit=Exit.INPUT).as_object(called(context) if context else ""))
     output.close()
     return Exit.INPUT
+
+
+def _asks_json(given: list[str]) -> bool:
+    """Also where the command line cannot be parsed."""
+    return any(
+        word in ("--json", "-ojson", "--output=json") or (word == "json" and before in ("-o", "--output"))
+        for before, word in zip(["", *given], given, strict=False)
+    )

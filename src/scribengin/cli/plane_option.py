@@ -71,7 +71,7 @@ class Masters:
         with self.home.registry() as registry:
             found = addresses(registry)
         if not found:
-            remedy = "start one: scribengin master --registry ADDRESS"
+            remedy = "start one: scribengin server master --registry ADDRESS"
             raise Unreachable(f"no master is running at {self.home.entrance.address}", remedy=remedy, code="master-missing")
         return found
 

@@ -1,4 +1,4 @@
-"""`--registry` and what goes with it: the way into a registry that is not one of `scribengin up` here."""
+"""`--registry` and what goes with it: the way into a registry that is not one of `scribengin server dev` here."""
 
 from __future__ import annotations
 

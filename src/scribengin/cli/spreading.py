@@ -55,7 +55,7 @@ def tiers_as_nodes(nodes: Sequence[NodeRow]) -> int:
     """One tier for each running node. Raises Unreachable if there is none."""
     if up := sum(node.up and node.state == "up" for node in nodes):
         return up
-    remedy = "start one (scribengin node --registry ADDRESS), or pass the number of tiers: --spread 3"
+    remedy = "start one (scribengin server node --registry ADDRESS), or pass the number of tiers: --spread 3"
     raise Unreachable("no node is running, so --spread has no number of tiers", remedy=remedy, code="spread")
 
 

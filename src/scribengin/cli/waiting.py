@@ -104,7 +104,7 @@ def wait_for(
         if begun and version and found.wanted.version != version:
             raise NotReached(
                 f"flow {flow} was changed from version {version} to version {found.wanted.version}",
-                remedy=f"see why: scribengin ops {flow}",
+                remedy=f"see why: scribengin operation list {flow}",
             )
         now = found.status
         runs = False
@@ -137,6 +137,6 @@ def _first_batch_late(found: FlowView, wait_s: float) -> NotReached:
 def _late(flow: str, now: FlowStatus | None, states: Collection[str], wait_s: float) -> NotReached:
     wanted = " or ".join(states)
     if now is None:
-        return NotReached(f"no master took up flow {flow} within {wait_s:.0f} s", remedy="start one: scribengin up")
+        return NotReached(f"no master took up flow {flow} within {wait_s:.0f} s", remedy="start one: scribengin server dev")
     said = f": {now.reason}" if now.reason else ""
     return NotReached(f"flow {flow} is {now.state}, not {wanted}, after {wait_s:.0f} s{said}", remedy=now.next or "wait longer: --wait 10m")

@@ -133,7 +133,7 @@ class Transport:
             silent.append(f"{master}: {told.message}")
         raise Unreachable(
             f"no master answers ({'; '.join(silent)})",
-            remedy="pass masters that are up: --master URL,URL; or pass none and start one here: scribengin up",
+            remedy="pass masters that are up: --master URL,URL; or pass none and start one here: scribengin server dev",
             code="master-unreachable",
         )
 

@@ -52,7 +52,7 @@ class SourceStream:
     """The slice that one task reads. `place` is JSON (text, numbers, lists, mappings) and says all that `read` needs.
 
     `label` is for people (`tweets-003.jsonl[0:67108864]`); `files`, `bytes` and `rows` are for lag and progress bars (rows if known). A
-    `skipped` stream counts as handed out and is never read (`source set`). For a skipped stream, `lost` is a sentence about data that no
+    `skipped` stream counts as handed out and is never read (`offsets set`). For a skipped stream, `lost` is a sentence about data that no
     longer exists, was never read, and without which the flow continues; `rows` is then the maximum number of records, None if unknown. For
     a skipped stream, `again` is a file that was rewritten and is read from its start a second time.
     """

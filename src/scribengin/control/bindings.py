@@ -63,7 +63,7 @@ def bind(registry: Registry, node: str, host: str, *, by: str, start: bool = Fal
         if registry.read(DECOMMISSIONED(host).path) is not None:
             raise Refused(
                 f"node {host} is decommissioned: it takes no workers",
-                remedy=f"to undo this, run: scribengin decommission {host} --undo",
+                remedy=f"to undo this, run: scribengin node undrain {host}",
                 code="node-decommissioned",
             )
         writes = _unbound(registry, node, but=host)
@@ -126,7 +126,7 @@ def forget(registry: Registry, host: str) -> None:
     if up is not None and up.session:
         raise Refused(
             f"node {host} is up",
-            remedy=f"move its workers away: scribengin decommission {host} --wait; then stop `scribengin node` there",
+            remedy=f"move its workers away: scribengin node drain {host} --wait; then stop `scribengin server node` there",
             code="node-up",
         )
     folders = [f"{HOSTS}/{host}/{name}" for name in ("orders", "seen", "lns")]
@@ -202,5 +202,5 @@ def _check_host(registry: Registry, host: str) -> None:
 
 def unknown_node(host: str, known: Sequence[str]) -> Refused:
     """The error for an unregistered name."""
-    near = did_you_mean(host, known) or "see: scribengin nodes; start one there: scribengin node --registry ADDRESS"
+    near = did_you_mean(host, known) or "see: scribengin node list; start one there: scribengin server node --registry ADDRESS"
     return Refused(f'there is no node "{host}"', remedy=near, code="node-unknown")

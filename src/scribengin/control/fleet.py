@@ -108,7 +108,7 @@ class HostLauncher:
         if there is None or not there.session:
             raise Unreachable(
                 f"node {self._name} does not answer: its agent is not running",
-                remedy=f"start it: scribengin node --name {self._name} --registry ADDRESS",
+                remedy=f"start it: scribengin server node --name {self._name} --registry ADDRESS",
             )
 
     def _look_at(self, worker: str) -> ObservedWorker | None:

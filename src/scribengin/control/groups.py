@@ -155,7 +155,7 @@ def set_member(
                 if member in group.flows[flow] and not left_of(group, flow, said.out):
                     raise Refused(
                         f"{member} is the last member of group {name} that takes Batches of flow {flow}",
-                        remedy=f"enable another member first: scribengin groups set {name} MEMBER --back; or pause the flow",
+                        remedy=f"enable another member first: scribengin group enable {name} MEMBER; or pause the flow",
                         code="group-last",
                     )
         if cost is not None:

@@ -1,4 +1,4 @@
-"""The folder of a control plane on one machine: `scribengin up` makes it, and the other commands find it.
+"""The folder of a control plane on one machine: `scribengin server dev` makes it, and the other commands find it.
 
 up.json            where the registry and the API are, and which process leads; there while it is up
 registry.login     user:password of the registry, for this user alone
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 DEFAULT = Path("~/.scribengin")
 LOCAL = "local"
-"""the name of the one master and the one node of `scribengin up`"""
+"""the name of the one master and the one node of `scribengin server dev`"""
 _TRIES, _BETWEEN_S = 5, 0.05
 
 
@@ -105,7 +105,7 @@ class Home:
 
     @contextmanager
     def held(self, name: str = "lock") -> Iterator[None]:
-        """A lock for one `up` at a time, or by `node.lock` for one node's agent. Raises Refused if another process holds it."""
+        """A lock for one `server dev` at a time, or by `node.lock` for one node's agent. Raises Refused if another process holds it."""
         make_folder(self.folder)
         path = self.folder / name
         with explained(f"{path} cannot be written"), path.open("a") as lock:
@@ -170,7 +170,7 @@ class Home:
         """The error if no control plane runs here."""
         up = self._read()
         gone = "" if up is None else f": process {up.pid} was killed or has crashed; its workers may still run"
-        return Refused(f"no control plane runs in {shown_path(self.folder)}{gone}", remedy="start it: scribengin up", code="not-up")
+        return Refused(f"no control plane runs in {shown_path(self.folder)}{gone}", remedy="start it: scribengin server dev", code="not-up")
 
     def _is_held(self) -> bool:
         try:

@@ -56,7 +56,7 @@ def set_limit(
         if value is not None and not 0 < value < _MOST:
             raise Refused(
                 f"{value:g} {what}/s is not a valid limit",
-                remedy="give a number above 0, or --off; to let no rows through, pause the flow",
+                remedy="give a number above 0, or --unset; to let no rows through, pause the flow",
                 code="limit-value",
             )
     pace = {key: value for key, value in (("rows_per_s", rows_per_s), ("bytes_per_s", bytes_per_s)) if value is not None}

@@ -58,14 +58,14 @@ def cancel(registry: Registry, flow: str, id_: str, *, by: str) -> None:
         desired = known_flow(registry, flow)
         stored = read_record(registry, OPERATION(flow, id_)) if id_ in names(registry, f"flows/{flow}/ops") else None
         if not isinstance(stored, Stored):
-            raise Refused(f"flow {flow} has no operation {id_}", remedy=f"see: scribengin ops {flow}", code="operation-unknown")
+            raise Refused(f"flow {flow} has no operation {id_}", remedy=f"see: scribengin operation list {flow}", code="operation-unknown")
         operation = stored.record
         if operation.step not in UNDER_WAY or desired.record.operation != id_:
             raise Refused(f"operation {id_} of flow {flow} is over: {operation.step}", remedy="no action is needed", code="operation-over")
         if operation.step not in ("stop", "drain"):
             raise Refused(
                 f"operation {id_} of flow {flow} is at step {operation.step}: its workers may already have changed something",
-                remedy=f"wait for its end: scribengin ops {flow}",
+                remedy=f"wait for its end: scribengin operation list {flow}",
                 code="operation-at-work",
             )
         now = now_text()

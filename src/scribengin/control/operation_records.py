@@ -41,6 +41,6 @@ def refuse_while_under_way(registry: Registry, flow: str, desired: Stored[Desire
     if operation is not None and operation.step in UNDER_WAY:
         raise Refused(
             f"operation {id_} of flow {flow} ({operation.kind}) is under way, at step {operation.step} since {operation.since}",
-            remedy=f"wait for its end (scribengin ops {flow}), or: scribengin ops cancel {flow} {id_}",
+            remedy=f"wait for its end (scribengin operation list {flow}), or: scribengin operation cancel {flow} {id_}",
             code="operation-under-way",
         )

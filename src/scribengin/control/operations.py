@@ -144,7 +144,7 @@ def standing_of(flow: FlowSeen, under_way: UnderWay) -> tuple[FlowState, str, st
         ill = f" ({failed[0]})" if failed else ""
         said = [f"{', '.join(reading)} to read the backlog of its channels{ill}"] if reading else []
         said += [f"{', '.join(ending)} to end"] if ending else []
-        give_up = f"then it runs as version {flow.wish.version}; to cancel, run: scribengin ops cancel {flow.name} {under_way.id}"
+        give_up = f"then it runs as version {flow.wish.version}; to cancel, run: scribengin operation cancel {flow.name} {under_way.id}"
         return "draining", f"{what} waits for {' and '.join(said)}" if said else f"{what} begins", give_up
     if operation.step == "stop":
         waiting = [name for name, tier in sorted(flow.tiers.items()) if not at_rest(tier)]

@@ -152,7 +152,7 @@ def why_homeless(nodes: Mapping[str, WorkerNode], flow: str, tier: ObservedTier)
     }
     reason = f"tier {tier.tier} runs on group {tier.group}: {', '.join(f'{at} {_why_not(node)}' for at, node in seen.items())}"
     away = [at for at, node in seen.items() if node is None]
-    start = f"start a node there: scribengin node --registry ADDRESS --name {away[0]}; " if away else ""
+    start = f"start a node there: scribengin server node --registry ADDRESS --name {away[0]}; " if away else ""
     return reason, start + _elsewhere(flow, tier)
 
 

@@ -95,7 +95,7 @@ def set_quota(
         before = there.record if isinstance(there, Stored) and not _allowance(name, there).closed else Quota()
         quota = replace(before, **said, **dict.fromkeys(off), by=by, at=now_text())
         if quota.cores is None and quota.memory_bytes is None and quota.rows_per_s is None:
-            remedy = f"pass --cores, --memory or --rate; to remove the quota, run: scribengin quota remove {name}"
+            remedy = f"pass --cores, --memory or --rows-per-second; to remove the quota, run: scribengin quota remove {name}"
             raise Refused(f"quota {name} would limit nothing", remedy=remedy, code="quota-value")
         registry.commit(put(registry, QUOTA(name), quota))
 

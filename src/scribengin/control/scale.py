@@ -158,7 +158,7 @@ def _check_executors(registry: Registry, flow: str, spec: Spec, tiers: Collectio
             raise Refused(
                 f"flow {flow}: on {', '.join(sorted(able))} Spark runs inside the worker, so tier {tier} cannot have executors",
                 remedy=f"give the worker more cores: scribengin scale {flow}.{tier} --cores {executors * said.cores}; executors run on a "
-                "Spark cluster, which a node is given with --launcher standalone, and `up` with --spark-standalone",
+                "Spark cluster, which a node is given with --launcher standalone, and `server dev` with --spark-standalone",
                 code="scale-executors",
             )
 

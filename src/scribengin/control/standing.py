@@ -94,7 +94,7 @@ def _running(world: World, flow: FlowSeen, tiers: list[ObservedTier], helpers: l
                 return "starting", *bound
         if nowhere:
             names = ", ".join(tier.tier for tier in nowhere)
-            return "starting", f"no available node has room for {names}", "start one: scribengin node --registry ADDRESS"
+            return "starting", f"no available node has room for {names}", "start one: scribengin server node --registry ADDRESS"
         again = flow.status is not None and flow.status.state in ("recovering", "degraded")
         again = again or any(tier.run is not None and tier.run.failures and _is_of(tier, flow) for tier in coming)
         names = " and ".join(tier.tier for tier in coming)
@@ -108,7 +108,7 @@ def _running(world: World, flow: FlowSeen, tiers: list[ObservedTier], helpers: l
     if (reason := _behind(world, flow)) is not None:
         return "degraded", reason, f"the flow continues; intake asks producers to wait; see: scribengin top {flow.name}"
     if causes := [f"tier {tier.tier}: {tier.report.cause}" for tier in tiers if tier.report is not None and tier.report.cause]:
-        return "running", causes[0], for_flow(f"see: {flow_command('dead list')}", flow.name)
+        return "running", causes[0], for_flow(f"see: {flow_command('dead-letter list')}", flow.name)
     if flow.held_back is not None and (why := held_text(world, flow.held_back)):
         return "running", why, f"it continues automatically; see: scribengin graph {flow.name}"
     return ("running", *_lacking(world, flow, helpers)) if helpers else ("running", "", "")

@@ -65,7 +65,7 @@ def cancel(registry: Registry, id_: str) -> None:
         found = _read(registry)
         stored = found.get(int(id_.removeprefix(PREFIX))) if is_id(id_) else None
         if stored is None:
-            raise Refused(f"there is no operation {id_}", remedy="see: scribengin ops", code="operation-unknown")
+            raise Refused(f"there is no operation {id_}", remedy="see: scribengin operation list", code="operation-unknown")
         if stored.record.step != "ask":
             raise Refused(f"operation {id_} is over: {stored.record.step}", remedy="no action is needed", code="operation-over")
         registry.commit(stored.replace(replace(stored.record, step="cancelled", since=now_text())))

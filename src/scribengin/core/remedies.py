@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 _FLOW = "FLOW"
 _PUT_BACK = "put the state folder back"
-_COMMAND = re.compile(rf"(\bscribengin (?:reset|run|plan|audit|maintain|status|dead [a-z]+|source [a-z]+)) {_FLOW}(?![\w.])")
+_COMMAND = re.compile(rf"(\bscribengin (?:reset|run|plan|audit|maintain|status|dead-letter [a-z]+|offsets [a-z]+)) {_FLOW}(?![\w.])")
 """those that take a file"""
 
 
 def flow_command(command: str, *arguments: str) -> str:
     """A command about the flow.
 
-    >>> flow_command("dead show", "kept:0:2")
-    'scribengin dead show FLOW kept:0:2'
+    >>> flow_command("dead-letter show", "kept:0:2")
+    'scribengin dead-letter show FLOW kept:0:2'
     """
     return " ".join(["scribengin", command, _FLOW, *(shlex.quote(argument) for argument in arguments)])
 

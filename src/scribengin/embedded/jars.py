@@ -164,7 +164,8 @@ def _fault(folder: Path, name: str, failed: Sequence[str], said: str) -> Environ
     return EnvironmentFault(
         f"{len(failed)} jars of {name} could not be fetched{reason}:{listed}",
         remedy=(
-            f"with a network run: scribengin jars fetch {name}; without one, put these files into {folder}; the output of Ivy is in {log}"
+            f"with a network run: scribengin dev-jars fetch {name}; without one, put these files into {folder}; "
+            f"the output of Ivy is in {log}"
         ),
         code="jars-missing",
     )

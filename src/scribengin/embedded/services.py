@@ -1,4 +1,4 @@
-"""`scribengin services`: servers that keep running, one of each kind per project, under `<folder>/services/<name>/`."""
+"""`scribengin dev-services`: servers that keep running, one of each kind per project, under `<folder>/services/<name>/`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A master without a registry or workers of its own. Any number of them, on any hosts; one leads. `scribengin master` runs it."""
+"""A master without a registry or workers of its own. Any number of them, on any hosts; one leads. `scribengin server master` runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host of a control plane: the agent that takes orders for its workers, over a launcher. `scribengin node` runs it."""
+"""A host of a control plane: the agent that takes orders for its workers, over a launcher. `scribengin server node` runs it."""
 
 from __future__ import annotations
 

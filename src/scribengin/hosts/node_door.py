@@ -112,7 +112,7 @@ class NodeGlance:
         """The status page of a worker here. Raises Refused if there is none, Unreachable if it does not answer."""
         id_ = _parsed(worker)
         if worker not in {each["worker"] for each in self._agent.glance()["workers"]}:
-            raise Refused(f"node {self.name} has no worker {worker}", remedy="see: scribengin nodes", code="worker-unknown")
+            raise Refused(f"node {self.name} has no worker {worker}", remedy="see: scribengin node list", code="worker-unknown")
         for branch in (REPORT, SPARE_REPORT):
             report = read_record(self._registry, branch(id_.flow, id_.tier))
             if not isinstance(report, Stored) or report.record.run != id_.number:

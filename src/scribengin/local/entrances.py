@@ -44,7 +44,7 @@ class Cannot:
     remedy: str
 
 
-EXPORT = flow_command("dead export", "--to", "FILE")
+EXPORT = flow_command("dead-letter export", "--to", "FILE")
 
 
 @dataclass
@@ -99,9 +99,8 @@ class Entrances:
             block, decoder = row_block(letter, letter.came.encode()), row_decoder(schema)
         else:
             if letter.truncated:
-                return Cannot(
-                    "its payload was truncated to 64 KiB", f"pass the whole record: {flow_command('dead edit', key, '--with', 'FILE')}"
-                )
+                remedy = f"pass the whole record: {flow_command('dead-letter edit', key, '--with', 'FILE')}"
+                return Cannot("its payload was truncated to 64 KiB", remedy)
             block, decoder = self._record(letter)
         if block is None:
             return Cannot(f"source {letter.source} no longer reads such records", f"export it: {EXPORT}")
@@ -112,7 +111,7 @@ class Entrances:
         what = (
             found.bad[0].message if found.bad else f"found {len(found.ordinals)} records, expected one" if found.ordinals else "it is empty"
         )
-        return Cannot(f"{where} rejects it: {what}", f"repair it: {flow_command('dead edit', key)}")
+        return Cannot(f"{where} rejects it: {what}", f"repair it: {flow_command('dead-letter edit', key)}")
 
     def _record(self, letter: DeadLetter) -> tuple[Block | None, Decoder]:
         decoder = self.decoder(letter.source)

@@ -317,7 +317,7 @@ class FlowRun:
             if live.run.state == "failed" or not tally.cause:
                 continue
             place = live.tier.place_of(name)
-            look = self.prepared.named(f"see them: {flow_command('dead list')}")
+            look = self.prepared.named(f"see them: {flow_command('dead-letter list')}")
             if tally.degraded is not None:
                 yield Problem("max-dead", place, f"query {name}: {tally.degraded}", look)
             else:
@@ -402,7 +402,7 @@ def left_behind(tier: Prepared) -> list[str]:
     made = {query.name for query in tier.plan.queries}
     gone = (folder for folder in tier.folder.queries() if folder.name not in made and not has_moved(folder))
     left = {folder.name: letters_waiting(folder) for folder in gone}
-    see = flow_command("dead list")
+    see = flow_command("dead-letter list")
     return [
         f'{letters(count)} for replay in Query "{name}", which no sink uses any more; to list them: {see}'
         for name, count in left.items()

@@ -91,8 +91,8 @@ def by_letter(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def count_letters(
     queries: Sequence[QueryFolder], folder: Path, which: Which | None = None, made: Collection[str] | None = None
 ) -> list[dict[str, Any]]:
-    """A row for each Query, step and reason, as `dead list --json` prints them; `folder` is where the flow's paths start. `replayed` of
-    them have come through again, `asked` wait for that, `repaired` have been changed by a person and wait to be asked for. `made`: the
+    """A row for each Query, step and reason, as `dead-letter list --json` prints them; `folder` is where the flow's paths start. `replayed`
+    of them have come through again, `asked` wait for that, `repaired` have been changed by a person and wait to be asked for. `made`: the
     Queries that sinks of the flow make now, all where it is not said; others are `gone`."""
     which = which or Which()
     groups: dict[tuple[str, str, str], dict[str, Any]] = {}

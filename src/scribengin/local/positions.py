@@ -96,7 +96,7 @@ def move_forward(flow: Flow, query: QueryFolder, source: str, position: int | No
                 f'query "{query.name}": source "{source}" has no entry {position} yet; its log ends at {number}; '
                 "the existing entries were skipped"
             ),
-            remedy=f"see: {flow_command('source show')}",
+            remedy=f"see: {flow_command('offsets show')}",
             code="position-unknown",
         )
     return _moved(query, source, before, number, skipped)

@@ -68,7 +68,7 @@ def given_letters(lines: Iterable[bytes], name: str) -> dict[tuple[str, Key], Gi
         except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise Refused(
                 f"{name}:{number}: not an exported dead letter: {type(error).__name__}: {error}",
-                remedy=f"change only `payload` or `came` in lines written by: {flow_command('dead export', '--to', 'FILE')}",
+                remedy=f"change only `payload` or `came` in lines written by: {flow_command('dead-letter export', '--to', 'FILE')}",
                 code="letters-file",
             ) from None
         found[key] = Given(lineage, letter.payload, came)
@@ -259,7 +259,7 @@ def find_to_edit(prepared: PreparedFlow, which: Which, *, record: bool, digest: 
         why = f"no dead letter has the id or key {which.prefix}"
         if replayed:
             why = f"the replay of {replayed} is requested: if it fails again, it becomes a new dead letter"
-        raise Refused(why, remedy=f"see: {flow_command('dead show')}", code="letter-unknown")
+        raise Refused(why, remedy=f"see: {flow_command('dead-letter show')}", code="letter-unknown")
     different = {each.letter.id for each in exact}
     if len(different) > 1:
         some = ", ".join(sorted(different)[:3])
@@ -280,12 +280,12 @@ def _check_alike(found: Sequence[Editing]) -> None:
     """Raise Refused if one text does not do for a dead letter in all its Queries."""
     if len({(each.at, each.text) for each in found}) == 1:
         return
-    each_alone = "; ".join(flow_command("dead edit", key_text(each.query.name, each.key)) for each in found)
+    each_alone = "; ".join(flow_command("dead-letter edit", key_text(each.query.name, each.key)) for each in found)
     remedy = f"edit it for each query with its key: {each_alone}"
     if len({each.at for each in found}) > 1:
         ways = ", ".join(f"{each.query.name} at {each.at or each.letter.source}" for each in found)
         why = f"a replay of {found[0].letter.id} enters its queries at different steps: {ways}"
-        remedy += f"; or edit the source record for all of them: {flow_command('dead edit', found[0].letter.id, '--from-start')}"
+        remedy += f"; or edit the source record for all of them: {flow_command('dead-letter edit', found[0].letter.id, '--from-start')}"
     else:
         ways = ", ".join(f"{each.query.name} ({'repaired' if each.is_repaired else 'not repaired'})" for each in found)
         why = f"{found[0].letter.id} was repaired differently for its queries: {ways}"

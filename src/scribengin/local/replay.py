@@ -114,7 +114,7 @@ def replay(
     """Ask for the dead letters that are meant, and have not been asked for; `given`: only those, as it says. Needs no lease, and may
     be done while the flow runs, by several at once, again, and after a kill: a dead letter is in one request.
 
-    `as_they_were`: without what `dead edit` has made of them. Raises Refused if the flow has no such Query with state.
+    `as_they_were`: without what `dead-letter edit` has made of them. Raises Refused if the flow has no such Query with state.
     """
     done = Replayed(prepared.name, dry=dry_run)
     there, owner = False, ""
@@ -322,7 +322,7 @@ class _Asking:
 
 _OF_ROW = Cannot(
     "the input row of the step was repaired, but the replay enters at the source, which uses the record",
-    f"repair the record ({flow_command('dead edit', 'ID', '--from-start')}), or pass --as-is to replay it unchanged",
+    f"repair the record ({flow_command('dead-letter edit', 'ID', '--from-start')}), or pass --as-is to replay it unchanged",
 )
 
 
@@ -330,7 +330,7 @@ def _late_again(watermark: str) -> Cannot:
     """Of a dead letter that was late, and would be nothing else."""
     return Cannot(
         f"its time is still before the watermark of its Query ({watermark}): it would be late again",
-        f"correct its time: {flow_command('dead edit', 'ID')}; or {start_over()}",
+        f"correct its time: {flow_command('dead-letter edit', 'ID')}; or {start_over()}",
     )
 
 

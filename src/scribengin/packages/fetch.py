@@ -69,7 +69,7 @@ class FetchedPackages:
         if not addresses:
             raise Unreachable(
                 f"package {id} is not on this host, and no master is available to fetch it from",
-                remedy="start a master with its API: scribengin master --registry ADDRESS",
+                remedy="start a master with its API: scribengin server master --registry ADDRESS",
             )
         raise Refused(
             f"no master has package {id}; tried: {', '.join(addresses)}",

@@ -1,4 +1,4 @@
-"""`scribengin package`: makes a package from a folder of flow files, and reports all problems at once."""
+"""`scribengin package create`: makes a package from a folder of flow files, and reports all problems at once."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ LIMIT_FILES = 10_000
 LIMIT_FILE_BYTES = LIMIT_BYTES + 8 * 2**20
 """maximum size of the package file, with manifest and directory, in bytes"""
 _TIME = (2020, 1, 1, 0, 0, 0)
-_REMEDY = "fetch it again, or create it again with `scribengin package DIR`"
+_REMEDY = "fetch it again, or create it again with `scribengin package create DIR`"
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,14 +155,14 @@ def read_package(file: Path, *, expected: str | None = None) -> Package:
                 data = opened.read(LIMIT_FILE_BYTES + 1)
         except (FileNotFoundError, IsADirectoryError) as error:
             what = "this is a folder, not a package" if isinstance(error, IsADirectoryError) else "the package does not exist"
-            remedy = "create it with `scribengin package DIR`, or copy it from the host where it was applied"
+            remedy = "create it with `scribengin package create DIR`, or copy it from the host where it was applied"
             raise Refused(f"{file}: {what}", remedy=remedy, code="package-missing") from None
     return open_package(data, file, expected=expected)
 
 
 def _checked(id: str) -> str:
     if not _ID.fullmatch(id):
-        remedy = "write all 64 digits of its sha256, as `scribengin package show` prints them"
+        remedy = "write all 64 digits of its sha256, as `scribengin package inspect` prints them"
         raise Refused(f'"{id}" is not a valid id of a package', remedy=remedy, code="package-id")
     return id
 

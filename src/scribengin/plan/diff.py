@@ -184,7 +184,7 @@ def _change(plan: Plan, query: QueryPlan, before: StoredQuery | None) -> QueryCh
         return QueryChange(query.name, "new", f"starts at Batch 0 and reads {listed(query.sources)} from the start")
     if before.last_batch is None and before.sources:
         positions = listed([f"{source} from position {position}" for source, position in before.sources.items()])
-        begun = "of the move to this tier" if before.origin else "of `source set`"
+        begun = "of the move to this tier" if before.origin else "of `offsets set`"
         return QueryChange(query.name, "kept", f"starts the new lineage {begun}: reads {positions}")
     if before.fingerprint == query.fingerprint and before.state_fingerprint == query.state_fingerprint:
         return QueryChange(query.name, "unchanged", f"continues {before.progress}; nothing is re-read")

@@ -143,7 +143,7 @@ def too_many_dead(excess: Excess, folder: QueryFolder, segments: Sequence[LineSe
     node, why = _most_common(letters)
     if committed is None:
         after = "the Batch is not committed and is processed again at the next start"
-        given_up = flow_command("source skip", "FILE")
+        given_up = flow_command("offsets skip", "FILE")
         remedy = f"fix the step and restart; if a file is wrong, correct or remove it, then skip the file: {given_up}"
     else:
         after = f"Batch {committed} is committed with its dead letters"

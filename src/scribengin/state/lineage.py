@@ -53,7 +53,7 @@ def read_lineage(query: QueryFolder) -> Lineage | None:
     if query.rewind.exists():
         raise Refused(
             f'query "{query.name}": a rewind to an earlier position is in progress or was interrupted',
-            remedy="try again; if it was interrupted, the next run or the same `source set` completes it",
+            remedy="try again; if it was interrupted, the next run or the same `offsets set` completes it",
             code="rewind-unfinished",
         )
     data = storage.read_or_none(query.lineage)

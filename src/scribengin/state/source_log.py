@@ -92,7 +92,7 @@ class SourceLog:
             yield _streams(body)
 
     def amend(self, n: int, streams: Sequence[SourceStream]) -> None:
-        """Under the lease, while nothing runs: let entry `n`, which no decided Batch has taken, say otherwise (`source skip`, `set`).
+        """Under the lease, while nothing runs: let entry `n`, which no decided Batch has taken, say otherwise (`offsets skip`, `set`).
 
         Raises StateError for one that is folded: what it says cannot be changed any more.
         """

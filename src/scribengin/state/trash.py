@@ -1,4 +1,4 @@
-"""What `reset` and `dead purge` have removed, kept for a week so that their `--undo` can bring it back.
+"""What `reset` and `dead-letter purge` have removed, kept for a week so that their `--undo` can bring it back.
 
 <root>/.trash/<flow>/<id>/record.json                 what it is, and where each part came from
 <root>/.trash/<flow>/<id>/<n>/...                     a part of the state
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _KIND, _FORMAT = "trash", 1
 _FOLDER = ".trash"
 RESET, PURGE = "reset", "purge"
-_UNDO = {RESET: flow_command("reset", "--undo"), PURGE: flow_command("dead purge", "--undo")}
+_UNDO = {RESET: flow_command("reset", "--undo"), PURGE: flow_command("dead-letter purge", "--undo")}
 KEPT = timedelta(days=7)
 """How long what was removed can be brought back."""
 
@@ -90,7 +90,7 @@ class PurgedLetters:
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """What one `reset`, or one `dead purge`, has removed.
+    """What one `reset`, or one `dead-letter purge`, has removed.
 
     `owner` is the installation whose state it was. `lost` says what it was, for people and programs. `whole` is False until the command is
     through: until then another one goes on with it. `by` is `reset` or `purge`; only a purge has dead letters.

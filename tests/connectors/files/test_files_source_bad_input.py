@@ -249,7 +249,7 @@ def test_a_file_that_is_removed_before_or_while_it_is_read_fails_with_the_remedy
         path.unlink()
         with pytest.raises(SourceError, match=r"a\.jsonl is missing; it had \d+ bytes") as caught:
             list(blocks)
-        assert caught.value.remedy == "restore it, or skip it: scribengin source skip FLOW a.jsonl"
+        assert caught.value.remedy == "restore it, or skip it: scribengin offsets skip FLOW a.jsonl"
 
 
 def test_a_file_that_has_another_time_only_is_told_by_its_times(tmp_path: Path) -> None:

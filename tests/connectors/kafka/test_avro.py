@@ -249,7 +249,7 @@ def test_a_flow_reads_the_wire_format_and_stops_for_a_registry_that_is_away(
 
     rows = rows_in(tmp_path / "out/kept")
     assert sorted((row["id"], row["user"]) for row in rows) == [(id_, f"u{id_}" if id_ % 3 else None) for id_ in range(0, 200, 2)]
-    listed = scribengin(tmp_path, "dead", "list", "flow.yaml", "--json")
+    listed = scribengin(tmp_path, "dead-letter", "list", "flow.yaml", "--json")
     assert listed.returncode == 0, listed.stdout
     assert '"malformed"' in listed.stdout
     assert '"unknown-schema"' in listed.stdout

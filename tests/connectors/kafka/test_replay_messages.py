@@ -66,9 +66,9 @@ def test_messages_that_died_come_to_the_topic_once_with_their_keys_though_the_re
     producer.flush(30)
     assert scribengin(tmp_path, "run", "flow.yaml", "--once")[0] == 0
     (tmp_path / "steps.py").write_text("STRICT = False" + STEPS)
-    shown = scribengin(tmp_path, "dead", "show", "flow.yaml", "--step", "messages")[1]["letters"]
-    assert scribengin(tmp_path, "dead", "edit", "flow.yaml", shown[0]["id"], "--set", "id=20")[0] == 0
-    said = scribengin(tmp_path, "dead", "replay", "flow.yaml", "--yes")[1]
+    shown = scribengin(tmp_path, "dead-letter", "show", "flow.yaml", "--step", "messages")[1]["letters"]
+    assert scribengin(tmp_path, "dead-letter", "edit", "flow.yaml", shown[0]["id"], "--set", "id=20")[0] == 0
+    said = scribengin(tmp_path, "dead-letter", "replay", "flow.yaml", "--yes")[1]
     assert (said["replayed"], said["repaired"], said["refused"]) == (6, 1, 0), said
     assert scribengin(tmp_path, "run", "flow.yaml", "--once", fault="decide.before:kill")[0] != 0
     assert scribengin(tmp_path, "run", "flow.yaml", "--once")[0] == 0

@@ -110,7 +110,7 @@ def test_a_killed_flow_loses_nothing_and_what_it_doubles_has_the_same_id(topics:
     (query,) = json.loads(audited.stdout)["result"]["queries"]
     assert query["nodes"]["out"] == {"in": len(KEPT) + 1, "out": len(KEPT), "filtered": 0, "dead": 1, "late": 0, "made": 0}
     assert query["dead"] == {"decided": 2, "found": 2, "expired": 0, "purged": 0}
-    letters = scribengin(tmp_path, "dead", "list", "flow.yaml").stdout
+    letters = scribengin(tmp_path, "dead-letter", "list", "flow.yaml").stdout
     assert "no-partition" in letters
     assert "as decided" in scribengin(tmp_path, "audit", "flow.yaml").stdout
 
@@ -163,7 +163,7 @@ def test_without_the_jars_a_run_says_which_before_spark_starts_and_a_check_needs
     ran = scribengin(tmp_path, "run", "flow.yaml", "--once", **away)
     assert ran.returncode == 3
     assert "spark-sql-kafka-0-10_2.13-4.2.0.jar" in ran.stderr
-    assert "scribengin jars fetch spark-kafka" in ran.stderr
+    assert "scribengin dev-jars fetch spark-kafka" in ran.stderr
     assert not (tmp_path / ".scribengin/counted/main/tmp/spark.log").exists()
 
 

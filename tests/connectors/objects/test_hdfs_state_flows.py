@@ -85,7 +85,7 @@ def test_a_run_that_was_killed_goes_on_from_what_lies_there_and_its_audit_is_cle
     assert sorted((row["minute"][14:16], row["n"]) for row in folder.read("counts")) == [("00", 2), ("01", 1), ("05", 1)]
     assert (state / "shop" / "main" / "counted" / "checkpoint" / "offsets").is_dir(), "Spark's own lies there too"
     assert not (folder.path / ".scribengin" / "shop" / "main" / "kept").exists(), "nothing but logs stays on this machine"
-    for words, wanted in ((("audit",), b"balances"), (("dead", "show"), b"torn"), (("status",), b"stopped")):
+    for words, wanted in ((("audit",), b"balances"), (("dead-letter", "show"), b"torn"), (("status",), b"stopped")):
         said = subprocess.run(command(folder, state, *words), capture_output=True, check=False, timeout=60)
         assert said.returncode == 0, said
         assert wanted in said.stdout, said

@@ -149,14 +149,14 @@ def test_the_command_lists_what_is_committed_of_a_flow_or_a_url(
     flow.write_text(FLOW.replace("URL", given["url"]).replace("ENDPOINT", server.uri))
     name = decided.receipts[0].segments[0]["name"]
     for where in ([str(flow)], [given["url"], "--endpoint", server.uri]):
-        exit_, told = answer(capfd, "files", "list", *where)
+        exit_, told = answer(capfd, "object", "list", *where)
         (listed,) = told["result"]
         assert (exit_, listed["rows"], [each["url"] for each in listed["files"]]) == (0, 6, [f"{given['url']}/{name}"])
-    exit_, told = answer(capfd, "files", "list", str(flow), "--sink", "none")
+    exit_, told = answer(capfd, "object", "list", str(flow), "--sink", "none")
     assert exit_ == 2
     assert "it has kept" in str(told)
     flow.write_text(FLOW.replace("type: objects", "type: files, path: out").partition(', url: "URL"')[0] + ", format: json}}\n")
-    exit_, told = answer(capfd, "files", "list", str(flow))
+    exit_, told = answer(capfd, "object", "list", str(flow))
     assert exit_ == 2
     assert "no sink of type objects" in str(told)
 

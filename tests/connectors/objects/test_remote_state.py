@@ -112,7 +112,7 @@ def test_commands_say_whether_a_state_can_lie_there(hdfs: Hdfs, root: RemotePath
         (found,) = [each for each in checks if each["check"] == "state"]
         assert (found["state"], str(folder)[:16] in found["found"]) == (state, True), found
     assert not root.exists() or storage.names_in(root) == []
-    for command in (("status", "flow.yaml"), ("up",), ("master", "--registry", "zk://127.0.0.1:9/x")):
+    for command in (("status", "flow.yaml"), ("server", "dev"), ("server", "master", "--registry", "zk://127.0.0.1:9/x")):
         assert "write hdfs://NAMENODE:PORT/FOLDER" in said(*command, "--state", "webhdfs://host:1/x"), command
 
 

@@ -297,7 +297,7 @@ def test_a_run_that_was_killed_goes_on_from_what_lies_there_and_its_audit_is_cle
     assert sorted((row["minute"][14:16], row["n"]) for row in folder.read("counts")) == [("00", 2), ("01", 1), ("05", 1)]
     assert (root / "shop" / "main" / "counted" / "checkpoint" / "offsets").is_dir(), "Spark's own lies there too"
     assert not (folder.path / ".scribengin" / "shop" / "main" / "kept").exists(), "nothing but logs stays on this machine"
-    for words, found in ((("audit",), "balances"), (("dead", "show"), "torn"), (("status",), "stopped")):
+    for words, found in ((("audit",), "balances"), (("dead-letter", "show"), "torn"), (("status",), "stopped")):
         assert found in said(folder.path, root, *words)
     said(folder.path, root, "reset", "--outputs", "--yes")
     assert ids(folder) == []

@@ -75,7 +75,7 @@ def test_a_flow_that_is_killed_again_and_again_loses_nothing_and_its_keys_tell_w
     assert 0 <= twice <= 3 * 4 * 50, "of each life what was under way at most"
     audited = scribengin(tmp_path, "audit", "flow.yaml", TOKEN="x")
     assert audited.returncode == 0, audited.stdout + audited.stderr
-    letters = json.loads(scribengin(tmp_path, "dead", "show", "flow.yaml", "--json", TOKEN="x").stdout)["result"]["letters"]
+    letters = json.loads(scribengin(tmp_path, "dead-letter", "show", "flow.yaml", "--json", TOKEN="x").stdout)["result"]["letters"]
     assert sorted(json.loads(letter["payload"])["id"] for letter in letters) == [77, 1777]
     assert all("answered 422" in letter["message"] and "not this one" in letter["message"] for letter in letters)
     assert not [path for path in tmp_path.glob("**/*") if path.is_file() and b"hunter2" in path.read_bytes()]

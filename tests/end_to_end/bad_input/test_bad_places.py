@@ -62,7 +62,7 @@ def test_a_file_that_is_removed_stops_the_query_until_it_is_back(taken, folder):
     assert result.state == "failed"
     (problem,) = result.problems
     assert "b.jsonl is missing" in problem.message
-    assert "restore it, or skip it: scribengin source skip" in problem.remedy
+    assert "restore it, or skip it: scribengin offsets skip" in problem.remedy
     assert "remedy:" not in problem.message
     assert folder.read("out") == []
     kept.rename(folder.path / "data/b.jsonl")

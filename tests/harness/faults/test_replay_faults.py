@@ -53,8 +53,8 @@ def folder(tmp_path):
     assert scribengin(tmp_path, "run", "flow.yaml", "--once")[0] == 0
     assert written(tmp_path, "out") == [id_ for id_ in range(1, 41) if id_ % 5]
     (tmp_path / "steps.py").write_text(MILD)
-    shown = scribengin(tmp_path, "dead", "show", "flow.yaml", "--step", "rows")[1]["letters"]
-    status, said = scribengin(tmp_path, "dead", "edit", "flow.yaml", shown[0]["id"], "--set", "ok=true")
+    shown = scribengin(tmp_path, "dead-letter", "show", "flow.yaml", "--step", "rows")[1]["letters"]
+    status, said = scribengin(tmp_path, "dead-letter", "edit", "flow.yaml", shown[0]["id"], "--set", "ok=true")
     assert (status, said["queries"]) == (0, ["kept", "digits"])
     return tmp_path
 
@@ -62,13 +62,13 @@ def folder(tmp_path):
 def replayed_under_fire(folder, points):
     struck = []
     for point in ASKING:
-        scribengin(folder, "dead", "replay", "flow.yaml", "--yes", fault=f"{point}:kill")
-    asked = scribengin(folder, "dead", "replay", "flow.yaml", "--yes")[1]
+        scribengin(folder, "dead-letter", "replay", "flow.yaml", "--yes", fault=f"{point}:kill")
+    asked = scribengin(folder, "dead-letter", "replay", "flow.yaml", "--yes")[1]
     assert asked["already"] + asked["replayed"] == 8 + 2
     for point in points:
         if scribengin(folder, "run", "flow.yaml", "--once", fault=f"{point}:kill")[0] != 0:
             struck.append(point)
-        assert scribengin(folder, "dead", "replay", "flow.yaml", "--yes")[1]["replayed"] == 0
+        assert scribengin(folder, "dead-letter", "replay", "flow.yaml", "--yes")[1]["replayed"] == 0
     assert scribengin(folder, "run", "flow.yaml", "--once")[0] == 0
     assert written(folder, "out") == list(range(1, 42))
     assert written(folder, "digits") == list(range(1, 42))
@@ -77,7 +77,7 @@ def replayed_under_fire(folder, points):
     nodes = {query["name"]: query["nodes"] for query in audit["queries"]}
     assert sum(node.get("replayed", 0) for node in nodes["kept"].values()) == 9
     assert nodes["kept"]["judged"]["in"] == 40 + 1 + 8
-    assert sum(group["replayed"] for group in scribengin(folder, "dead", "list", "flow.yaml")[1]["groups"]) == 10
+    assert sum(group["replayed"] for group in scribengin(folder, "dead-letter", "list", "flow.yaml")[1]["groups"]) == 10
     return struck
 
 

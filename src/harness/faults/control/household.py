@@ -1,4 +1,4 @@
-"""A control plane in a folder of its own: a real `scribengin up`, what it has started, and the command line as a person uses it."""
+"""A control plane in a folder of its own: a real `scribengin server dev`, what it has started, and the command line as a person uses it."""
 
 from __future__ import annotations
 
@@ -109,12 +109,12 @@ class Household:
         return plain_environment() | dict(self.java) | {"SCRIBENGIN_HOME": str(self.home), _MARK: str(self.folder), **_SMALL}
 
     def start(self) -> None:
-        """`scribengin up`, until it says that it is. Raises Hung where it does not."""
+        """`scribengin server dev`, until it says that it is. Raises Hung where it does not."""
         self.begin()
         self.wait_up()
 
     def begin(self) -> None:
-        """`scribengin up`, which may take a while."""
+        """`scribengin server dev`, which may take a while."""
         if self.up is not None:
             self.up.wait()  # it was killed
         self.starts += 1
@@ -153,7 +153,7 @@ class Household:
         self.seen(folder).mkdir(exist_ok=True)
         registry = msgspec.json.decode(self.seen(self.home / "up.json").read_bytes())["registry"]
         login = self.home / "registry.login"
-        command = [kind, "--name", name, "--home", str(folder), "--registry", registry, "--login-file", str(login), *more]
+        command = ["server", kind, "--name", name, "--home", str(folder), "--registry", registry, "--login-file", str(login), *more]
         if before is not None:
             before.wait()  # it was killed
         path = self._log_of(kind, name)

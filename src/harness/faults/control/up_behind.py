@@ -1,4 +1,4 @@
-"""`python -m harness.faults.control.up_behind PORT [3]`: `scribengin up`, whose master and workers reach ZooKeeper through the
+"""`python -m harness.faults.control.up_behind PORT [3]`: `scribengin server dev`, whose master and workers reach ZooKeeper through the
 wire that listens on PORT; or, where a number of servers follows, with so many that vote, and no wire. Nothing else of it is changed."""
 
 from __future__ import annotations
@@ -20,4 +20,4 @@ class _Behind(zookeeper.ZooKeeper):
 
 if __name__ == "__main__":
     up.ZooKeeper = _Behind if len(sys.argv) == 2 else ensemble.ZooKeeperEnsemble  # type: ignore[assignment, attr-defined]
-    main(["up"])
+    main(["server", "dev"])

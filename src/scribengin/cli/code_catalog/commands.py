@@ -78,7 +78,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     met(
         "set-unsaid",
-        "`source set` was not confirmed",
+        "`offsets set` was not confirmed",
         "It would move a source to another position: records are read again, or skipped.",
         "Read what the message lists; run it on a terminal, where it asks. To confirm in a script: `--yes`.",
     ),
@@ -91,7 +91,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     met(
         "dead-replay-unsaid",
-        "`dead replay` of all dead letters was not confirmed",
+        "`dead-letter replay` of all dead letters was not confirmed",
         "Without an ID and a filter it replays every open dead letter. Those that are not repaired, or are behind the watermark, become "
         "dead letters again.",
         "Look at them (`--dry-run`); choose by ID, `--step` or `--reason`; or confirm with `--yes`.",
@@ -99,9 +99,9 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     met(
         "dead-purge-unsaid",
-        "`dead purge` was not confirmed",
-        "It moves dead letters to a trash, from which `dead purge --undo` brings them back for 7 days; then they are deleted.",
-        "Keep a copy (`scribengin dead export`) for longer; run it on a terminal, where it asks. To confirm in a script: `--yes`.",
+        "`dead-letter purge` was not confirmed",
+        "It moves dead letters to a trash, from which `dead-letter purge --undo` brings them back for 7 days; then they are deleted.",
+        "Keep a copy (`scribengin dead-letter export`) for longer; run it on a terminal, where it asks. To confirm in a script: `--yes`.",
         "tests/api/test_answers_api.py::test_letters_of_a_flow_that_is_stopped_are_purged_by_operators_when_they_say_so",
     ),
     met(
@@ -114,7 +114,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "letter-unknown",
         "There is no such dead letter",
         "The id names none, or several, or the dead letter was replayed already.",
-        "Take the key that `scribengin dead show` prints first, such as `kept:0:2`.",
+        "Take the key that `scribengin dead-letter show` prints first, such as `kept:0:2`.",
         "tests/api/test_answers_api.py::test_letters_are_replayed_once_by_operators_whoever_is_asked_and_those_that_cannot_be_are_told",
     ),
     met(
@@ -134,8 +134,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "editor-no-terminal",
         "An editor needs a terminal",
-        "`dead edit` without `--set` and `--with` opens an editor, which would wait for keys for ever. An `$EDITOR` that needs no terminal "
-        "is run.",
+        "`dead-letter edit` without `--set` and `--with` opens an editor, which would wait for keys for ever. An `$EDITOR` that needs no "
+        "terminal is run.",
         "Give the change on the command line: `--set COLUMN=VALUE`, or `--with FILE`.",
         "tests/cli/test_dead.py::test_without_a_terminal_no_editor_is_opened_that_needs_one",
     ),
@@ -149,7 +149,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "letters-file",
         "A line of the file is not an exported dead letter",
-        "`dead replay --repaired` takes the lines that `dead export` wrote.",
+        "`dead-letter replay --repaired` takes the lines that `dead-letter export` wrote.",
         "Change only `payload` or `came` in them.",
         "tests/api/test_answers_api.py::test_letters_are_replayed_once_by_operators_whoever_is_asked_and_those_that_cannot_be_are_told",
     ),
@@ -232,7 +232,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "package-damaged",
         "A file is not a whole package",
         "It was cut short, or is something else.",
-        "Make it again: `scribengin package DIR`.",
+        "Make it again: `scribengin package create DIR`.",
         "tests/cli/test_package.py::test_a_file_that_is_no_package_or_not_whole_is_told",
     ),
     met(
@@ -281,7 +281,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "package-id",
         "A package is named by its hash",
         "The text is not a SHA-256.",
-        "Copy it from `scribengin package show FILE`.",
+        "Copy it from `scribengin package inspect FILE`.",
         "tests/packages/test_store.py::test_only_hashes_name_packages",
     ),
     met(

@@ -96,7 +96,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "jars-missing",
         "Jars are missing",
         "Spark needs jars that PySpark does not carry, and they could not be fetched.",
-        "With a network run `scribengin jars fetch NAME`; without one put the files that the message lists into its folder.",
+        "With a network run `scribengin dev-jars fetch NAME`; without one put the files that the message lists into its folder.",
         "tests/embedded/test_jars.py::test_without_a_network_the_missing_files_their_folder_and_the_command_are_named",
     ),
     met(
@@ -142,8 +142,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "service-*",
         "A development server is not running",
-        "A server that `scribengin services` has started is dead, or does not answer.",
-        "Read its log, and start it again: `scribengin services start NAME`.",
+        "A server that `scribengin dev-services` has started is dead, or does not answer.",
+        "Read its log, and start it again: `scribengin dev-services start NAME`.",
     ),
     met(
         "server-missing",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_REPAIR = "Repair it: `scribengin dead edit FLOW KEY`, then `scribengin dead replay FLOW KEY`"
+_REPAIR = "Repair it: `scribengin dead-letter edit FLOW KEY`, then `scribengin dead-letter replay FLOW KEY`"
 _REPAIR_TOO = _REPAIR[0].lower() + _REPAIR[1:]
 _BEHIND_JOIN = "Behind a join both need `--from-start`: the record of the source comes again, with all rows that the join makes of it"
 _CHANNEL = "Do not delete anything; the tier before it still has what it wrote. Look at the machine's disks and report it."
@@ -77,7 +77,7 @@ REASONS: tuple[Reason, ...] = (
         "A row of a step that keeps state is older than the newest row minus the delay of the watermark, so that its window is closed; or "
         "it came for a folder of a sink that is closed.",
         "Raise the delay of `watermark` if such rows are common; `late: drop` counts them only. A replay is late again unless its time is "
-        f"repaired (`scribengin dead edit FLOW KEY`). {_BEHIND_JOIN}.",
+        f"repaired (`scribengin dead-letter edit FLOW KEY`). {_BEHIND_JOIN}.",
         '"ts" is 2026-01-01T08:00:00Z, and the watermark of the Query has passed it: 2026-01-01T09:50:00Z',
     ),
     Reason(
@@ -174,7 +174,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "raised",
         "A Python function raised an exception",
-        "The message has the exception, and `scribengin dead show` the line of your code.",
+        "The message has the exception, and `scribengin dead-letter show` the line of your code.",
         "Correct the function, or the record, and replay: it enters at that step again.",
         "KeyError: 'country' at steps.py:12",
     ),
@@ -188,8 +188,8 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "replay-refused",
         "The step where it was to enter is gone",
-        "The flow was changed between `dead replay` and the run that replayed it.",
-        "Replay it with --from-start: `scribengin dead replay FLOW KEY --from-start`.",
+        "The flow was changed between `dead-letter replay` and the run that replayed it.",
+        "Replay it with --from-start: `scribengin dead-letter replay FLOW KEY --from-start`.",
         'it was to enter the flow at "checked", which is no such step any more',
     ),
     Reason(
@@ -232,7 +232,7 @@ REASONS: tuple[Reason, ...] = (
         "The record is longer than `max_record`",
         "It was not read completely: the dead letter has its first 64 KiB. A missing line end or an open quote makes a file one record.",
         "Raise `max_record` of the source if records are so long, or correct the file; give the whole record with "
-        "`scribengin dead edit FLOW KEY --with FILE`.",
+        "`scribengin dead-letter edit FLOW KEY --with FILE`.",
         "a line of 20 MiB where `max_record` is 16 MiB",
     ),
     Reason(

@@ -289,7 +289,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "trash-missing",
         "The trash has nothing to bring back",
-        "Nothing was removed by `reset`, or by `dead purge`, in the last 7 days, or the id is not one of its items.",
+        "Nothing was removed by `reset`, or by `dead-letter purge`, in the last 7 days, or the id is not one of its items.",
         "Write one of the ids that the message lists.",
         "tests/cli/test_reset.py::test_what_was_removed_comes_back_byte_for_byte_and_the_flow_goes_on",
     ),
@@ -310,14 +310,14 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "max-dead",
         "More records became dead letters than `max_dead` allows",
         "The bound of the flow was reached in a Batch or in the run.",
-        "List them: `scribengin dead list FLOW`; correct the source, the schema or the step; or raise `max_dead`.",
+        "List them: `scribengin dead-letter list FLOW`; correct the source, the schema or the step; or raise `max_dead`.",
         "tests/spark/test_max_dead.py::test_a_batch_with_too_many_is_not_committed_and_runs_again_once_the_step_is_fixed",
     ),
     met(
         "mostly-dead",
         "Most records became dead letters",
         "More than half of what a run has read was refused, and the flow has no `max_dead`.",
-        "List them: `scribengin dead list FLOW`. If so many are expected, write `max_dead: 100%`.",
+        "List them: `scribengin dead-letter list FLOW`. If so many are expected, write `max_dead: 100%`.",
         "tests/spark/test_max_dead.py::test_a_run_of_which_more_than_half_dies_is_no_success",
     ),
 )

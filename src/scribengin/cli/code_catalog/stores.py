@@ -16,7 +16,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "A file was removed, changed or forbidden after a Batch had taken it, or changed after that Batch was committed. The message says "
         "which; size and time of change tell whether a file is the same, so that a copy of it is not.",
         "Restore it with its old time, as the message says; or let the source ignore changes. Before its Batch is committed a file can be "
-        "given up (`scribengin source skip`), after that what was read of it stays.",
+        "given up (`scribengin offsets skip`), after that what was read of it stays.",
         "tests/api/test_answers_api.py::test_dead_letters_come_counted_and_page_by_page",
     ),
     met(

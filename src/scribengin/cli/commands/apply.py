@@ -71,8 +71,8 @@ def command(
     is packed, so later edits have no effect until the next `apply`. Relative data paths start in that folder (for a package: here), or in
     --base.
 
-    With --spread each utility of a flow, or a run of utilities, becomes a tier; `nodes` shows where each runs, and `map` binds it to a
-    node.
+    With --spread each utility of a flow, or a run of utilities, becomes a tier; `node list` shows where each runs, and `node map`
+    binds it to a node.
 
     \b
     Examples:

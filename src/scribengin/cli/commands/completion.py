@@ -21,8 +21,12 @@ def command(shell: str) -> CommandAnswer:
     """Print the completion script of a shell.
 
     \b
-    For this session:  source <(scribengin completion bash)      (fish: scribengin completion fish | source)
-    For every session: write it to
+    Examples:
+      source <(scribengin completion bash)        for this session
+      scribengin completion fish | source
+
+    \b
+    For every session write it to
       bash  ~/.local/share/bash-completion/completions/scribengin
       zsh   a folder of $fpath, as _scribengin
       fish  ~/.config/fish/completions/scribengin.fish

@@ -8,16 +8,10 @@ from typing import Any
 import click
 
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
-from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.settings import SETTINGS, read_settings, setting_flags, settings_file
 
 
-@click.group(cls=GuessingGroup)
-def command() -> None:
-    """System settings, from scribengin.yaml, then the environment, then flags; the last one wins."""
-
-
-@command.command(cls=AnsweringCommand)
+@click.command(cls=AnsweringCommand)
 @setting_flags()
 def show(**flags: Any) -> CommandAnswer:
     """List all settings with their values and origins.

@@ -1,4 +1,4 @@
-"""`scribengin dead FLOW`: the records that a step could not handle; `dead_work` has what is done with them."""
+"""`scribengin dead-letter FLOW`: the records that a step could not handle; `dead_work` has what is done with them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,13 @@ _PAYLOAD_SHOWN = 600
 
 @click.group(cls=GuessingGroup)
 def command() -> None:
-    """Records that a step could not process, kept with their bytes, place, reason and error."""
+    """Records that a step could not process, kept with their bytes, place, reason and error.
+
+    \b
+    Examples:
+      scribengin dead-letter list flow.yaml
+      scribengin dead-letter replay flow.yaml --step parsed
+    """
 
 
 @command.command("list", cls=FlowCommand)
@@ -45,7 +51,7 @@ def list_(*, flow: str, filters: Filters, by_query: bool, state: Path | None, ma
 
     \b
     Example:
-      scribengin dead list flow.yaml
+      scribengin dead-letter list flow.yaml
     """
     from scribengin.local.letters import by_letter, count_letters
 
@@ -72,7 +78,7 @@ def list_(*, flow: str, filters: Filters, by_query: bool, state: Path | None, ma
         headings = {"query": "Query", "step": "step", "count": "letters", **done, "reason": "reason", "key": "for example"}
         print_table(rows, headings | {"example": "message", "place": "at", "last": "the last"})
         if key := rows[0]["key"]:  # a master of an earlier release does not say it
-            click.echo(f"to see one in full: {as_called(flow_command('dead show', key), {'flow': flow, 'state': state})}")
+            click.echo(f"to see one in full: {as_called(flow_command('dead-letter show', key), {'flow': flow, 'state': state})}")
         click.echo(f"what a reason means, and what to do: scribengin explain {rows[0]['reason']}")
         if stranded := sum(row["asked"] for row in rows if row["gone"]):
             click.echo(f"{stranded:,} wait to be replayed in a Query that no sink belongs to; they continue if a sink joins it again")
@@ -99,7 +105,7 @@ def show(*, flow: str, filters: Filters, limit: int, state: Path | None, masters
 
     \b
     Example:
-      scribengin dead show flow.yaml kept:12:3
+      scribengin dead-letter show flow.yaml kept:12:3
     """
     name, found = (_of_name if is_name(flow) else _of_file)(flow, filters, limit + 1, state, masters)
     letters = found[:limit]

@@ -1,4 +1,4 @@
-"""`scribengin files list FLOW|URL`: what sinks to object stores have committed."""
+"""`scribengin object list FLOW|URL`: what sinks to object stores have committed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ _SHOWN = 50
 
 @click.group(cls=GuessingGroup)
 def command() -> None:
-    """Committed objects of `type: objects` sinks."""
+    """Committed objects of `type: objects` and `type: hdfs` sinks.
+
+    \b
+    Example:
+      scribengin object list flow.yaml
+    """
 
 
 @command.command("list", cls=AnsweringCommand)
@@ -35,7 +40,7 @@ def list_(*, where: str, sink: str | None, endpoint: str | None, region: str, pr
 
     \b
     Example:
-      scribengin files list flow.yaml
+      scribengin object list flow.yaml
     """
     if "://" in where:
         from scribengin.connectors.objects.reading import committed

@@ -1,4 +1,4 @@
-"""`scribengin groups list|show|set`."""
+"""`scribengin group list|show|disable|enable|set-cost`."""
 
 from __future__ import annotations
 
@@ -7,28 +7,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
-from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scribengin.cli.plane_option import Masters
     from scribengin.client.group_models import GroupMember, GroupRow
 
 
-@click.group(cls=GuessingGroup)
-def command() -> None:
-    """Groups of equivalent places: a Batch goes to the available member with the lowest cost; members of equal cost share the load."""
-
-
-@command.command("list", cls=AnsweringCommand)
+@click.command(cls=AnsweringCommand)
 @masters_option
 def list_(*, masters: Masters) -> CommandAnswer:
     """List the groups that flows name, and their unhealthy members.
 
     \b
     Example:
-      scribengin groups list
+      scribengin group list
     """
     import msgspec
 
@@ -53,7 +49,7 @@ def list_(*, masters: Masters) -> CommandAnswer:
     return CommandAnswer(msgspec.to_builtins(groups), show=show)
 
 
-@command.command(cls=AnsweringCommand)
+@click.command(cls=AnsweringCommand)
 @click.argument("group")
 @masters_option
 def show(*, group: str, masters: Masters) -> CommandAnswer:
@@ -61,35 +57,78 @@ def show(*, group: str, masters: Masters) -> CommandAnswer:
 
     \b
     Example:
-      scribengin groups show db
+      scribengin group show db
     """
     with masters.client() as client:
         found = client.group(group)
     return _answer(found)
 
 
-@command.command("set", cls=AnsweringCommand)
-@click.argument("group")
-@click.argument("member")
+def _of_member(command: Callable[..., CommandAnswer]) -> Callable[..., CommandAnswer]:
+    return click.argument("group")(click.argument("member")(command))
+
+
+@click.command(cls=AnsweringCommand)
+@_of_member
+@click.option("--reason", default="", help="Shown to other operators.")
+@masters_option
+def disable(*, group: str, member: str, reason: str, masters: Masters) -> CommandAnswer:
+    """Stop routing new Batches to MEMBER of GROUP, from the next Batch on, for all flows that name the group. Batches already assigned
+    still go there.
+
+    \b
+    Example:
+      scribengin group disable db second --reason "disk replaced"
+    """
+    return _set(masters, group, member, out=True, why=reason)
+
+
+@click.command(cls=AnsweringCommand)
+@_of_member
+@masters_option
+def enable(*, group: str, member: str, masters: Masters) -> CommandAnswer:
+    """Route Batches to MEMBER of GROUP again, from the next Batch on.
+
+    \b
+    Example:
+      scribengin group enable db second
+    """
+    return _set(masters, group, member, out=False)
+
+
+@click.command(cls=AnsweringCommand)
+@_of_member
+@click.argument("cost", type=float)
+@masters_option
+def set_cost(*, group: str, member: str, cost: float, masters: Masters) -> CommandAnswer:
+    """Set the COST of MEMBER of GROUP, from the next Batch on. 0: the cost in flow files.
+
+    \b
+    Example:
+      scribengin group set-cost db second 2
+    """
+    return _set(masters, group, member, cost=cost)
+
+
+@click.command(cls=AnsweringCommand)
+@_of_member
 @click.option("--out", is_flag=True, help="Stop routing new Batches to the member; Batches already assigned still go there.")
 @click.option("--back", is_flag=True, help="Route Batches to the member again.")
 @click.option("--why", default="", help="With --out: the reason, shown to other operators.")
 @click.option("--cost", type=float, help="New cost of the member; 0: the cost in flow files.")
 @masters_option
 def set_(*, group: str, member: str, out: bool, back: bool, why: str, cost: float | None, masters: Masters) -> CommandAnswer:
-    """Disable or enable MEMBER of GROUP, or change its cost. Applies from the next Batch on, for all flows that name the group.
-
-    \b
-    Example:
-      scribengin groups set db second --out --why "disk replaced"
-    """
-    from scribengin.client.group_models import SetMember
-
+    """The old `groups set`: see `scribengin group disable`, `scribengin group enable` and `scribengin group set-cost`."""
     if out == back and (out or cost is None):
         raise click.UsageError("pass --out or --back, or --cost")
+    return _set(masters, group, member, out=True if out else False if back else None, why=why, cost=cost)
+
+
+def _set(masters: Masters, group: str, member: str, *, out: bool | None = None, why: str = "", cost: float | None = None) -> CommandAnswer:
+    from scribengin.client.group_models import SetMember
+
     with masters.client() as client:
-        found = client.set_member(group, member, SetMember(True if out else False if back else None, why, cost))
-    return _answer(found)
+        return _answer(client.set_member(group, member, SetMember(out, why, cost)))
 
 
 def _answer(group: GroupRow) -> CommandAnswer:

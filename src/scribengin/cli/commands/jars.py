@@ -1,4 +1,4 @@
-"""`scribengin jars fetch [SETS…]`."""
+"""`scribengin dev-jars fetch [SETS…]`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ from scribengin.embedded import jars
 
 @click.group(cls=GuessingGroup)
 def command() -> None:
-    """Jars that PySpark does not include, pinned by SHA-256, in a cache that all projects share."""
+    """Jars that PySpark does not include, pinned by SHA-256, in a cache that all projects share.
+
+    \b
+    Example:
+      scribengin dev-jars fetch kafka
+    """
 
 
 @command.command(cls=AnsweringCommand)
@@ -27,7 +32,7 @@ def fetch(*, sets: tuple[str, ...]) -> CommandAnswer:
 
     \b
     Example:
-      scribengin jars fetch kafka
+      scribengin dev-jars fetch kafka
     """
     known = jars.set_names()
     for name in sets:

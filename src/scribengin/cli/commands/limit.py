@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @click.command(cls=FlowCommand)
 @click.argument("what", metavar="NAME[:SOURCE|:EDGE]")
-@click.option("--rows-per-s", type=float, metavar="N", help="Maximum rows per second.")
-@click.option("--bytes-per-s", callback=bytes_of, metavar="SIZE", help="Maximum bytes per second, such as 10MiB.")
-@click.option("--off", is_flag=True, help="Remove the limit.")
+@click.option("--rows-per-second", "rows_per_s", type=float, metavar="N", help="Maximum rows per second.")
+@click.option("--bytes-per-second", "bytes_per_s", callback=bytes_of, metavar="SIZE", help="Maximum bytes per second, such as 10MiB.")
+@click.option("--unset", is_flag=True, help="Remove the limit.")
 @masters_option
 @each_flow("what")
-def command(*, what: str, rows_per_s: float | None, bytes_per_s: int | None, off: bool, masters: Masters) -> CommandAnswer:
+def command(*, what: str, rows_per_s: float | None, bytes_per_s: int | None, unset: bool, masters: Masters) -> CommandAnswer:
     """Show or change rate limits of a running flow, of one of its sources, or of an edge between two tiers (`NAME:a->b`). Without an
     option, show the limits.
 
@@ -33,8 +33,8 @@ def command(*, what: str, rows_per_s: float | None, bytes_per_s: int | None, off
 
     \b
     Examples:
-      scribengin limit orders --rows-per-s 5000
-      scribengin limit orders --off
+      scribengin limit orders --rows-per-second 5000
+      scribengin limit orders --unset
     """
     import msgspec
 
@@ -42,10 +42,10 @@ def command(*, what: str, rows_per_s: float | None, bytes_per_s: int | None, off
 
     flow, _, target = what.partition(":")
     asks = rows_per_s is not None or bytes_per_s is not None
-    if off and asks:
-        raise click.UsageError("pass a limit or --off")
+    if unset and asks:
+        raise click.UsageError("pass a limit or --unset")
     with masters.client() as client:
-        found = client.limit(flow, SetLimit(target, rows_per_s, bytes_per_s)) if asks or off else client.limits(flow)
+        found = client.limit(flow, SetLimit(target, rows_per_s, bytes_per_s)) if asks or unset else client.limits(flow)
 
     def show() -> None:
         for name, pace in found.limits.items():

@@ -1,4 +1,4 @@
-"""`scribengin master`: a master of a registry that is elsewhere."""
+"""`scribengin server master`: a master of a registry that is elsewhere."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ def command(
 ) -> CommandAnswer:
     """Run a master of the control plane until Ctrl-C or SIGTERM. Several masters may run on any hosts: one leads, the others are standby.
 
-    The home folder holds the log and the packages that were submitted through this master. Start hosts for workers with `scribengin node`.
+    The home folder holds the log and the packages that were submitted through this master. Start hosts for workers with
+    `scribengin server node`.
 
     \b
     Example:
-      scribengin master --registry zk://z1:2181,z2:2181/flows --login-file login
+      scribengin server master --registry zk://z1:2181,z2:2181/flows --login-file login
     """
     from scribengin.hosts.master import MasterHost
 

@@ -1,4 +1,4 @@
-"""`scribengin node`: this machine as a host of workers."""
+"""`scribengin server node`: this machine as a host of workers."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def command(
     """Run a node: a host on which masters start workers, until Ctrl-C or SIGTERM. The node registers itself.
 
     Its workers outlive it and continue; the next node with the same folder and name adopts them. To move them to other nodes first, run
-    `scribengin decommission NAME --wait`. The node's page and the logs of its workers are served to this machine; with --listen also to
+    `scribengin node drain NAME --wait`. The node's page and the logs of its workers are served to this machine; with --listen also to
     masters on other hosts, which authenticate with a key that both derive from the registry's password.
 
     \b
     Example:
-      scribengin node --registry zk://z1:2181/flows --login-file login --cores 8
+      scribengin server node --registry zk://z1:2181/flows --login-file login --cores 8
     """
     from scribengin.control.masters import token_of
     from scribengin.hosts.node import NodeAgent

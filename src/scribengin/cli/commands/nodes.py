@@ -1,4 +1,4 @@
-"""`scribengin nodes [NAME]`: the hosts that run workers."""
+"""`scribengin node list` and `scribengin node describe NAME`: the hosts that run workers."""
 
 from __future__ import annotations
 
@@ -17,29 +17,55 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=AnsweringCommand)
-@click.argument("node", metavar="[NAME]", required=False)
 @masters_option
-def command(*, node: str | None, masters: Masters) -> CommandAnswer:
+def list_(*, masters: Masters) -> CommandAnswer:
     """List registered nodes: whether each is up, its resources, its workers, and the tiers mapped to it.
-
-    With NAME, show all that this node reports: its packages, its lease, and its last orders.
 
     \b
     Example:
-      scribengin nodes
+      scribengin node list
     """
+    return _all(masters)
+
+
+@click.command(cls=AnsweringCommand)
+@click.argument("node", metavar="NAME")
+@masters_option
+def describe(*, node: str, masters: Masters) -> CommandAnswer:
+    """Show all that a node reports: its packages, its lease, its workers, and its last orders.
+
+    \b
+    Example:
+      scribengin node describe host2
+    """
+    return _one(node, masters)
+
+
+@click.command(cls=AnsweringCommand)
+@click.argument("node", metavar="[NAME]", required=False)
+@masters_option
+def command(*, node: str | None, masters: Masters) -> CommandAnswer:
+    """The old `nodes [NAME]`: see `scribengin node list` and `scribengin node describe`."""
+    return _all(masters) if node is None else _one(node, masters)
+
+
+def _one(node: str, masters: Masters) -> CommandAnswer:
     import msgspec
 
-    if node is not None:
-        with masters.client() as client:
-            view: dict[str, Any] = msgspec.to_builtins(client.node(node))
-        return CommandAnswer(view, show=lambda: _show(view))
+    with masters.client() as client:
+        view: dict[str, Any] = msgspec.to_builtins(client.node(node))
+    return CommandAnswer(view, show=lambda: _show(view))
+
+
+def _all(masters: Masters) -> CommandAnswer:
+    import msgspec
+
     with masters.reader() as plane:
         found = msgspec.to_builtins(plane.nodes())
 
     def show() -> None:
         if not found:
-            click.echo("no node has registered yet: scribengin node --registry ADDRESS")
+            click.echo("no node has registered yet: scribengin server node --registry ADDRESS")
             return
         print_table(
             [_row(each) for each in found],

@@ -1,4 +1,4 @@
-"""`scribengin offsets show NAME` and `scribengin offsets set NAME SOURCE POSITION`."""
+"""`scribengin offsets show FLOW` and `scribengin offsets set FLOW SOURCE POSITION`."""
 
 from __future__ import annotations
 
@@ -7,67 +7,78 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import CommandAnswer
+from scribengin.cli.commands.source import positions_of_file, positions_of_name, set_of_file
 from scribengin.cli.each_flow import FlowCommand, each_flow
+from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.going import done
-from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.plane_option import masters_option
+from scribengin.cli.settings import setting_flags
 from scribengin.cli.tables import print_table
 from scribengin.cli.waiting import wait_option
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from scribengin.cli.plane_option import Masters
 
 
-@click.group(cls=GuessingGroup)
-def command() -> None:
-    """Positions of a submitted flow in its sources. A position counts the committed entries of a source's log."""
-
-
-@command.command(cls=FlowCommand)
-@click.argument("flow", metavar="NAME")
+@click.command(cls=FlowCommand)
+@flow_argument
+@click.option("--query", help="Only this query.")
+@setting_flags("state")
 @masters_option
 @each_flow("flow")
-def show(*, flow: str, masters: Masters) -> CommandAnswer:
+def show(*, flow: str, query: str | None, state: Path | None, masters: Masters) -> CommandAnswer:
     """Show the position of every source in every query, also while the flow runs.
 
     \b
     Example:
-      scribengin offsets show orders
+      scribengin offsets show flow.yaml
     """
-    import msgspec
-
-    with masters.client() as client:
-        rows = msgspec.to_builtins(client.offsets(flow))
+    name, rows = (flow, positions_of_name(flow, query, masters)) if is_name(flow) else positions_of_file(flow, query, state)
 
     def display() -> None:
-        headings = {"tier": "tier", "query": "Query", "source": "source", "position": "position", "logged": "logged", "batch": "last Batch"}
-        print_table(rows, headings | {"last": "last read"})
+        tier = {"tier": "tier"} if is_name(flow) else {}
+        headings = {"query": "Query", "source": "source", "position": "position", "logged": "logged", "batch": "last Batch"}
+        print_table(rows, tier | headings | {"last": "last read"})
 
-    return CommandAnswer({"flow": flow, "sources": rows}, show=display)
+    return CommandAnswer({"flow": name, "sources": rows}, show=display)
 
 
-@command.command("set", cls=FlowCommand)
-@click.argument("flow", metavar="NAME")
+@click.command(cls=FlowCommand)
+@flow_argument
 @click.argument("source")
 @click.argument("position", metavar="POSITION|end")
 @click.option("--query", help="Only this query.")
 @click.option("--yes", is_flag=True, help="Do not ask. Skipped data is never read; data read again is duplicated in the outputs.")
 @click.option("--dry-run", is_flag=True, help="Only list what would be skipped or repeated.")
+@setting_flags("state")
 @wait_option
 @masters_option
 @each_flow("flow")
 def set_(
-    *, flow: str, source: str, position: str, query: str | None, yes: bool, dry_run: bool, wait: float | None, masters: Masters
+    *,
+    flow: str,
+    source: str,
+    position: str,
+    query: str | None,
+    yes: bool,
+    dry_run: bool,
+    state: Path | None,
+    wait: float | None,
+    masters: Masters,
 ) -> CommandAnswer:
     """Set the position of SOURCE (a number as in `offsets show`; `end`: after all data available now). The flow must be stopped.
 
-    Data skipped by a forward move is never read. Data behind a backward move is read again; its earlier output stays, so rows are
-    duplicated.
+    Data skipped by a forward move is never read. Data behind a backward move is read again in a new lineage; its earlier output stays, so
+    rows are duplicated. A query that keeps state cannot go back; `scribengin reset FLOW --outputs` starts over.
 
     \b
     Example:
-      scribengin offsets set orders events end --dry-run
+      scribengin offsets set flow.yaml events end --dry-run
     """
+    if not is_name(flow):
+        return set_of_file(flow=flow, source=source, position=position, query=query, yes=yes, dry_run=dry_run, state=state)
     from scribengin.client.verb_models import SetOffset
 
     with masters.client() as client:

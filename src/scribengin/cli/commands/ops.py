@@ -1,4 +1,4 @@
-"""`scribengin ops [NAME]` and `scribengin ops cancel NAME ID`."""
+"""`scribengin operation list [NAME]` and `scribengin operation cancel NAME ID`."""
 
 from __future__ import annotations
 
@@ -15,41 +15,21 @@ if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
 
 
-class _ListOrCancel(click.Group):
-    """What is no name of a command is the flow to list the operations of; one that is called so has to be asked for with `list`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        asks = bool(args) and args[0] in (*self.commands, *ctx.help_option_names)
-        return super().parse_args(ctx, args if asks else ["list", *args])
-
-
-@click.group(cls=_ListOrCancel, subcommand_metavar="[list] [NAME] | cancel NAME ID")
-def command() -> None:
-    """List or cancel operations of several steps (rewind, set positions, a new checkpoint; also over workflows).
-
-    A flow has one operation at a time; the next one waits. If the leading master stops, the next one continues the operation.
-
-    \b
-    Example:
-      scribengin ops orders
-    """
-
-
 def _waits(row: dict[str, Any]) -> str:
     """What an operation over a workflow waits for."""
     return "; ".join(row["arguments"].get("waits_for", ()))
 
 
-@command.command("list", cls=AnsweringCommand)
+@click.command(cls=AnsweringCommand)
 @click.argument("flow", metavar="[NAME]", required=False)
 @labels_option
 @masters_option
 def list_(*, flow: str | None, labels: dict[str, str], masters: Masters) -> CommandAnswer:
-    """List operations of a flow, or of all flows, newest first: step, since when, error. `scribengin ops NAME` is the short form.
+    """List operations of a flow, or of all flows, newest first: step, since when, error.
 
     \b
     Example:
-      scribengin ops list
+      scribengin operation list orders
     """
     import msgspec
 
@@ -67,7 +47,7 @@ def list_(*, flow: str | None, labels: dict[str, str], masters: Masters) -> Comm
     return CommandAnswer(rows, show=show)
 
 
-@command.command(cls=AnsweringCommand)
+@click.command(cls=AnsweringCommand)
 @click.argument("flow", metavar="NAME")
 @click.argument("id_", metavar="ID")
 @masters_option
@@ -77,7 +57,7 @@ def cancel(*, flow: str, id_: str, masters: Masters) -> CommandAnswer:
 
     \b
     Example:
-      scribengin ops cancel orders 3
+      scribengin operation cancel orders 3
     """
     with masters.client() as client:
         client.cancel(flow, id_)

@@ -1,4 +1,4 @@
-"""`scribengin package DIR` and `scribengin package show FILE`."""
+"""`scribengin package create DIR` and `scribengin package inspect FILE`."""
 
 from __future__ import annotations
 
@@ -15,51 +15,32 @@ if TYPE_CHECKING:
     from scribengin.packages.package import Package
 
 
-class _MakeOrShow(click.Group):
-    """What is no name of a command is the folder to make a package of; one that is called so is written `./show`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        asks = not args or args[0] in (*self.commands, *ctx.help_option_names)
-        return super().parse_args(ctx, args if asks else ["make", *args])
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in super().list_commands(ctx) if name != "make"]
-
-
-@click.group(cls=_MakeOrShow, subcommand_metavar="DIR [-o FILE] | show FILE")
-def command() -> None:
-    """Create one file of the flows in DIR and their code, or inspect such a file.
-
-    A package contains the flow files in DIR, the .py files below it, the schema files that the flows name, requirements.lock and
-    requirements.txt. Equal content gives equal bytes; their SHA-256 is the id of the package. All flows are checked first; those written in
-    Python are executed.
-
-    \b
-    Examples:
-      scribengin package shop -o shop.flows
-      scribengin package show shop.flows
-    """
-
-
-@command.command(cls=AnsweringCommand, name="make")
+@click.command(cls=AnsweringCommand)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
-    "-o",
-    "--output",
+    "--file",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Where to write it; NAME-ID.package here by default.",
+    help="Where to write it. Default: NAME-ID.package in this folder.",
 )
-def make(*, folder: Path, output: Path | None) -> CommandAnswer:
-    """Make a package of the flows in DIR; `scribengin package DIR` is short for it."""
+def create(*, folder: Path, file: Path | None) -> CommandAnswer:
+    """Create a package: one file with the flows in DIR and their code.
+
+    All flows are checked first; those written in Python are executed. Equal content gives equal bytes; their SHA-256 is the id of the
+    package.
+
+    \b
+    Example:
+      scribengin package create shop --file shop.flows
+    """
     from scribengin.core.storage import replace
     from scribengin.packages.make import make_package
 
     made = make_package(folder, os.environ)
     package = made.package
-    file = output or Path(package.file_name)
-    replace(file, package.data)
-    result = _described(package, file)
+    written = file or Path(package.file_name)
+    replace(written, package.data)
+    result = _described(package, written)
     for flow in result["flows"]:
         places = made.relative[flow["name"]]
         flow["relative"] = None if places is None else [asdict(place) for place in places]
@@ -74,14 +55,14 @@ def make(*, folder: Path, output: Path | None) -> CommandAnswer:
     return CommandAnswer(result, made.warnings, show=show)
 
 
-@command.command(cls=AnsweringCommand)
+@click.command(cls=AnsweringCommand)
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-def show(*, file: Path) -> CommandAnswer:
+def inspect(*, file: Path) -> CommandAnswer:
     """Verify a package and list its contents.
 
     \b
     Example:
-      scribengin package show shop.flows
+      scribengin package inspect shop.flows
     """
     from scribengin.packages.store import read_package
 

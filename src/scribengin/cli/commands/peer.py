@@ -25,6 +25,10 @@ def command() -> None:
     Each site has its own masters, registry and states. If a flow of one site writes what a flow of the other site reads (a topic, a table,
     objects), the upstream flow is throttled and paused as if both were at one site, and acknowledgements come back. Set the other site as a
     peer at the upstream site. Set each as a peer of the other to see both in `scribengin graph`.
+
+    \b
+    Example:
+      scribengin peer set berlin https://flows.berlin.example:8443
     """
 
 
@@ -46,8 +50,10 @@ def set_(*, peer: str, masters_there: tuple[str, ...], aliases: tuple[str, ...],
     home folder of each master here, with mode 600.
 
     \b
-    scribengin peer set berlin https://flows.berlin.example:8443
-    scribengin peer set berlin https://flows.berlin.example:8443 --alias kafka.lan:9092=kafka.example:9094
+    Examples:
+      scribengin peer set berlin https://flows.berlin.example:8443
+      scribengin peer set berlin https://flows.berlin.example:8443 \\
+        --alias kafka.lan:9092=kafka.example:9094
     """
     import msgspec
 

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
     from scribengin.cli.plane_option import Masters
 
-_BOUNDS: dict[str, Literal["cores", "memory_bytes", "rows_per_s"]] = {"cores": "cores", "memory": "memory_bytes", "rate": "rows_per_s"}
+_BOUNDS: dict[str, Literal["cores", "memory_bytes", "rows_per_s"]] = {
+    "cores": "cores",
+    "memory": "memory_bytes",
+    "rows-per-second": "rows_per_s",
+}
 
 
 @click.group(cls=GuessingGroup)
@@ -26,6 +30,10 @@ def command() -> None:
     """Set shared resource quotas for all flows with a label: cores, memory, rows per second.
 
     A flow that does not fit waits, and its status says for what. Flows that are running are not stopped by a quota.
+
+    \b
+    Example:
+      scribengin quota set team=shop --cores 8 --memory 16GiB
     """
 
 
@@ -33,10 +41,18 @@ def command() -> None:
 @click.argument("quota", metavar="LABEL=VALUE")
 @click.option("--cores", type=int, metavar="N", help="Cores of all workers of these flows together.")
 @click.option("--memory", callback=bytes_of, metavar="SIZE", help="Memory of all workers of these flows together, such as 8GiB.")
-@click.option("--rate", type=float, metavar="N", help="Rows per second that these flows read together, divided among those that run.")
-@click.option("--off", multiple=True, type=click.Choice(list(_BOUNDS)), help="Remove this limit of the quota. May be repeated.")
+@click.option(
+    "--rows-per-second",
+    "rate",
+    type=float,
+    metavar="N",
+    help="Rows per second that these flows read together, divided among those that run.",
+)
+@click.option("--unset", multiple=True, type=click.Choice(list(_BOUNDS)), help="Remove this limit of the quota. May be repeated.")
 @masters_option
-def set_(*, quota: str, cores: int | None, memory: int | None, rate: float | None, off: tuple[str, ...], masters: Masters) -> CommandAnswer:
+def set_(
+    *, quota: str, cores: int | None, memory: int | None, rate: float | None, unset: tuple[str, ...], masters: Masters
+) -> CommandAnswer:
     """Create or update a quota. Omitted values do not change.
 
     \b
@@ -48,7 +64,7 @@ def set_(*, quota: str, cores: int | None, memory: int | None, rate: float | Non
     from scribengin.client.verb_models import SetQuota
 
     with masters.client() as client:
-        row = msgspec.to_builtins(client.set_quota(quota, SetQuota(cores, memory, rate, tuple(_BOUNDS[name] for name in off))))
+        row = msgspec.to_builtins(client.set_quota(quota, SetQuota(cores, memory, rate, tuple(_BOUNDS[name] for name in unset))))
 
     def show() -> None:
         click.echo(f"quota {quota}: {_bounds(row)}")

@@ -1,4 +1,4 @@
-"""`scribengin rewind NAME --to-time TIME | --to-batch N`."""
+"""`scribengin offsets rewind NAME --to-time TIME | --to-batch N`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def command(
 
     \b
     Example:
-      scribengin rewind orders --to-time 2h --dry-run
+      scribengin offsets rewind orders --to-time 2h --dry-run
     """
     from scribengin.client.verb_models import Rewind
 

@@ -76,7 +76,7 @@ def command(
         result.as_json(),
         result.problems,
         exit_of(result, strict=settings.strict),
-        show=lambda: _show(result, as_called(flow_command("dead list"), {"flows": flows, **flags})),
+        show=lambda: _show(result, as_called(flow_command("dead-letter list"), {"flows": flows, **flags})),
     )
 
 

@@ -1,4 +1,4 @@
-"""`scribengin schema`."""
+"""`scribengin config schema`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ def command() -> CommandAnswer:
     """Print the JSON Schema of flow files, for editors that complete and check YAML.
 
     \b
-      scribengin schema > flow.schema.json
+    Example:
+      scribengin config schema > flow.schema.json
     and as the first line of a flow file:  # yaml-language-server: $schema=flow.schema.json
     """
     import json

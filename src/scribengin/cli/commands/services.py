@@ -1,4 +1,4 @@
-"""`scribengin services start|stop|status [NAMES…]`: a Kafka, a ZooKeeper and a Spark cluster of this project, on this machine."""
+"""`scribengin dev-services start|stop|status [NAMES…]`: a Kafka, a ZooKeeper and a Spark cluster of this project, on this machine."""
 
 from __future__ import annotations
 
@@ -43,17 +43,21 @@ def command() -> None:
 
     NAMES are kafka, zookeeper, spark, postgres, opensearch, elasticsearch, cassandra, objects, hdfs, hbase. Without NAMES `start` starts
     kafka and zookeeper, and `stop` and `status` apply to all that were ever started.
+
+    \b
+    Example:
+      scribengin dev-services start kafka
     """
 
 
 @command.command(cls=AnsweringCommand)
 @_which
 def start(*, names: tuple[str, ...], folder: Path) -> CommandAnswer:
-    """Start servers that are not running, and return when they answer. They run until `services stop`.
+    """Start servers that are not running, and return when they answer. They run until `dev-services stop`.
 
     \b
     Example:
-      scribengin services start kafka
+      scribengin dev-services start kafka
     """
     return _answer(services.start(_chosen(names, services.BY_DEFAULT), folder, partial(click.echo, err=True)))
 
@@ -65,7 +69,7 @@ def stop(*, names: tuple[str, ...], folder: Path) -> CommandAnswer:
 
     \b
     Example:
-      scribengin services stop kafka
+      scribengin dev-services stop kafka
     """
     return _answer(services.stop(_chosen(names, services.known(folder)), folder))
 
@@ -77,7 +81,7 @@ def status(*, names: tuple[str, ...], folder: Path) -> CommandAnswer:
 
     \b
     Example:
-      scribengin services status
+      scribengin dev-services status
     """
     return _answer(services.status(_chosen(names, services.known(folder)), folder))
 
@@ -93,7 +97,7 @@ def _answer(found: list[ServiceInfo]) -> CommandAnswer:
             f"service-{service.state}",
             Place(""),
             f"{service.name} {_TROUBLE[service.state]}",
-            f"read {service.log}" + (f", then: scribengin services start {service.name}" if service.state == "dead" else ""),
+            f"read {service.log}" + (f", then: scribengin dev-services start {service.name}" if service.state == "dead" else ""),
         )
         for service in found
         if service.state in _TROUBLE

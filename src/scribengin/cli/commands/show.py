@@ -1,4 +1,4 @@
-"""`scribengin show FLOW --resolved`."""
+"""`scribengin config resolved FLOW`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,37 @@ from scribengin.cli.flow_argument import flow_argument, flow_path
 from scribengin.cli.spreading import branches_option, check_options
 from scribengin.core.errors import InputError
 
+_spread_option = click.option(
+    "--spread", type=click.IntRange(1), metavar="N", help="Split its utilities into N tiers, as `apply --spread` submits it."
+)
+
+
+@click.command(cls=AnsweringCommand)
+@flow_argument
+@click.option("--as-written", is_flag=True, help="Keep `${...}`, and leave out defaults.")
+@_spread_option
+@branches_option
+def resolved(*, flow: str, as_written: bool, spread: int | None, branches: str | None) -> CommandAnswer:
+    """Print a flow as YAML with every default and replaced `${...}`; secrets stay references. Also prints flows that are written in Python.
+
+    \b
+    Example:
+      scribengin config resolved flow.yaml
+    """
+    return _printed(flow, spread, branches, resolved=not as_written)
+
 
 @click.command(cls=AnsweringCommand)
 @flow_argument
 @click.option("--resolved", is_flag=True, help="Write out every default and replace `${...}`; secrets stay references.")
-@click.option("--spread", type=click.IntRange(1), metavar="N", help="Split its utilities into N tiers, as `apply --spread` submits it.")
+@_spread_option
 @branches_option
 def command(*, flow: str, resolved: bool, spread: int | None, branches: str | None) -> CommandAnswer:
-    """Print a flow, with --resolved in full.
+    """The old `show FLOW`: see `scribengin config resolved`."""
+    return _printed(flow, spread, branches, resolved=resolved)
 
-    \b
-    Example:
-      scribengin show flow.yaml --resolved
-    """
+
+def _printed(flow: str, spread: int | None, branches: str | None, *, resolved: bool) -> CommandAnswer:
     check_options(spread, branches)
     from scribengin.connectors import catalog
     from scribengin.plan.validate import validate_file

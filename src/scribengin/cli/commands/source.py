@@ -1,4 +1,4 @@
-"""`scribengin source show|skip|set FLOW`."""
+"""Positions of a flow file: `scribengin offsets show|skip|set FILE`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ import click
 
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.confirm import confirm
-from scribengin.cli.each_flow import FlowCommand, each_flow
-from scribengin.cli.flow_argument import flow_argument, flow_path, is_name
+from scribengin.cli.flow_argument import flow_argument, flow_path
 from scribengin.cli.flow_state import open_state
-from scribengin.cli.guesses import GuessingGroup
-from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
@@ -29,42 +26,14 @@ if TYPE_CHECKING:
     from scribengin.state.folder import QueryFolder
 
 
-@click.group(cls=GuessingGroup)
-def command() -> None:
-    """Positions of a flow in its sources. A position counts the committed entries of a source's log."""
+def positions_of_file(flow: str, query: str | None, state: Path | None) -> tuple[str, list[dict[str, Any]]]:
+    """(the flow's name, a row for each source of each Query)"""
+    found = open_state(flow, state)
+    return found.declared.name, [row for _, part in found.queries(query) for row in _positions(part)]
 
 
-@command.command(cls=FlowCommand)
-@flow_argument
-@click.option("--query", help="Of this Query only.")
-@setting_flags("state")
-@masters_option
-@each_flow("flow")
-def show(*, flow: str, query: str | None, state: Path | None, masters: Masters) -> CommandAnswer:
-    """Show the position of every source in every query.
-
-    \b
-    Example:
-      scribengin source show flow.yaml
-    """
-    if is_name(flow):
-        name, rows = flow, _positions_of_name(flow, query, masters)
-    else:
-        found = open_state(flow, state)
-        name, rows = found.declared.name, [row for _, part in found.queries(query) for row in _positions(part)]
-
-    def display() -> None:
-        from scribengin.cli.tables import print_table
-
-        print_table(
-            rows,
-            {"query": "Query", "source": "source", "position": "position", "logged": "logged", "batch": "last Batch", "last": "last read"},
-        )
-
-    return CommandAnswer({"flow": name, "sources": rows}, show=display)
-
-
-def _positions_of_name(flow: str, query: str | None, masters: Masters) -> list[dict[str, Any]]:
+def positions_of_name(flow: str, query: str | None, masters: Masters) -> list[dict[str, Any]]:
+    """A row for each source of each Query of a submitted flow."""
     import msgspec
 
     with masters.client() as client:
@@ -75,7 +44,7 @@ def _positions_of_name(flow: str, query: str | None, masters: Masters) -> list[d
     return [row for row in rows if query in (None, row["query"])]
 
 
-@command.command(cls=AnsweringCommand)
+@click.command(cls=AnsweringCommand)
 @flow_argument
 @click.argument("file", type=click.Path())
 @setting_flags("state")
@@ -84,7 +53,7 @@ def skip(*, flow: str, file: str, state: Path | None) -> CommandAnswer:
 
     \b
     Example:
-      scribengin source skip flow.yaml data/2.jsonl
+      scribengin offsets skip flow.yaml data/2.jsonl
     """
     found = open_state(flow, state)
     with found.leases():
@@ -99,24 +68,8 @@ def skip(*, flow: str, file: str, state: Path | None) -> CommandAnswer:
     return CommandAnswer({"flow": found.declared.name, "skipped": skipped}, show=lambda: click.echo("\n".join(lines)))
 
 
-@command.command("set", cls=AnsweringCommand)
-@flow_argument
-@click.argument("source")
-@click.argument("position", metavar="POSITION|end")
-@click.option("--query", help="Only this query.")
-@click.option("--yes", is_flag=True, help="Do not ask. Skipped data is never read; data read again is duplicated in the outputs.")
-@click.option("--dry-run", is_flag=True, help="Only list what would be skipped or repeated.")
-@setting_flags("state")
-def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool, dry_run: bool, state: Path | None) -> CommandAnswer:
-    """Set the position of SOURCE (a number as in `source show`; `end`: after all data available now). The flow must be stopped.
-
-    Data skipped by a forward move is never read. Data behind a backward move is read again in a new lineage; its earlier output stays, so
-    rows are duplicated. A query that keeps state cannot go back; `scribengin reset FLOW --outputs` starts over.
-
-    \b
-    Example:
-      scribengin source set flow.yaml events end --dry-run
-    """
+def set_of_file(*, flow: str, source: str, position: str, query: str | None, yes: bool, dry_run: bool, state: Path | None) -> CommandAnswer:
+    """`offsets set` of a flow file."""
     from scribengin.local.positions import decided_ends, move_back, move_forward
     from scribengin.local.prepare import prepare
     from scribengin.state.lineage import finish_rewind

@@ -57,7 +57,8 @@ def command(*, flow: str, state: Path | None, masters: Masters) -> CommandAnswer
     found = read_standing(prepared)
     never = any(query["state"] == "never ran" for tier in found["tiers"] for query in tier["queries"])
     problems = outputs_without_state(prepared) if never else []
-    return CommandAnswer(found, problems, show=lambda: _show(found, as_called(flow_command("dead list"), {"flow": flow, "state": state})))
+    see_dead = as_called(flow_command("dead-letter list"), {"flow": flow, "state": state})
+    return CommandAnswer(found, problems, show=lambda: _show(found, see_dead))
 
 
 def _of_name(flow: str, masters: Masters) -> CommandAnswer:

@@ -60,7 +60,7 @@ def command(*, flows: tuple[str, ...], named: str, update: bool, junit: Path | N
         remedy = (
             "write one under `tests:`; see docs/flow-file.md"
             if not named
-            else f"see the names: scribengin show {shlex.quote(str(paths[0]))}"
+            else f"see the names: scribengin config resolved {shlex.quote(str(paths[0]))} --as-written"
         )
         raise InputError([*problems, Problem("test-none", Place(str(paths[0])), what, remedy)])
     from scribengin.cli.test_report import show_outcome, show_sum, tell

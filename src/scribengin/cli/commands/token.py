@@ -39,6 +39,10 @@ def command() -> None:
     The registry stores only a scrypt hash of each token; changes apply to all masters at once. Tokens can be created by anyone who has the
     registry's login (in the home folder, or --login-file), or through the API with an admin token (--master). If no control plane runs in
     the home folder, they are kept in its tokens.json for the next start.
+
+    \b
+    Example:
+      scribengin token add ci --role editor --expires 90d
     """
 
 

@@ -1,4 +1,4 @@
-"""`scribengin unmap FLOW.TIER`."""
+"""`scribengin node unmap FLOW.TIER`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def command(*, tier: str, masters: Masters) -> CommandAnswer:
 
     \b
     Example:
-      scribengin unmap orders.core
+      scribengin node unmap orders.core
     """
     with masters.client() as client:
         changed = client.unbind(*parts_of(tier)).changed

@@ -1,4 +1,4 @@
-"""`scribengin up`: a registry, a master and its workers on this machine, until Ctrl-C."""
+"""`scribengin server dev`: a registry, a master and its workers on this machine, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def command(
 
     \b
     Example:
-      scribengin up --port 8080
+      scribengin server dev --port 8080
     """
     from scribengin.hosts.up import House
 

@@ -27,7 +27,12 @@ _WORKER = re.compile(r"([^.]+)\.([^.]+?)(-[1-9][0-9]*)?")
 
 @click.group(cls=GuessingGroup)
 def command() -> None:
-    """Worker processes, which run the tiers of flows."""
+    """Worker processes, which run the tiers of flows.
+
+    \b
+    Example:
+      scribengin worker show orders.core
+    """
 
 
 @command.command(cls=AnsweringCommand)

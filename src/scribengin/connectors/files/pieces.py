@@ -86,7 +86,7 @@ def streams_of(pieces: Iterable[FilePiece], *, root: str, stream_bytes: int) -> 
 
 
 def without_file(stream: SourceStream, path: str) -> SourceStream | None:
-    """The stream without that file's pieces (`source skip`); None if none are left."""
+    """The stream without that file's pieces (`offsets skip`); None if none are left."""
     left = [piece for piece in pieces_of(stream) if piece.path != path]
     return _stream(left, root_of(stream)) if left else None
 

@@ -374,7 +374,7 @@ class FilesSource:
             raise SourceError(f"this user is not allowed to read {path}", remedy=f"make it readable: chmod a+r {path}") from None
 
     def _changed(self, path: Path, piece: FilePiece) -> SourceError:
-        give_up = f"skip it: {flow_command('source skip', piece.path)}"
+        give_up = f"skip it: {flow_command('offsets skip', piece.path)}"
         if not path.exists():
             return SourceError(
                 f"{path} is missing; it had {piece.size} bytes, and its Batch is not yet committed", remedy=f"restore it, or {give_up}"

@@ -349,7 +349,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "written once, because a suspended process could restore a marker that was removed. A partition that the log of a Delta "
         "table marks as complete"
         " stays complete.",
-        "Write `late: dead`, which makes late rows dead letters (`dead list` shows them); or write to `type: files`.",
+        "Write `late: dead`, which makes late rows dead letters (`dead-letter list` shows them); or write to `type: files`.",
         "kept: {from: orders, type: objects, url: s3://shop/kept, format: json, "
         'partition_by: [{time: ts, path: "day=%Y-%m-%d"}], close: {delay: 10m, late: reopen}}',
         slot="sink",

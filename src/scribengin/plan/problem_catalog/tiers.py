@@ -113,7 +113,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "group-host",
         "A member of a tier's group that is not a host",
-        "The `group` of a tier names hosts: each `at` is the `--name` of a `scribengin node`, or the name of its machine. Paths and "
+        "The `group` of a tier names hosts: each `at` is the `--name` of a `scribengin server node`, or the name of its machine. Paths and "
         "addresses of brokers are data locations.",
         "Write names of hosts; put data locations in a separate group.",
         _CHAIN + "tiers:\n  near: {steps: [big, mine], group: hosts}\ngroups:\n  hosts: {members: [{at: /mnt/a}]}\n",
