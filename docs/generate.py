@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+from harness.pages.cli import cli_page
 from harness.pages.flow_file import flow_file_page, problems_page
 from harness.pages.metrics import metrics_page
 from harness.pages.openapi import openapi_text
@@ -78,6 +79,7 @@ def pages() -> dict[str, str]:
         "registry.md": registry_page(),
         "openapi.json": openapi_text(),
         "metrics.md": metrics_page(),
+        "cli.md": cli_page(),
         "cookbook.md": cookbook_page(),
         "glossary.md": glossary_page(),
     }

@@ -75,7 +75,7 @@ def test_operations_alerts_and_rates_of_flows_are_chosen_by_labels(typed: Typed,
     assert typed("top", "--once", "-l", "team=none")["problems"][0]["code"] == "label-unknown"
     assert typed("top", "--once", "-l", "team=web")["result"] == []
     # no master has looked at them yet, so that each is told as unknown to it
-    told = typed("alerts", "-l", "team=web")["result"]
+    told = typed("alerts", "list", "-l", "team=web")["result"]
     assert [(each["flow"], each["problems"][0]["code"]) for each in told] == [("ads", "flow-unknown"), ("bids", "flow-unknown")]
     assert typed("alerts", "test", "-l", "team=web", "late", "more")["problems"][0]["code"] == "usage"
     there = bench.person.read("flows/ads/spec/2")

@@ -122,7 +122,7 @@ def test_a_node_is_forgotten_when_its_workers_and_then_its_agent_are_gone(bench:
     said = typed("node", "remove", "h1")
     emptied, program = commands_in(said, "node-up")
     assert typed(*emptied)["result"]["workers"] == []
-    assert program == ["node"]
+    assert program == ["server", "node"]
     agent.close()
     assert typed("node", "remove", "h1")["status"] == 0
     assert typed("node", "list")["result"] == []

@@ -73,8 +73,8 @@ def remedy_of(said: dict[str, Any], code: str) -> list[tuple[str, ...]]:
     [
         ("rollback ads 9", "version-unknown", "history ads"),
         ("rollback ads 2", "version-same", "history ads"),
-        ("ops cancel ads 9", "operation-unknown", "ops ads"),
-        ("ops cancel ads w9", "operation-unknown", "ops ads"),
+        ("operation cancel ads 9", "operation-unknown", "operation list ads"),
+        ("operation cancel ads w9", "operation-unknown", "operation list ads"),
         ("worker show ads.main-9", "worker-unknown", "status ads"),
         ("pause -l team=none", "label-unknown", "list"),
         ("token remove nobody", "token-unknown-name", "token list"),
@@ -122,7 +122,7 @@ def test_a_quota_of_nothing_names_the_command_that_lets_nothing_through(typed: T
 def test_a_node_that_is_not_there_names_the_command_that_lists_them(typed: Typed) -> None:
     listed, started = remedy_of(typed("node", "map", "ads.main", "far"), "node-unknown")
     assert typed(*listed)["result"] == []
-    assert started == ("node", "--registry", "ADDRESS"), "which runs until it is stopped"
+    assert started == ("server", "node", "--registry", "ADDRESS"), "which runs until it is stopped"
 
 
 @pytest.mark.executes("node-decommissioned")

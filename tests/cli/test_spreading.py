@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from scribengin.cli import spreading
 from scribengin.cli.commands.apply import command as apply
-from scribengin.cli.commands.show import command as show
+from scribengin.cli.commands.show import resolved as show
 from scribengin.client.host_models import NodeRow
 from scribengin.core.errors import Unreachable
 

@@ -116,7 +116,7 @@ def test_rates_lag_and_attempts_of_a_flow_are_seen_over_http_also_when_its_worke
         a_worker_is_seen_and_its_successor_too(bench)
         # what the flow file asks for is told, once, and a test is told too
         until(told.exists, "the alert")
-        shown = {alert["alert"]: alert["state"] for alert in bench.says("alerts", "endless")}
+        shown = {alert["alert"]: alert["state"] for alert in bench.says("alerts", "list", "endless")}
         assert shown == {"loop": "firing", "stuck": "quiet"}
         assert [each["ok"] for each in bench.says("alerts", "test", "endless", "loop")] == [True, True]
         assert told.read_text() == "loop firing\nloop test\n"

@@ -16,6 +16,7 @@ GENERATED = (
     "docs/registry.md",
     "docs/metrics.md",
     "docs/cookbook.md",
+    "docs/cli.md",
     "docs/formats.md",
     "docs/glossary.md",
 )  # their own tests hold their blocks to account

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from scribengin.cli.commands.source import command as source
+from scribengin.cli.commands.offsets import set_ as set_offset
 from scribengin.connectors.channel.folder import FolderChannelSink
 from scribengin.connectors.files.globs import covers
 from scribengin.connectors.files.pieces import FilePiece
@@ -179,7 +179,7 @@ def test_files_that_a_rewind_of_the_feeder_has_left_go_when_nobody_can_need_them
     relay(folder)
     packs = folder.path / ".scribengin" / "relay" / "channels" / "some_to_core" / "packs"
     assert folder.run(tier="edge").state == "finished"
-    assert CliRunner().invoke(source, ["set", str(folder.path / "flow.yaml"), "rows", "1", "--yes"]).exit_code == 0
+    assert CliRunner().invoke(set_offset, [str(folder.path / "flow.yaml"), "rows", "1", "--yes"]).exit_code == 0
     left = {path.name for path in packs.glob("part-*")}
     standing = read_standing(prepared_of(folder))
     (edge,) = [each for each in standing["edges"] if each["channel"] == "some_to_core"]
@@ -217,7 +217,7 @@ def test_a_feeder_goes_back_only_when_what_waits_for_a_channel_that_was_away_is_
     relay(folder)
     flow = folder.path / "flow.yaml"
     flow.write_text(flow.read_text().replace("retention: 10m", "durability: store_on_failure"))
-    back = ["set", str(flow), "rows", "2", "--yes"]
+    back = [str(flow), "rows", "2", "--yes"]
 
     def away(*_: Any, **__: Any) -> None:
         raise Unreachable("the folder is not mounted")
@@ -225,13 +225,13 @@ def test_a_feeder_goes_back_only_when_what_waits_for_a_channel_that_was_away_is_
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FolderChannelSink, "publish", away)
         assert folder.run(tier="edge").state == "finished"
-        refused = CliRunner().invoke(source, back)
+        refused = CliRunner().invoke(set_offset, back)
         assert refused.exit_code != 0
         assert "cannot go back yet" in refused.output
         assert "27 rows" in refused.output
         (edge,) = [each for each in read_standing(prepared_of(folder))["edges"] if each["channel"] == "some_to_core"]
         assert (edge["waiting"]["rows"], edge["stored_rows"], edge["read"]["rows"]) == (27, 27, 0)
-    assert CliRunner().invoke(source, back).exit_code == 0
+    assert CliRunner().invoke(set_offset, back).exit_code == 0
     assert folder.run().state == "finished"
     assert sorted(row["id"] for row in folder.read("out")) == sorted([n * 10 + i for n in (0, 1, 2, 2) for i in (1, 3, 5, 7)])
     assert audit_flow(prepared_of(folder)).balanced

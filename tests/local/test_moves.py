@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
+from scribengin.cli.commands.offsets import set_ as set_offset
 from scribengin.cli.commands.reset import command as reset
-from scribengin.cli.commands.source import command as source
 from scribengin.core import faults
 from scribengin.core.errors import Refused
 from scribengin.local.inspect import audit_flow, planned_changes
@@ -324,7 +324,7 @@ def test_what_a_killed_run_has_decided_or_only_begun_is_moved_too(numbers: Numbe
 def test_queries_that_have_not_read_the_same_are_not_moved_into_one(numbers: Numbers) -> None:
     numbers.cut("").more().run()
     passed_over = [str(numbers.more().folder.path / "flow.yaml"), "n", "end", "--query", "high", "--yes"]
-    assert CliRunner().invoke(source, ["set", *passed_over]).exit_code == 0
+    assert CliRunner().invoke(set_offset, passed_over).exit_code == 0
     numbers.run()
     with pytest.raises(Refused, match="have read n to different positions"):
         numbers.cut(CUT).run()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from scribengin.cli.complete_values import nodes, words
 from scribengin.cli.moment_option import as_moment
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ def letter_filters(command: Callable[..., C]) -> Callable[..., C]:
     """Gives a command `filters`, a Filters: an argument ID, and options."""
 
     @click.argument("letter", metavar="[ID]", default="")
-    @click.option("--query", default="", help="Of this Query only.")
-    @click.option("--step", default="", help="Only this step.")
-    @click.option("--reason", default="", help="Only this reason.")
+    @click.option("--query", default="", help="Only this query.", shell_complete=nodes("sinks"))
+    @click.option("--step", default="", help="Only this step.", shell_complete=nodes("steps", "sources", "sinks"))
+    @click.option("--reason", default="", help="Only this reason.", shell_complete=words(_reasons))
     @click.option(
         "--since",
         default="",
@@ -53,6 +54,12 @@ def letter_filters(command: Callable[..., C]) -> Callable[..., C]:
         return command(filters=Filters(Which(query, step, reason, letter, since, until)), **more)
 
     return with_filters
+
+
+def _reasons() -> list[str]:
+    from scribengin.cli.code_catalog.reasons import REASONS
+
+    return [reason.name for reason in REASONS]
 
 
 def _moment(context: click.Context, option: click.Parameter, value: str) -> str:

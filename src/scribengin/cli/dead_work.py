@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import CommandAnswer
+from scribengin.cli.complete_values import nodes
 from scribengin.cli.confirm import confirm
 from scribengin.cli.dead_filters import Filters, letter_filters
 from scribengin.cli.each_flow import FlowCommand, each_flow
@@ -105,7 +106,7 @@ def _written(flow: str, to: Path, letters: Any) -> CommandAnswer:
 @click.command(cls=FlowCommand)
 @flow_argument
 @click.argument("letter", metavar="ID")
-@click.option("--query", default="", help="Of this Query only.")
+@click.option("--query", default="", help="Only this query.", shell_complete=nodes("sinks"))
 @click.option("--set", "columns", metavar="COLUMN=VALUE", multiple=True, help="Set a column to another value, without an editor.")
 @click.option("--with", "file", type=click.Path(dir_okay=False, path_type=Path), help="Read the new text from this file; - for stdin.")
 @click.option("--from-start", is_flag=True, help="Edit the record as the source delivered it, even if the input row of the step is known.")

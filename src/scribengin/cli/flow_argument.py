@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from scribengin.cli.complete_values import flow_files
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem, did_you_mean
 from scribengin.core.remedies import for_flow
@@ -19,7 +20,7 @@ _SUFFIXES = (".yaml", ".yml", ".py")
 _MOST_FILES, _HEAD_CHARACTERS = 100, 4096
 """how many files of a folder are looked at, and how much of each"""
 
-flow_argument = click.argument("flow", type=click.Path(), metavar="FLOW")
+flow_argument = click.argument("flow", type=click.Path(), metavar="FLOW", shell_complete=flow_files)
 """Gives a command the text `flow`; `flow_path` makes it a path."""
 
 

@@ -6,9 +6,10 @@ import gc
 import os
 import sys
 import traceback
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -117,6 +118,8 @@ def scribengin() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command line and leave with its exit status; `arguments` are the process's own by default."""
+    if "_SCRIBENGIN_COMPLETE" in os.environ:
+        _complete()
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["help"]:  # as in git and kubectl: help COMMAND
         given = [*given[1:], "--help"]
@@ -141,6 +144,14 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:  # the process ends: Python need not look through all that was loaded for cycles, which takes 0.2 s after a run
         gc.freeze()
     sys.exit(int(status or 0))
+
+
+def _complete() -> NoReturn:
+    """Answer the shell, which shows all that is printed: an error gives nothing."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    with suppress(Exception):
+        scribengin.main([], prog_name="scribengin", standalone_mode=False)
+    sys.exit(1)
 
 
 def _place_of_others(error: BaseException) -> str:

@@ -98,7 +98,19 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry | CommandGroup]] = {
             """,
             {**_OF_FLOWS, **_VERSIONS},
         ),
-        "alerts": CommandEntry("List the alerts of a flow, or send a test."),
+        "alerts": CommandGroup(
+            "List the alerts of a flow, or send a test.",
+            """Alerts of submitted flows, which the flow file declares under `alerts`.
+
+            \b
+            Example:
+              scribengin alerts list orders
+            """,
+            {
+                "list": CommandEntry("List the alerts of a flow, their states and values.", "alerts:list_"),
+                "test": CommandEntry("Send a test through the targets of alerts.", "alerts:test"),
+            },
+        ),
         "operation": CommandGroup(
             "List or cancel operations of several steps.",
             """Operations of several steps: rewind, set positions, a new checkpoint; also over workflows.
@@ -312,6 +324,7 @@ RENAMED = (
     Renamed("groups", "group"),
     Renamed("ops", "operation list", when=_names_no_command("operation"), answers="ops list"),
     Renamed("ops", "operation"),
+    Renamed("alerts", "alerts list", when=lambda rest: bool(rest) and _names_no_command("alerts")(rest), answers="alerts"),
     Renamed("dead", "dead-letter"),
     Renamed("files", "object"),
     Renamed("package show", "package inspect"),

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer
 
-from scribengin.cli.commands.source import command as source
+from scribengin.cli.commands.offsets import set_ as set_offset
 from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import prepare
 from scribengin.local.standing import read_standing
@@ -114,7 +114,7 @@ def test_what_waits_in_a_topic_from_before_its_feeder_went_back_waits_still(flow
     folder = flow()
     path = str(folder.path / "flow.yaml")
     folder.run(tier="near")
-    assert CliRunner().invoke(source, ["set", path, "numbers", "1", "--yes"]).exit_code == 0
+    assert CliRunner().invoke(set_offset, [path, "numbers", "1", "--yes"]).exit_code == 0
 
     def waiting() -> int:
         standing = read_standing(prepare(folder.path / "flow.yaml", state=None))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
+from scribengin.cli.complete_values import words
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
 
@@ -18,8 +19,15 @@ if TYPE_CHECKING:
 _WIDTH = 100
 
 
+def _known() -> list[str]:
+    from scribengin.cli.code_catalog import everything
+    from scribengin.cli.code_catalog.reasons import REASONS
+
+    return [*everything(), *(each.name for each in REASONS)]
+
+
 @click.command(cls=AnsweringCommand)
-@click.argument("code", metavar="CODE")
+@click.argument("code", metavar="CODE", shell_complete=words(_known))
 def command(code: str) -> CommandAnswer:
     """Explain the code at the end of an error or warning, such as state-changed, or the reason of a dead letter, such as malformed: its
     meaning and remedy. Needs no network.
@@ -28,13 +36,13 @@ def command(code: str) -> CommandAnswer:
     Example:
       scribengin explain state-changed
     """
-    from scribengin.cli.code_catalog import entry_of, everything
-    from scribengin.cli.code_catalog.reasons import REASONS, reason_of
+    from scribengin.cli.code_catalog import entry_of
+    from scribengin.cli.code_catalog.reasons import reason_of
 
     asked = code.strip().strip("[]")
     entry, reason = entry_of(asked), reason_of(asked)
     if entry is None and reason is None:
-        near = get_close_matches(asked, [*everything(), *(each.name for each in REASONS)], n=3, cutoff=0.5)
+        near = get_close_matches(asked, _known(), n=3, cutoff=0.5)
         remedy = f"did you mean {', '.join(near)}?" if near else "write it as the message does, without the brackets"
         raise InputError([Problem("code-unknown", Place(""), f'there is no code or reason "{asked}"', remedy)])
     if entry is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
+from scribengin.cli.complete_values import nodes
 from scribengin.cli.guesses import GuessingGroup
 from scribengin.core.errors import Refused
 
@@ -29,7 +30,7 @@ def command() -> None:
 
 @command.command("list", cls=AnsweringCommand)
 @click.argument("where", metavar="FLOW|URL")
-@click.option("--sink", help="Only this sink.")
+@click.option("--sink", help="Only this sink.", shell_complete=nodes("sinks"))
 @click.option("--endpoint", metavar="URL", help="With URL: address of the server, if it is not AWS.")
 @click.option("--region", default="us-east-1", show_default=True, help="With URL: region.")
 @click.option("--profile", help="With URL: profile of the access key. Default: the environment's.")

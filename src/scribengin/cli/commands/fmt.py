@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
+from scribengin.cli.complete_values import flow_files
 from scribengin.cli.flow_argument import flow_path
 from scribengin.core.errors import Exit, InputError
 from scribengin.core.problems import Place, Problem
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=AnsweringCommand)
-@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...", shell_complete=flow_files)
 @click.option("--check", is_flag=True, help="Change nothing; exit with status 2 if a file would change.")
 def command(*, files: tuple[str, ...], check: bool) -> CommandAnswer:
     """Format flow files. Comments, quotes and order are kept.

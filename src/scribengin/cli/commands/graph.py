@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from scribengin.cli.answer import CommandAnswer
+from scribengin.cli.complete_values import flow_files
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import is_name
 from scribengin.cli.plane_option import masters_option
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=FlowCommand)
-@click.argument("flow", metavar="FLOW")
+@click.argument("flow", metavar="FLOW", shell_complete=flow_files)
 @click.option("--steps", is_flag=True, help="For a submitted flow: show its nodes, the tiers in which they run, and their current rates.")
 @click.option("--live", is_flag=True, help="Show row counts of the last run on the arrows, and dead letters at the nodes.")
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a picture to this file; - for stdout.")

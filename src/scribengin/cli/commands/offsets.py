@@ -8,6 +8,7 @@ import click
 
 from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.commands.source import positions_of_file, positions_of_name, set_of_file
+from scribengin.cli.complete_values import nodes, words
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.going import done
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=FlowCommand)
 @flow_argument
-@click.option("--query", help="Only this query.")
+@click.option("--query", help="Only this query.", shell_complete=nodes("sinks"))
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
@@ -47,9 +48,9 @@ def show(*, flow: str, query: str | None, state: Path | None, masters: Masters) 
 
 @click.command(cls=FlowCommand)
 @flow_argument
-@click.argument("source")
-@click.argument("position", metavar="POSITION|end")
-@click.option("--query", help="Only this query.")
+@click.argument("source", shell_complete=nodes("sources"))
+@click.argument("position", metavar="POSITION|end", shell_complete=words(lambda: ["end"]))
+@click.option("--query", help="Only this query.", shell_complete=nodes("sinks"))
 @click.option("--yes", is_flag=True, help="Do not ask. Skipped data is never read; data read again is duplicated in the outputs.")
 @click.option("--dry-run", is_flag=True, help="Only list what would be skipped or repeated.")
 @setting_flags("state")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import CommandAnswer
+from scribengin.cli.complete_values import nodes
 from scribengin.cli.flow_argument import flow_argument, flow_path
 from scribengin.cli.preview_settings import preview_settings
 from scribengin.cli.settings import setting_flags
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
 
 @click.command(cls=WarmCommand)
 @flow_argument
-@click.option("--at", metavar="NODE", help="Show only this step; only the nodes upstream of it run.")
+@click.option(
+    "--at",
+    metavar="NODE",
+    help="Show only this step; only the nodes upstream of it run.",
+    shell_complete=nodes("sources", "steps", "sinks"),
+)
 @click.option("--rows", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Number of rows to show of each node.")
 @click.option(
     "--sample",

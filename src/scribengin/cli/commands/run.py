@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import CommandAnswer
+from scribengin.cli.complete_values import flow_files, nodes
 from scribengin.cli.display import Display, open_display
 from scribengin.cli.flow_argument import as_called, flow_path
 from scribengin.cli.settings import read_settings, run_settings, setting_flags
@@ -30,9 +31,11 @@ _DRAW_EVERY_S = 0.25
 
 
 @click.command(cls=WarmCommand)
-@click.argument("flows", metavar="FLOW...", nargs=-1, required=True, type=click.Path())
+@click.argument("flows", metavar="FLOW...", nargs=-1, required=True, type=click.Path(), shell_complete=flow_files)
 @click.option("--once", is_flag=True, help="Read the data available now, then exit.")
-@click.option("--tier", help="Run only this tier of a flow that has several; the other tiers may run elsewhere.")
+@click.option(
+    "--tier", shell_complete=nodes("tiers"), help="Run only this tier of a flow that has several; the other tiers may run elsewhere."
+)
 @click.option("--watch", is_flag=True, help="Only show previews, again after each save; see scribengin preview --watch.")
 @click.option("--append-new-lineage", is_flag=True, help="Write beside the output of another lineage. First shows what that output is.")
 @click.option(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import CommandAnswer
+from scribengin.cli.complete_values import flow_files
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import as_called, is_name
 from scribengin.cli.flow_state import prepared_flow
@@ -33,7 +34,7 @@ _SPARE = {"standby": "ready", "starting": "starting", "failed": "failing", "stop
 
 
 @click.command(cls=FlowCommand)
-@click.argument("flow", type=click.Path(), metavar="FLOW", required=False, default="")
+@click.argument("flow", type=click.Path(), metavar="FLOW", required=False, default="", shell_complete=flow_files)
 @setting_flags("state")
 @masters_option
 @each_flow("flow", all_without=True)

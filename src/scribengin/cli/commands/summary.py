@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import CommandAnswer
+from scribengin.cli.complete_values import nodes
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.plane_option import masters_option
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=FlowCommand)
 @flow_argument
-@click.option("--sink", default="", help="Only this sink.")
+@click.option("--sink", default="", help="Only this sink.", shell_complete=nodes("sinks"))
 @setting_flags("state")
 @masters_option
 @each_flow("flow")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import CommandAnswer
+from scribengin.cli.complete_values import flow_files
 from scribengin.cli.flow_argument import flow_path
 from scribengin.cli.settings import setting_flags
 from scribengin.cli.warm import WarmCommand
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=WarmCommand)
-@click.argument("flows", metavar="FLOW...", nargs=-1, required=True, type=click.Path())
+@click.argument("flows", metavar="FLOW...", nargs=-1, required=True, type=click.Path(), shell_complete=flow_files)
 @click.option("-k", "named", metavar="TEXT", default="", help="Run only tests whose name contains TEXT.")
 @click.option(
     "--update", is_flag=True, help="Show differences between actual and expected rows, then write the actual rows as the expected ones."

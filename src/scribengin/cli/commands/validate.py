@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer, problems_of
+from scribengin.cli.complete_values import flow_files
 from scribengin.cli.flow_argument import flow_path
 from scribengin.cli.settings import read_settings, run_settings, setting_flags
 from scribengin.core.errors import Exit, InputError, ScribenginError
@@ -25,7 +26,7 @@ _COLOURS = {"ok": "green", "wrong": "red", "unreached": "yellow", "unchecked": "
 
 
 @click.command(cls=AnsweringCommand)
-@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...", shell_complete=flow_files)
 @click.option(
     "--env",
     "environment",
