@@ -50,7 +50,8 @@ def glossary_page() -> str:
     lines = [
         "# Glossary",
         "",
-        "The terms of Scribengin, and what other systems call them. Texts of the program and these pages use one term for one thing.",
+        "This page defines the terms of Scribengin, and gives those of other systems. Texts of the program and these pages use one term",
+        "for one thing.",
         "",
         "## Terms",
     ]
