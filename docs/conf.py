@@ -37,7 +37,7 @@ autodoc_typehints_format = "short"
 suppress_warnings = ["ref.python"]  # a field `bytes` and the type of that name
 
 _PAGE = re.compile(r"\]\(([^)#\s]+\.md)\)")
-_API = re.compile(r"^<!-- api: ([\w.]+) -->$", re.MULTILINE)
+_API = re.compile(r"^<!-- api (module|class): ([\w.]+) -->$", re.MULTILINE)
 
 
 def contents(page: str) -> str:
@@ -55,12 +55,12 @@ def contents(page: str) -> str:
 
 
 def complete(app: Sphinx, page: str, source: list[str]) -> None:  # noqa: ARG001 (Sphinx's)
-    """Add what only the site has: the tables of contents, and the classes and functions of a module for `<!-- api: module -->`."""
+    """Add what only the site has: the tables of contents, and the reference for `<!-- api module: NAME -->`."""
     if page == root_doc:
         source[0] += f"\n\n```{{toctree}}\n:hidden:\n\n/{CONTENTS}\n```\n\n{contents(CONTENTS)}"
     elif page == DECISIONS:
         source[0] += f"\n\n{contents(DECISIONS)}"
-    source[0] = _API.sub(r"```{eval-rst}\n.. automodule:: \1\n```", source[0])
+    source[0] = _API.sub(r"```{eval-rst}\n.. auto\1:: \2\n```", source[0])
 
 
 def begin_with_readme(app: Sphinx, failure: Exception | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib.util
 import re
 import subprocess
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from doc_pages import PAGES, ROOT
+
+import scribengin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +42,12 @@ def test_every_page_is_in_the_table_of_contents_once(settings: Any) -> None:
 def test_sections_of_the_table_of_contents_have_their_titles(settings: Any) -> None:
     captions = re.findall(r"^:caption: (.+)$", settings.contents(settings.CONTENTS), re.MULTILINE)
     assert captions == re.findall(r"^## (.+)$", (ROOT / f"{settings.CONTENTS}.md").read_text(), re.MULTILINE)
+
+
+def test_the_examples_of_the_reference_give_what_they_show() -> None:
+    found = doctest.testmod(scribengin)
+    assert found.attempted
+    assert not found.failed
 
 
 @pytest.mark.timeout(600)
