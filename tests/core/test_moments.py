@@ -43,8 +43,8 @@ ANY: dict[str, Callable[[str], datetime]] = {
     "core": parse_moment,
     "rewind --to-time": option(rewind.command, "to-time"),
     "logs --since": option(logs.command, "since"),
-    "dead list --since": option(LIST, "since"),
-    "dead list --until": option(LIST, "until"),
+    "dead-letter list --since": option(LIST, "since"),
+    "dead-letter list --until": option(LIST, "until"),
     "API: letters": lambda text: datetime.fromisoformat(letters._moment(text)),
     "API: rewind": lambda text: datetime.fromisoformat(verbs._time(text) or ""),
 }

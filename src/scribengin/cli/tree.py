@@ -89,7 +89,7 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry | CommandGroup]] = {
     "Operate": {
         **_OF_FLOWS,
         "flow": CommandGroup(
-            "The verbs on submitted flows, also as flow VERB.",
+            "Operate submitted flows: the same verbs, as flow VERB.",
             """Operate submitted flows. Each verb is also a command of its own: `flow pause` is `pause`.
 
             \b

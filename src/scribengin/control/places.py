@@ -171,7 +171,7 @@ def where_it_may(flow: str, tier: ObservedTier) -> str:
 
 
 def _elsewhere(flow: str, tier: ObservedTier) -> str:
-    return f"to run it elsewhere: scribengin {f'unmap {flow}.{tier.tier}' if tier.node else f'map {flow}.{tier.tier} NODE'}"
+    return f"to run it elsewhere: scribengin node {f'unmap {flow}.{tier.tier}' if tier.node else f'map {flow}.{tier.tier} NODE'}"
 
 
 def _why_not(node: WorkerNode | None) -> str:

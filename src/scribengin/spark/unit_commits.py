@@ -116,8 +116,8 @@ class UnitCommits:
                     f"batch {batch.number} of {batch.query} has committed some task outputs with streams that "
                     "differ from the present source logs"
                 ),
-                remedy="if the state folder was restored, restore it as a whole; if a stream was skipped (source skip), continue in "
-                "a new lineage (source set): committed task outputs are written again",
+                remedy="if the state folder was restored, restore it as a whole; if a stream was skipped (offsets skip), continue in "
+                "a new lineage (offsets set): committed task outputs are written again",
             )
         if stored.units and (not can or stored.order != order or elsewhere):
             raise _begun(batch.query, batch.number)

@@ -48,7 +48,7 @@ def command(folder: Path) -> CommandAnswer:
     flow = folder / "flow.yaml"
     typed = shlex.quote(str(flow))
     following = [
-        f"scribengin {command}" for command in (f"validate {typed}", f"run {typed} --once", f"audit {typed}", f"dead list {typed}")
+        f"scribengin {command}" for command in (f"validate {typed}", f"run {typed} --once", f"audit {typed}", f"dead-letter list {typed}")
     ]
 
     def show() -> None:
