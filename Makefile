@@ -8,7 +8,7 @@ WORKERS ?= 4
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka test test-rest test-all test-long test-hard test-install check fmt bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments faults cuts lock clean
+.PHONY: help setup demo demo-up demo-kafka test test-rest test-all test-long test-hard test-install check fmt docs bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments faults cuts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -64,6 +64,10 @@ check: setup ## format, rules, types, floors
 fmt: setup ## format the code and mend what the rules can mend
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+docs: setup ## build the static site from the pages, and fail for a broken link or a page without a place: build/site/index.html
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --conf-dir docs . build/site
+	@echo "build/site/index.html"
 
 bench: setup ## measure against hand-written PySpark, over files (over Kafka: bench-kafka): make bench [ARGS="--rows 1000000"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/tweets.py $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -19,11 +20,13 @@ COOKBOOK = Path(__file__).parents[1] / "examples" / "cookbook"
 
 
 def cookbook_page() -> str:
-    """The flows of examples/cookbook, each with what its first comment says of it, in the order of `flows.txt`."""
+    """The flows of examples/cookbook, each under the task that its first comment begins with, in the order of `flows.txt`."""
     parts = [(COOKBOOK / "README.md").read_text(encoding="utf-8").strip()]
     for name in (COOKBOOK / "flows.txt").read_text(encoding="utf-8").split():
         comment, flow = (COOKBOOK / name / "flow.yaml").read_text(encoding="utf-8").split("\n", 1)
-        parts += [f"## {name}", f"{comment.removeprefix('# ')} [The folder](../examples/cookbook/{name}).", f"```yaml\n{flow}```"]
+        about = comment.removeprefix("# ")
+        task = re.split("[:,;]", about)[0]
+        parts += [f"## {task}", f"{about} [The file](../examples/cookbook/{name}/flow.yaml).", f"```yaml\n{flow}```"]
         for code in sorted((COOKBOOK / name).glob("*.py")):
             parts.append(f"```python\n# {code.name}\n{code.read_text(encoding='utf-8')}```")
     return "\n\n".join(parts) + "\n"
@@ -50,7 +53,10 @@ def glossary_page() -> str:
     lines = [
         "# Glossary",
         "",
-        "The terms of Scribengin, and what other systems call them. Texts of the program and these pages use one term for one thing.",
+        "This page defines the terms of Scribengin, and gives those of other systems. Texts of the program and these pages use one term",
+        "for one thing.",
+        "",
+        "## Terms",
     ]
     for term in glossary["term"]:
         lines += ["", f"### {term['name']}", "", term["means"], "", f"- Elsewhere: {term['elsewhere']}."]

@@ -19,14 +19,35 @@ __all__ = ["App", "Flow", "batch", "frame", "record", "sink", "source", "to"]
 
 
 def source(type: str, *, id: str | None = None, **keys: Any) -> Stream:
-    """Begin a flow in Python: a source of that type with its options, and `schema`, `watermark`, `static`, `on_error`."""
+    """Begin a flow in Python with a source.
+
+    Args:
+        type: The type of the source, such as `files` or `kafka`.
+        id: The name of the source; by default its type.
+        keys: The options of the type, and `schema`, `watermark`, `static`, `on_error`, as in the flow file.
+
+    Returns:
+        The rows of the source. Its methods add steps, and `to` adds a sink.
+
+    Example:
+        >>> from scribengin import Flow, source
+        >>> numbers = source("sequence", rows=10).filter("id > 4")
+        >>> flow = Flow("shop", numbers.to("console"))
+        >>> list(flow.sources), list(flow.steps), list(flow.sinks)
+        (['sequence'], ['sequence_filter'], ['sequence_filter_console'])
+    """
     from scribengin.spec.build import make_source
 
     return make_source(type, id=id, **keys)
 
 
 def sink(type: str, **options: Any) -> Mapping[str, Any]:
-    """Where the rows of an `App` go: what a flow file says of a sink, and its `id`, else `kept`."""
+    """Define a sink of an `App`.
+
+    Args:
+        type: The type of the sink, such as `files` or `kafka`.
+        options: The options of the type, as in the flow file, and `id`; the default id is `kept`.
+    """
     return {"type": type, **options}
 
 
@@ -45,10 +66,21 @@ def App(  # noqa: N802
     groups: Mapping[str, Any] | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> model.Flow:
-    """A flow of a source, an ordered list of Python steps and a sink; the file sets it to its variable `flow`, or `app`.
+    """Make a flow of a source, Python functions in order, and sinks. A flow file in Python assigns it to `flow` or `app`.
 
-    `order="free"` lets tests run in the order that costs least; the others are as in `source(…).utilities(…)` and `Flow(…)`. Raises
-    InputError that holds every mistake, each at the line of its call.
+    Args:
+        name: The name of the flow.
+        source: The source, made by `source(…)`, perhaps with further steps.
+        utilities: The functions, as objects or as texts `module:name`. They are one step, and each is counted.
+        sink: The sink or sinks, made by `sink(…)`.
+        order: "free" lets tests (functions that return a bool) run in the order that costs least.
+        schema: The columns of the rows behind the functions, such as `id BIGINT, name STRING`.
+        on_error: The treatment of a record that a function cannot process: `dead_letter`, `drop` or `fail`.
+        about: A text for people.
+        defaults: As the key `defaults` of the flow file; so are `tiers`, `groups` and `labels`.
+
+    Raises:
+        InputError: with all mistakes, each at the line of its call.
     """
     import os
 
@@ -88,11 +120,17 @@ def Flow(  # noqa: N802
     labels: Mapping[str, str] | None = None,
     tests: Sequence[Mapping[str, Any] | str] = (),
 ) -> model.Flow:
-    """The flow that ends in `sinks`, each made by `.to(…)`; a flow file in Python sets it to its variable `flow`.
+    """Make a flow. A flow file in Python assigns it to `flow`.
 
-    `defaults`, `tiers`, `edges`, `groups`, `max_delay`, `max_dead`, `alerts`, `labels` and `tests` hold what stands under these keys in a
-    flow
-    file. Raises InputError that holds every mistake, each at the line of its call.
+    Args:
+        name: The name of the flow.
+        sinks: The ends of the flow, each made by `.to(…)` of a stream.
+        about: A text for people.
+        defaults: As the key `defaults` of the flow file; so are `tiers`, `edges`, `groups`, `max_delay`, `max_dead`, `alerts`, `labels`
+            and `tests`.
+
+    Raises:
+        InputError: with all mistakes, each at the line of its call.
     """
     import os
 

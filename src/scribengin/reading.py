@@ -4,7 +4,7 @@
 >>> found = committed("s3://shop/orders", endpoint="https://store:9000")  # doctest: +SKIP
 >>> found.rows, found.dataset().to_table()  # doctest: +SKIP
 
-For who reads for long where objects are merged meanwhile: `with holding(url) as found:`.
+For long reads, during which a sink may merge objects: `with holding(url) as found:`.
 """
 
 from scribengin.connectors.objects.reading import CommittedObject, CommittedObjects, committed, holding

@@ -1,4 +1,4 @@
-"""docs/control.md: what it lets a reader type works, beside a control plane that is up."""
+"""docs/deploy.md: what it lets a reader type works, beside a control plane that is up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from doc_pages import blocks_of, run_commands
 if TYPE_CHECKING:
     from pathlib import Path
 
-PAGE = "docs/control.md"
+PAGE = "docs/deploy.md"
 
 
 @pytest.mark.long

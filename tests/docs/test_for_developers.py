@@ -16,6 +16,7 @@ from scribengin.cli.main import scribengin
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
+_PYTHON = re.compile(r"^```python\n.*?^```$", re.MULTILINE | re.DOTALL)
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
 HOOKS: dict[str, Any] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
 OURS = sorted(name for name, service in COMPOSE["services"].items() if service["image"] == "scribengin")
@@ -24,7 +25,7 @@ CALLS = [
     *(
         (f"{file}: {call}", call.split())
         for file in ("compose.yaml", "CONTRIBUTING.md", "SECURITY.md")
-        for call in re.findall(r"^[#\s]*scribengin ((?:[a-z]+ ).+)$", (ROOT / file).read_text(), re.MULTILINE)
+        for call in re.findall(r"^[#\s]*scribengin ((?:[a-z]+ ).+)$", _PYTHON.sub("", (ROOT / file).read_text()), re.MULTILINE)
     ),
 ]
 

@@ -37,6 +37,13 @@ def anchors(file: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.count("/") == 1 and page.startswith("docs/") and page != "docs/faults.md"])
+def test_a_page_begins_with_a_sentence_that_says_what_it_is_for(page: str) -> None:
+    first = " ".join((ROOT / page).read_text().split("\n\n")[1].split())
+    assert re.match(r"[A-Z`]", first), f"{page}: {first}"
+    assert 4 <= len(first.partition(". ")[0].split()) <= 40, f"{page}: {first}"
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_no_page_names_a_path_or_a_port_of_some_machine(page: str) -> None:
     assert not _MACHINE.search((ROOT / page).read_text())

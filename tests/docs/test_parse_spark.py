@@ -1,4 +1,4 @@
-"""docs/guarantees.md lists where `parse: spark` deviates from the strict reader: each line of the table is run."""
+"""docs/bad-records.md lists where `parse: spark` deviates from the strict reader: each line of the table is run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLUMNS = re.compile(r"the columns are `([^`]+)`")
 
 
 def test_each_line_is_read_as_the_page_says(folder: FlowFolder) -> None:
-    page = (ROOT / "docs/guarantees.md").read_text()
+    page = (ROOT / "docs/bad-records.md").read_text()
     found = _COLUMNS.search(page)
     table = _TABLE.search(page)
     assert found

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SOURCES = ROOT / "src" / "scribengin"
 _CODE_FILE = re.compile(r"[`\s]((?:[a-z_]+/)+[a-z_]+\.py|(?:[a-z_]+/)+)(?=[`,\s])")
-GUARANTEES = (ROOT / "docs/guarantees.md").read_text()
+PROTOCOL = (ROOT / "docs/protocol.md").read_text()
 
 
 @pytest.mark.parametrize("page", [page for page in WRITTEN if page.startswith("docs/")])
@@ -36,7 +36,7 @@ def test_every_connector_that_a_flow_can_name_is_listed() -> None:
 
 
 def test_the_page_says_of_every_sink_whether_it_can_go_to_a_group_and_why_not() -> None:
-    page = (ROOT / "docs/tiers.md").read_text()
+    page = (ROOT / "docs/groups.md").read_text()
     told = page[page.index("<!-- groups -->") : page.index("<!-- /groups -->")].strip().splitlines()[3:]
     assert told == [_in_a_group(declared) for _, declared in sorted(sink_types().items())]
 
@@ -67,17 +67,18 @@ def test_the_page_says_what_to_do_where_a_key_of_a_join_has_another_name() -> No
 
 
 def test_the_crash_points_are_those_of_the_code() -> None:
-    table = GUARANTEES[GUARANTEES.index("<!-- faults -->") :].partition("\n## ")[0]
+    table = PROTOCOL[PROTOCOL.index("<!-- faults -->") :].partition("\n## ")[0]
     assert set(re.findall(r"`([a-z]+\.[a-z_.]+)`", table)) == set(faults.POINTS)
 
 
 def test_the_passing_failures_are_those_of_the_code() -> None:
-    told = GUARANTEES[GUARANTEES.index("<!-- transient -->") : GUARANTEES.index("<!-- /transient -->")]
+    told = PROTOCOL[PROTOCOL.index("<!-- transient -->") : PROTOCOL.index("<!-- /transient -->")]
     assert tuple(re.findall(r"^- `(.+)`$", told, re.MULTILINE)) == failures._TRANSIENT
 
 
 def test_every_code_of_a_refusal_is_one() -> None:
-    table = GUARANTEES[GUARANTEES.index("## What is refused") :].partition("\n## ")[0]
+    page = (ROOT / "docs/edits.md").read_text()
+    table = page[page.index("## What is refused") :].partition("\n## ")[0]
     code = "".join(path.read_text() for path in _SOURCES.rglob("*.py"))
     told = re.findall(r"\| `([a-z-]+)` \|", table)
     assert told

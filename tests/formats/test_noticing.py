@@ -22,7 +22,7 @@ from scribengin.formats.noticing import MOST, Noticer
 from scribengin.formats.parquet import conformed
 from scribengin.formats.seen import ObservedValues
 from scribengin.spark.noticed import together
-from scribengin.spark.task_report import NullColumns, TaskReport
+from scribengin.spark.task_report import TaskReport, UnfilledColumns
 
 SCHEMA = parse_schema("id BIGINT NOT NULL, amount DOUBLE, at TIMESTAMP, exact DECIMAL(20,2)")
 
@@ -321,7 +321,7 @@ def test_a_column_is_null_while_no_record_has_a_value(form: str) -> None:
 
 def test_a_column_without_a_value_in_a_batch_is_told_once_and_only_of_enough_records() -> None:
     def report(records: int, *columns: str) -> TaskReport:
-        return TaskReport(nulls={"orders": NullColumns(records=records, columns=dict.fromkeys(columns, "STRING"))})
+        return TaskReport(nulls={"orders": UnfilledColumns(records=records, columns=dict.fromkeys(columns, "STRING"))})
 
     def told(*reports: TaskReport, known: tuple[tuple[str, str, str], ...] = ()) -> list[tuple[str, str, int]]:
         return [(each.column, each.kind, each.records) for each in together(reports, known)]

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from scribengin.formats.notice import FormatNotice
-from scribengin.spark.task_report import NullColumns, StageReport, TaskReport, again_in, newest_times, report_of, seconds_of
+from scribengin.spark.task_report import StageReport, TaskReport, UnfilledColumns, again_in, newest_times, report_of, seconds_of
 from scribengin.state.contract import LineSegment
 
 WHOLE = TaskReport(
@@ -18,7 +18,7 @@ WHOLE = TaskReport(
     leaves=1_700_000_000_000_000,
     seconds={"clean": 0.25},
     noticed=[FormatNotice("tweets", "lang", "new", "STRING", "a.json", 4)],
-    nulls={"tweets": NullColumns(records=3, columns={"geo": "STRING"})},
+    nulls={"tweets": UnfilledColumns(records=3, columns={"geo": "STRING"})},
     taken={"parsed": {"L1": {"7": {"0": [3, 2**63]}}}},
     orders={"u": {"names": ["a"], "asked": [3], "ns": [900]}},
     newest={"tweets": (1_700_000_000_000_000, None)},

@@ -34,7 +34,9 @@ def generate() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["flow-file.md", "problems.md", "registry.md", "openapi.json", "metrics.md", "glossary.md", "cli.md"])
+@pytest.mark.parametrize(
+    "name", ["flow-file.md", "problems.md", "registry.md", "openapi.json", "metrics.md", "glossary.md", "cli.md", "cookbook.md"]
+)
 def test_the_page_is_as_the_declarations_make_it(name: str) -> None:
     assert (DOCS / name).read_text(encoding="utf-8") == generate().pages()[name], "run: python docs/generate.py"
 

@@ -192,11 +192,6 @@ def test_sums_of_tasks_are_added_by_batch() -> None:
     assert together([{"s": parts[0]}, {"s": parts[1]}]) == {"s": {"l": {"0": {"-1": [5, 4]}, "1": {"2": [5, 5], "0": [1, 1]}}}}
 
 
-def test_sums_of_before_units_were_told_are_read_as_those_of_no_unit() -> None:
-    old = {"l": {"0": [5, 4]}}
-    assert together([{"s": old}, {"s": taken_of([Handed("l", 0, 1, 1, 0)])}]) == {"s": {"l": {"0": {"-1": [5, 4], "0": [1, 1]}}}}
-
-
 def test_the_unit_that_differs_is_named_with_where_the_feeder_has_put_it(chain: Chain) -> None:
     acks = Acks(chain.topology())
     acks.read()

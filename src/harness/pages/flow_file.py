@@ -57,7 +57,7 @@ def problems_page(more: Iterable[ProblemEntry] = ()) -> str:
     """docs/problems.md: the codes of this package and those of other packages (`more`), sorted by code."""
     entries = sorted((*CATALOG, *more), key=lambda entry: entry.code)
     lines = [
-        "# Problems",
+        "# Error codes",
         "",
         "Every error and warning ends with a code in brackets. The codes are stable. `scribengin explain CODE` prints an entry on the",
         "terminal. Problems of a flow file name file, line and column; their examples are taken out of a flow over `orders`. Errors must",

@@ -225,16 +225,16 @@ crosses it, so put filters before it.
   of a row of a union, use `merge: {how: union, origin: COLUMN}`.
 - `group` of a tier names a group of hosts: `at` of a member is then the `--name` of a `scribengin server node`, or the name of its
   machine. On a control plane the tier runs only there, on the available host with the lowest cost and free resources; if
-  there is none, it waits, and `status` reports it ([control](control.md#several-hosts)). A `run` runs all tiers on its own machine.
+  there is none, it waits, and `status` reports it ([control](cluster.md#masters-and-nodes)). A `run` runs all tiers on its own machine.
 - `to` of an edge or a sink names a group, or one of its members: `wan`, `wan.second`. `at` of a member sets, for a sink
   or a channel in Kafka, its `bootstrap`; for a database or a store its `server` or `url`. For files, Delta tables and a
   channel in a folder it is a folder, and the node's own `path` is relative to it: `at: /mnt/a` and `path: out/kept` give
   `/mnt/a/out/kept`. All other options are the same for all members, including logins. Some types, and sinks that write by key, cannot go
-  to a group (`group-sink`): [which can](tiers.md#which-sinks-can-go-to-a-group).
+  to a group (`group-sink`): [which can](groups.md#which-sinks-can-go-to-a-group).
 - The available member with the lowest cost is used; members of equal cost take turns. A member that does not answer is skipped for
   one second, twice as long after each further failure, at most one minute; then one Batch tries it. A Batch stays with the
-  member for which it is decided; see [guarantees](guarantees.md#groups). An edge to a group needs `durability: end_to_end`.
-  On a control plane, a member can be disabled, and its cost changed, while flows run: [groups](control.md#groups).
+  member for which it is decided; see [guarantees](kafka-commits.md#groups). An edge to a group needs `durability: end_to_end`.
+  On a control plane, a member can be disabled, and its cost changed, while flows run: [groups](groups.md).
 """
 
 TIME = """\
@@ -254,7 +254,7 @@ TIME = """\
   support that if they do not slide; both halves of the hour that occurs twice are in the same window. Without
   it, and in SQL's `window(…)`, a window begins at a multiple of its size since the beginning of 1970 in UTC.
 - With `--once` a window that the watermark has not passed stays open; the summary lists these windows, their ends, and the record that
-  would close them: [When an input is finished](guarantees.md#when-an-input-is-finished).
+  would close them: [When an input is finished](late-rows.md#when-an-input-is-finished).
 - A join of two streams needs `time` and `within`. `dedupe` and `merge: {how: intersect}` also need them, unless they are to
   keep every key for ever.
 """
@@ -376,7 +376,7 @@ letters that are replayed are not counted, neither as records nor, if they fail 
 ALERTS = """\
 ## Delay and alerts
 
-They apply to flows on a control plane; `run` ignores them. [Watching](metrics.md) describes how they are evaluated and sent.
+They apply to flows on a control plane; `run` ignores them. [Monitor flows](monitor.md#alerts) describes how they are evaluated and sent.
 
 ```yaml
 max_delay: 5m

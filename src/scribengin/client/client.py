@@ -111,7 +111,7 @@ class Client(AnswerClient, HostClient):
         return self._get("/v1/metrics", list[dict[str, Any]])
 
     def metrics(self, name: str, *, since: float | None = None, step_s: int = 1) -> dict[str, Any]:
-        """Metrics of a flow now and since then (seconds since 1970; None: the last ten minutes); docs/metrics.md describes them."""
+        """Metrics of a flow now and since then (seconds since 1970; None: the last ten minutes); docs/monitor.md describes them."""
         begin = "" if since is None else f"&since={since}"
         return self._get(f"/v1/flows/{part(name)}/metrics?step={step_s}{begin}", dict[str, Any])
 

@@ -1,4 +1,4 @@
-"""The available connectors: the built-in ones and those of the entry points `scribengin.connectors`.
+"""The available connectors: the packages beside this module that declare a type, and those of the entry points `scribengin.connectors`.
 
 A connector is a module (or any object) with `SOURCE` and/or `SINK` (`core.options.NodeType`) and the functions
 `make_source(place) -> SourceConnector`, `make_sink(place) -> SinkConnector`. Declarations are read at once, code only when a node is built.
@@ -14,6 +14,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import Claimant, ConnectorContext, SinkConnector, SourceConnector
     from scribengin.core.options import NodeType
 
-_BUILT_IN = (
+_ORDER = (
     "files",
     "objects",
     "hdfs",
@@ -40,11 +41,14 @@ _BUILT_IN = (
     "channel",
     "summary",
 )
+"""the order of the reference pages; a package that is not named here comes after these"""
 
 
 @cache
 def _modules() -> dict[str, ModuleType]:
-    modules = {name: import_module(f"scribengin.connectors.{name}") for name in _BUILT_IN}
+    beside = import_module("scribengin.connectors").__path__
+    others = sorted({module.name for module in iter_modules(beside) if module.ispkg}.difference(_ORDER))
+    modules = {name: import_module(f"scribengin.connectors.{name}") for name in (*_ORDER, *others)}
     for point in entry_points(group="scribengin.connectors"):
         modules[point.name] = point.load()
     return modules

@@ -4,7 +4,7 @@ Sources
     A source is *replayable*: it can hand out a `SourceStream` that it handed out before again, byte for byte, or it
     raises an error that it cannot (`SourceError`). The engine keeps the record: `SourceReader.split` proposes the next
     streams, the engine logs them durably as entry n of the source's log *before* any is read, and a position is the
-    number of completed entries. After a crash the same entry is read again; a reader is `restore`d from the log.
+    number of completed entries. After a crash the same entry is read again; `restore` gives a new reader the log.
     A reader that finds nothing new returns an empty list, at low cost: it is called at every trigger.
 
 Sinks

@@ -36,7 +36,7 @@ class Accepting:
     def takes(self, tier: str, sink: str, schema: Schema, differences: Sequence[str]) -> bool:
         """Whether the sink may write these columns."""
         known, path = self._known.get(sink), str(self._flow.sinks[sink].options["path"])
-        if known is not None and known.columns == str(schema) and known.path in ("", path):
+        if known is not None and known.columns == str(schema) and known.path == path:
             return True
         if self._word is None or tier not in self._open:
             return False

@@ -1,5 +1,5 @@
 """An archive of Spark's classes, which Java maps at its start in place of reading and checking them one by one: Spark is up in about half
-the time (measured: docs/recovery.md).
+the time (measured: docs/performance.md).
 
 One for each Java and PySpark, in the cache folder. A session takes it where it is there; Java ignores one that does not fit. It is made of
 the classes that a JVM has loaded in a training run, by a second JVM: some 20 s of one core, 170 MB.

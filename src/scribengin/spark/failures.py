@@ -21,7 +21,7 @@ _CRASHED = re.compile(
 )
 _USERS_FRAME = re.compile(r'File "[^"\n]*/code/\w+\.zip/([^"\n]+)", line (\d+) in (\w+)')
 _KINDS = {kind.__name__: kind for kind in (SourceError, SinkError, Unreachable, StateError, StepError, FencedError, Refused)}
-# Error conditions of Spark that a later try may not meet (docs/guarantees.md lists them).
+# Error conditions of Spark that a later try may not meet (docs/protocol.md lists them).
 _TRANSIENT = (
     "Python worker exited unexpectedly",
     "Python worker failed to connect back",

@@ -1,7 +1,7 @@
 """`parse: spark`: lines read by Spark's `from_json` or `from_csv`, with their deviations from the parse contract.
 
 They take `{…}{…}` for its first object, accept trailing text, single quotes, any value where a STRING is asked, a number for a
-TIMESTAMP, and know no NOT NULL; docs/guarantees.md has them line by line. A line that they cannot read at all is a dead letter here too,
+TIMESTAMP, and know no NOT NULL; docs/bad-records.md has them line by line. A line that they cannot read at all is a dead letter here too,
 though no message names the field.
 
 CSV goes by position, one line a record: a header would have to be taken off each file, and its names brought into the schema's order,

@@ -55,7 +55,7 @@ from scribengin.spark.program import (
 from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
 from scribengin.spark.reading import StageReading
 from scribengin.spark.replayed import ReplayNode
-from scribengin.spark.task_report import NullColumns, TaskReport
+from scribengin.spark.task_report import TaskReport, UnfilledColumns
 from scribengin.spark.trails import Trails
 from scribengin.spark.utilities import utilities_step
 from scribengin.spark.vector_run import VectorRun
@@ -386,7 +386,7 @@ class Stage:
             leaves=max((gate.leaves_us for _, gate in self._gates), default=0),
             seconds={node: round(spent, 6) for node, spent in self._seconds.items()},
             noticed=notices_of(self._noticers.values()),
-            nulls={source: NullColumns(**each) for source, each in nulls_of(self._noticers).items()},
+            nulls={source: UnfilledColumns(**each) for source, each in nulls_of(self._noticers).items()},
             taken={source: taken_of(handed) for source, handed in self._taken.items()},
             orders={node.node: step.figures() for node, step in self._utilities_steps},
             newest=newest_of(self._gates),

@@ -27,7 +27,7 @@ NOWHERE = 2**63
 """greater than all AT values"""
 
 
-class NullColumns(msgspec.Struct, frozen=True, kw_only=True):
+class UnfilledColumns(msgspec.Struct, frozen=True, kw_only=True):
     """Columns of a source that were null in all `records` that a task has read: name → type."""
 
     records: int
@@ -51,7 +51,7 @@ class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: dict[str, float] = {}
     """node → seconds spent in it"""
     noticed: list[FormatNotice] = []
-    nulls: dict[str, NullColumns] = {}
+    nulls: dict[str, UnfilledColumns] = {}
     """by source"""
     taken: dict[str, dict[str, Any]] = {}
     """source that is a channel → what was taken of it, see `state.taken`"""

@@ -80,7 +80,7 @@ class Stream:
 
     @property
     def id(self) -> str:
-        """Its name in `from:` and SQL."""
+        """The name of these rows, in `from` and in SQL."""
         return f"{self._node.id}.{self._branch}" if self._branch else self._node.id
 
     def __getitem__(self, branch: str) -> Stream:

@@ -39,7 +39,7 @@ class Accepted:
     at: str
     by: str
     path: str
-    """the sink's, as the flow says it: in another folder lie other files; "" in records of earlier builds, which hold for any"""
+    """the sink's, as the flow says it: another folder has other files"""
 
 
 def accept(root: Path, flow: str, accepted: Accepted) -> None:
@@ -55,7 +55,7 @@ def read_accepted(root: Path, flow: str, sinks: Iterable[str]) -> dict[str, Acce
         data = read_or_none(path)
         if data is not None:
             body = unseal(data, _KIND, _FORMAT, path)
-            found[sink] = Accepted(body["sink"], body["columns"], tuple(body["instead"]), body["at"], body["by"], body.get("path", ""))
+            found[sink] = Accepted(body["sink"], body["columns"], tuple(body["instead"]), body["at"], body["by"], body["path"])
     return found
 
 

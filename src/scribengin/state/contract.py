@@ -210,7 +210,7 @@ class DeadLetter:
     offset: int | None = None
     exception: str = ""
     code_line: str = ""
-    """`steps.py:12` of the user's code, where one raised"""
+    """the line of the user's code that raised, as file and number: steps.py:12"""
     payload: bytes = b""
     truncated: bool = False
     record: str = ""

@@ -75,9 +75,8 @@ class Journal:
 
     @staticmethod
     def is_confirmed(body: Mapping[str, Any]) -> bool:
-        """Whether what was read may have been begun, and has to be completed; a record that does not say is of before there were two
-        steps."""
-        return bool(body.get(_CONFIRMED, True))
+        """Whether what was read may have been begun, and has to be completed."""
+        return bool(body[_CONFIRMED])
 
     def write(self, body: Mapping[str, Any]) -> None:
         """Write the record of a planned move. Call it under the leases of all its tiers."""

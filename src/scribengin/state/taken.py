@@ -1,8 +1,7 @@
 """What a Batch has taken of a channel, as its feeder counts it: for each unit of each Batch of the feeder rows, and the order-free digest
 of their ids.
 
-`{lineage: {Batch: {unit: [rows, digest]}}}`; Batch and unit are text, as JSON has them, and a unit that packs do not say is -1. Records
-of before units were reported have `[rows, digest]` in place of the units.
+`{lineage: {Batch: {unit: [rows, digest]}}}`; Batch and unit are text, as JSON has them, and a unit that packs do not say is -1.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
 
     Sums = tuple[int, int]
     """rows, and the digest of their ids"""
-    OfBatch = Mapping[str, list[int]] | list[int]
-    Taken = Mapping[str, Mapping[str, OfBatch]]
+    TakenUnits = Mapping[str, list[int]]
+    Taken = Mapping[str, Mapping[str, TakenUnits]]
 
 
 NOT_WHOLE = Handed("", -1, 0, 0)
@@ -45,10 +44,8 @@ def together(parts: Iterable[Mapping[str, Taken]]) -> dict[str, dict[str, dict[s
     return whole
 
 
-def by_unit(said: OfBatch) -> dict[int, Sums]:
+def by_unit(said: TakenUnits) -> dict[int, Sums]:
     """What was taken of each unit of a Batch."""
-    if isinstance(said, list):
-        return {-1: (said[0], said[1])}
     return {int(unit): (rows, digest) for unit, (rows, digest) in said.items()}
 
 

@@ -27,14 +27,21 @@ def run_flow(
 ) -> Result:
     """Run a flow on given rows and return its outputs, dead letters and ledger. For pytest and others.
 
-    Sources and sinks of the flow are not used.
+    Sources and sinks of the flow are not used. The first call starts a Spark session (5 to 15 s); later calls in this process share it.
+    A query that fails raises nothing: it is in `state` and `problems` of the result. docs/flow-file.md describes tests.
 
-    `given`: source → rows, each a mapping of columns, or the text of a raw record; or a list of such lists, each a Batch that starts
-    after the one before is committed. Sources that are left out are empty. `clock` is the current time for SQL, for the whole run or
-    for each Batch; `crash_after` as in the flow file (`batch 1`). See docs/flow-file.md, Tests.
+    Args:
+        flow: A flow, or the path of a flow file.
+        given: Source → rows. A row is a mapping of columns, or the text of a raw record. A list of such lists has one list for each
+            Batch, which starts after the one before is committed. Sources that are left out are empty.
+        clock: The current time for SQL, for the whole run or for each Batch.
+        crash_after: As in the flow file, such as `batch 1`: the process dies there, and the next one continues.
+        spark: A session to use instead of a new one.
 
-    The first call starts a Spark session (5 to 15 s), later ones of this process share it; `spark` lends another. A Query that fails raises
-    nothing: it is in `state` and `problems`. Raises InputError for a flow, or a row, that is not right.
+    Raises:
+        InputError: for a flow, or a row, that is not valid.
+
+    Example::
 
         def test_large_orders_stay() -> None:
             result = run_flow("flow.yaml", {"orders": [{"id": 1, "amount": 700.0, "paid": True}, '{"id": ']})

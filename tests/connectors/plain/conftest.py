@@ -18,5 +18,7 @@ def shelf(spark: SparkSession) -> SparkSession:
 
     cloudpickle.register_pickle_by_value(pyspark_shelf)  # the session began before this folder was on the path
     running = SparkSession.builder.getOrCreate()  # the one that a sink writes in; writers are registered in each session by itself
+    # Spark looks for a writer in the session that is active, and an earlier test may have left another one
+    SparkSession._get_j_spark_session_class(running._jvm).setActiveSession(running._jsparkSession)
     running.dataSource.register(pyspark_shelf.DefaultSource)
     return running

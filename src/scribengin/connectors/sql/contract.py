@@ -19,18 +19,18 @@ statements that differ between databases it calls methods, which execute them or
 
 Own tables, which `make_own` creates, each named by `own`; the database chooses the types:
 
-claims      target (the key), owner, lineage, sink, flow: texts; earlier: a list of texts, as `packed` makes it; folded_rows: a whole
-            number, 0 by default; had_rows: a boolean
-commits     target, lineage: texts, number: a whole number (the key, all three); hash: a text; term: a whole number; receipts: a text of
-            any length; rows, xid: whole numbers of 64 bits; in this order
-staged      name (the key), target, lineage: texts; number: a whole number; in this order
+- `claims`: target (the key), owner, lineage, sink, flow: texts; earlier: a list of texts, as `packed` makes it; folded_rows: a whole
+  number, 0 by default; had_rows: a boolean
+- `commits`: target, lineage: texts, number: a whole number (the key, all three); hash: a text; term: a whole number; receipts: a text of
+  any length; rows, xid: whole numbers of 64 bits; in this order
+- `staged`: name (the key), target, lineage: texts; number: a whole number; in this order
 
 A database in whose tables the task outputs of a Batch may also commit one by one is a `LoadingDatabase`, with two more own tables:
 
-units       target, lineage: texts, number, unit: whole numbers (the key, all four); hash: a text; term, rows: whole numbers; report: a
-            text of any length; in this order
-parts       target, lineage: texts, number, unit: whole numbers, attempt: a text, part: a whole number (the key, all six); rows: a whole
-            number; in this order
+- `units`: target, lineage: texts, number, unit: whole numbers (the key, all four); hash: a text; term, rows: whole numbers; report: a
+  text of any length; in this order
+- `parts`: target, lineage: texts, number, unit: whole numbers, attempt: a text, part: a whole number (the key, all six); rows: a whole
+  number; in this order
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "mode of "
         "it, could not keep its delivery guarantee there; the message gives the reason.",
         "Write the mode that the message names, take `to` out, or use a sink that supports groups; see "
-        "[which sinks can go to a group](tiers.md#which-sinks-can-go-to-a-group).",
+        "[which sinks can go to a group](groups.md#which-sinks-can-go-to-a-group).",
         _CHAIN.replace("type: console", "type: delta, path: kept, mode: upsert, key: [id], to: disks")
         + "groups:\n  disks: {members: [{at: /mnt/a}, {at: /mnt/b}]}\n",
         slot="file",
