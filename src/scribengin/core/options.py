@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from scribengin.core.problems import Problem
 
 OptionKind = Literal[
     "text", "int", "float", "bool", "duration", "bytes", "choice", "list", "words", "schema", "path", "map", "columns", "section"
@@ -117,6 +119,9 @@ class NodeType:
     It gets them filled with the defaults"""
     alone: str = ""
     """of a sink without an option that is `by_member`: why it cannot go to a group, a clause"""
+    checks: tuple[str | Callable[[Any], Iterator[Problem]], ...] = ()
+    """the rules of this type over a flow with such a node, in order: functions of a `connectors.check_contract.CheckedNode`, each as it is
+    or as `module:function`, which is loaded only for such a flow"""
 
     def option(self, name: str) -> Option | None:
         """The declaration of that name, or None."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from scribengin.plan.checks import (
     arrows,
-    by_time,
     columns,
     edges,
     effects,
@@ -16,18 +15,16 @@ from scribengin.plan.checks import (
     expressions,
     folders,
     groups,
-    objects,
+    node_types,
     python_steps,
     row_ids,
     state,
     static,
-    summary,
     tables,
     tests,
     tiers,
     time,
     utilities,
-    writers,
 )
 from scribengin.plan.checks.subject import Rule, Subject
 
@@ -61,9 +58,6 @@ RULES: tuple[Rule, ...] = (
     ends.queries_are_named_once,
     ends.columns_fit_the_sink,
     tables.tables_that_grow_say_by_what,
-    objects.urls_lead_somewhere,
-    objects.folders_need_no_address,
-    objects.one_writer_a_prefix,
     tables.tables_have_what_their_mode_needs,
     tables.row_keys_tell_keys_apart,
     tables.row_keys_are_made_of_columns,
@@ -72,12 +66,8 @@ RULES: tuple[Rule, ...] = (
     row_ids.keys_tell_made_rows_apart,
     tables.one_writer_a_table,
     tables.passwords_are_secrets,
-    writers.spark_writers_can_write,
-    writers.addresses_can_be_sent_to,
-    writers.requests_are_said_once,
     tables.no_table_feeds_itself,
-    by_time.folders_by_time_are_right,
-    by_time.closed_folders_stay_closed,
+    node_types.node_types_hold,
     python_steps.functions_are_there,
     python_steps.branches_are_declared,
     python_steps.frames_fail_whole,
@@ -123,7 +113,6 @@ RULES: tuple[Rule, ...] = (
     evolve.added_columns_meet_no_state,
     evolve.added_columns_fit_the_sinks,
     tests.tests_fit,
-    summary.summaries_can_be_kept,
 )
 
 

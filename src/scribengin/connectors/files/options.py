@@ -244,6 +244,12 @@ CLOSE_FOR_GOOD = replace(
 )
 """for sinks whose folders stay closed; a check explains why (`close-reopen`)"""
 
+BY_TIME_CHECKS = (
+    "scribengin.connectors.files.by_time_checks:folders_by_time_are_right",
+    "scribengin.connectors.files.by_time_checks:closed_folders_stay_closed",
+)
+"""checks of sinks with the options `PARTITION_BY`, and `CLOSE` or `CLOSE_FOR_GOOD`"""
+
 SOURCE = NodeType(
     type="files",
     role="source",
@@ -357,6 +363,7 @@ SINK = NodeType(
         ),
     ),
     abilities=frozenset({"exactly_once", "append"}),
+    checks=BY_TIME_CHECKS,
 )
 
 _PATH = re.compile(r"\$((?:\.[A-Za-z_][\w-]*|\['[^']+'\])*)\[\*\]\Z")

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from scribengin.connectors.files.options import CLOSE_FOR_GOOD, CSV_WRITTEN, PARTITION_BY, ROLL_KEYS, records_read
+from scribengin.connectors.files.options import BY_TIME_CHECKS, CLOSE_FOR_GOOD, CSV_WRITTEN, PARTITION_BY, ROLL_KEYS, records_read
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 
@@ -47,6 +47,9 @@ PLACE = (
     Option("profile", "text", "profile of the AWS credentials file whose access key is used", None, example="etl", pace=True),
 )
 
+PLACE_CHECK = "scribengin.connectors.objects.checks:urls_lead_somewhere"
+WRITER_CHECK = "scribengin.connectors.objects.checks:one_writer_a_prefix"
+
 SOURCE = NodeType(
     type="objects",
     role="source",
@@ -84,6 +87,7 @@ SOURCE = NodeType(
         *records_read("objects"),
     ),
     abilities=frozenset({"replayable", "bounded", "static"}),
+    checks=(PLACE_CHECK,),
 )
 
 SINK = NodeType(
@@ -123,4 +127,5 @@ SINK = NodeType(
         *CSV_WRITTEN,
     ),
     abilities=frozenset({"exactly_once", "append"}),
+    checks=(PLACE_CHECK, WRITER_CHECK, *BY_TIME_CHECKS),
 )

@@ -18,5 +18,6 @@ SINK = NodeType(
         Option("format", "choice", "how the table is shown", "table", ("table", "json", "csv")),
     ),
     abilities=frozenset({"exactly_once", "append"}),
+    checks=("scribengin.connectors.summary.checks:summaries_can_be_kept",),
     alone="its table is built from the decisions of the flow and stored in the flow's state, a single place",
 )
