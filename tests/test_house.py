@@ -192,6 +192,7 @@ def test_a_connector_name_is_found(tmp_path: Path) -> None:
 
 KNOWN_CONNECTORS = {
     "`kafka` is a kind of channel here, which an edge of the flow chooses": {
+        ("local.acks", "kafka"),
         ("plan.channel_words", "kafka"),
         ("plan.channels", "kafka"),
         ("plan.checks.edges", "kafka"),
@@ -205,25 +206,6 @@ KNOWN_CONNECTORS = {
         ("plan.engines", "spark"),
         ("plan.explain_tiers", "spark"),
         ("plan.stages", "spark"),
-    },
-    "rules on formats of files": {
-        ("plan.checks.ends", "elasticsearch"),
-        ("plan.checks.ends", "files"),
-        ("plan.checks.ends", "hbase"),
-        ("plan.checks.ends", "hdfs"),
-        ("plan.checks.ends", "objects"),
-        ("plan.checks.ends", "opensearch"),
-        ("plan.checks.ends", "sequence"),
-        ("plan.checks.evolve", "files"),
-        ("plan.resolve", "sequence"),
-        ("spark.noticed", "files"),
-    },
-    "rules on tables": {
-        ("plan.checks.tables", "cassandra"),
-        ("plan.checks.tables", "delta"),
-        ("plan.checks.tables", "hbase"),
-        ("plan.checks.tables", "opensearch"),
-        ("plan.checks.tables", "postgres"),
     },
     "the places of two flows are compared": {
         ("plan.checks.folders", "files"),
@@ -247,11 +229,6 @@ KNOWN_CONNECTORS = {
         ("local.done_files", "files"),
         ("local.going_back", "files"),
         ("local.preflight", "files"),
-    },
-    "what a run asks of one type": {
-        ("local.acks", "kafka"),
-        ("local.going_back", "console"),
-        ("local.run", "sequence"),
     },
 }
 """why a connector is still named → (module, connector); it only gets shorter"""

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from scribengin.core.problems import Problem
+    from scribengin.core.types import Schema
 
 OptionKind = Literal[
     "text", "int", "float", "bool", "duration", "bytes", "choice", "list", "words", "schema", "path", "map", "columns", "section"
@@ -109,9 +110,13 @@ class NodeType:
     doc: str
     options: tuple[Option, ...]
     abilities: frozenset[str] = field(default_factory=frozenset)
-    """For a source: `replayable`, `bounded`, `growing`, `static`. For a sink: `exactly_once`, `append`, `update`, `complete`, `view`;
-    `spark_writes`: with `delivery: at_least_once` a sink of Spark's own writes the rows; `units`: the units of a Batch commit one by one,
-    where the flow lets them."""
+    """For a source: `replayable`, `bounded`, `growing`, `static`, `timely`; `inferable`: `scribengin infer` proposes its schema from its
+    `path`; `lenient`: its decoders support `evolve: lenient`; `reports_position`: its reader tells the system how far the flow has
+    committed. For a sink: `exactly_once`, `append`, `update`, `complete`, `view`; `spark_writes`: with `delivery: at_least_once` a sink of
+    Spark's own writes the rows; `units`: the units of a Batch commit one by one, where the flow lets them; `keeps_columns`: with
+    `evolve: strict`, or CSV, a run does not start with another column than before. For both: `table`: it is a table, which its `server`,
+    `keyspace` and `table` name, and the rules for tables hold; `user_in_server`: its `server` may contain a user; `no_place`: it has no
+    place outside of the flow."""
     internal: bool = False
     """True if no flow file can name it"""
     check: Callable[[Mapping[str, Any]], tuple[str, str, str] | None] | None = None
@@ -119,6 +124,12 @@ class NodeType:
     It gets them filled with the defaults"""
     alone: str = ""
     """of a sink without an option that is `by_member`: why it cannot go to a group, a clause"""
+    fixed_columns: Schema | None = None
+    """of a source: the columns that it always has, so that a flow declares none"""
+    untyped: str = ""
+    """of a source whose data do not declare their columns, so that a flow must: what it reads, for messages (`documents`)"""
+    ends_by: str = ""
+    """of a `bounded` source: the option without which its data have no end"""
     checks: tuple[str | Callable[[Any], Iterator[Problem]], ...] = ()
     """the rules of this type over a flow with such a node, in order: functions of a `connectors.check_contract.CheckedNode`, each as it is
     or as `module:function`, which is loaded only for such a flow"""

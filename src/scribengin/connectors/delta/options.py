@@ -77,6 +77,6 @@ SINK = NodeType(
             pace=True,
         ),
     ),
-    abilities=frozenset({"exactly_once", "append"}),
+    abilities=frozenset({"exactly_once", "append", "table"}),
     checks=(PLACE_CHECK, "scribengin.connectors.delta.checks:folders_need_no_address", WRITER_CHECK, *BY_TIME_CHECKS),
 )

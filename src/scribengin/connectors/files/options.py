@@ -250,6 +250,11 @@ BY_TIME_CHECKS = (
 )
 """checks of sinks with the options `PARTITION_BY`, and `CLOSE` or `CLOSE_FOR_GOOD`"""
 
+COMPRESSION_CHECK = "scribengin.connectors.files.checks:snappy_is_of_parquet"
+SHAPE_CHECK = "scribengin.connectors.files.checks:shapes_can_be_read"
+RECORD_CHECKS = ("scribengin.connectors.files.checks:metadata_fit_the_format", SHAPE_CHECK)
+"""checks of sources with the options of `records_read`"""
+
 SOURCE = NodeType(
     type="files",
     role="source",
@@ -314,7 +319,8 @@ SOURCE = NodeType(
         ),
         *records_read("files"),
     ),
-    abilities=frozenset({"replayable", "bounded", "static", "growing", "timely"}),
+    abilities=frozenset({"replayable", "bounded", "static", "growing", "timely", "inferable", "lenient"}),
+    checks=RECORD_CHECKS,
 )
 
 SINK = NodeType(
@@ -362,8 +368,8 @@ SINK = NodeType(
             ("strict", "add", "any"),
         ),
     ),
-    abilities=frozenset({"exactly_once", "append"}),
-    checks=BY_TIME_CHECKS,
+    abilities=frozenset({"exactly_once", "append", "keeps_columns"}),
+    checks=(COMPRESSION_CHECK, *BY_TIME_CHECKS),
 )
 
 _PATH = re.compile(r"\$((?:\.[A-Za-z_][\w-]*|\['[^']+'\])*)\[\*\]\Z")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from scribengin.connectors.addresses import Fault, brokers_fault, url_check
-from scribengin.connectors.files.options import CELLS_READ, CSV_WRITTEN, ENCODING, JSON_OF_MESSAGES, TIME
+from scribengin.connectors.files.options import CELLS_READ, CSV_WRITTEN, ENCODING, JSON_OF_MESSAGES, SHAPE_CHECK, TIME
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 _COLUMN = re.compile(r"\\\{[^{}]*\\\}")
@@ -174,7 +174,8 @@ SOURCE = NodeType(
         ),
         _TIMEOUT,
     ),
-    abilities=frozenset({"replayable", "bounded", "timely"}),
+    abilities=frozenset({"replayable", "bounded", "timely", "reports_position"}),
+    checks=(SHAPE_CHECK,),
 )
 
 _EXACTLY = ("exactly_once",)

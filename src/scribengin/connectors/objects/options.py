@@ -2,7 +2,16 @@
 
 from functools import partial
 
-from scribengin.connectors.files.options import BY_TIME_CHECKS, CLOSE_FOR_GOOD, CSV_WRITTEN, PARTITION_BY, ROLL_KEYS, records_read
+from scribengin.connectors.files.options import (
+    BY_TIME_CHECKS,
+    CLOSE_FOR_GOOD,
+    COMPRESSION_CHECK,
+    CSV_WRITTEN,
+    PARTITION_BY,
+    RECORD_CHECKS,
+    ROLL_KEYS,
+    records_read,
+)
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 
@@ -87,7 +96,7 @@ SOURCE = NodeType(
         *records_read("objects"),
     ),
     abilities=frozenset({"replayable", "bounded", "static"}),
-    checks=(PLACE_CHECK,),
+    checks=(*RECORD_CHECKS, PLACE_CHECK),
 )
 
 SINK = NodeType(
@@ -127,5 +136,5 @@ SINK = NodeType(
         *CSV_WRITTEN,
     ),
     abilities=frozenset({"exactly_once", "append"}),
-    checks=(PLACE_CHECK, WRITER_CHECK, *BY_TIME_CHECKS),
+    checks=(COMPRESSION_CHECK, PLACE_CHECK, WRITER_CHECK, *BY_TIME_CHECKS),
 )
