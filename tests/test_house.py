@@ -191,6 +191,7 @@ def test_a_connector_name_is_found(tmp_path: Path) -> None:
 
 
 KNOWN_CONNECTORS = {
+    "`objects` is a kind of place here": {("plan.meetings", "objects")},
     "`kafka` is a kind of channel here, which an edge of the flow chooses": {
         ("local.acks", "kafka"),
         ("plan.channel_words", "kafka"),
@@ -207,20 +208,12 @@ KNOWN_CONNECTORS = {
         ("plan.explain_tiers", "spark"),
         ("plan.stages", "spark"),
     },
-    "the places of two flows are compared": {
+    "the wildcards of a `path`, as the files connector reads them": {
         ("plan.checks.folders", "files"),
         ("plan.meetings", "files"),
-        ("plan.meetings", "hdfs"),
-        ("plan.meetings", "kafka"),
-        ("plan.meetings", "objects"),
-        ("plan.meetings", "postgres"),
     },
-    "maintenance opens the folder, store or table itself": {
-        ("cli.commands.files", "hdfs"),
-        ("cli.commands.files", "objects"),
+    "maintenance opens the store or the table by parts of these connectors": {
         ("plan.kept_folders", "delta"),
-        ("plan.kept_folders", "files"),
-        ("plan.kept_folders", "hdfs"),
         ("plan.kept_folders", "objects"),
     },
     "it reads files on this machine by the parts of the files connector": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -130,6 +131,12 @@ class NodeType:
     """of a source whose data do not declare their columns, so that a flow must: what it reads, for messages (`documents`)"""
     ends_by: str = ""
     """of a `bounded` source: the option without which its data have no end"""
+    locations: str = ""
+    """`module:function` from options to the places outside of the flow (`connectors.location_contract.Locations`), by which flows that
+    share a topic, a table or objects are found; empty if there are none, or the option `path` is the folder"""
+    maintained_as: Literal["", "folder", "store", "table"] = ""
+    """of a sink: what maintenance finds where it writes: files as of `type: files` below its `path`, objects and manifests as of `type:
+    objects` below its `url`, a table as of `type: delta` at its `path`; empty if it needs none"""
     checks: tuple[str | Callable[[Any], Iterator[Problem]], ...] = ()
     """the rules of this type over a flow with such a node, in order: functions of a `connectors.check_contract.CheckedNode`, each as it is
     or as `module:function`, which is loaded only for such a flow"""
@@ -167,6 +174,12 @@ class NodeType:
     def filled(self, given: Mapping[str, Any], profile: str = "balanced") -> dict[str, Any]:
         """`given` with the profile's defaults of what it leaves out; required options must have been checked before."""
         return {option.name: given.get(option.name, option.by_profile.get(profile, option.default)) for option in self.options}
+
+
+def load_function(name: str) -> Any:
+    """The function that `module:function` names. Raises ImportError or AttributeError if there is none."""
+    module, _, function = name.partition(":")
+    return getattr(import_module(module), function)
 
 
 def keys_check(*known: str) -> Callable[[Mapping[str, Any]], tuple[str, str] | None]:

@@ -77,6 +77,7 @@ SINK = NodeType(
             pace=True,
         ),
     ),
+    maintained_as="table",
     abilities=frozenset({"exactly_once", "append", "table"}),
     checks=(PLACE_CHECK, "scribengin.connectors.delta.checks:folders_need_no_address", WRITER_CHECK, *BY_TIME_CHECKS),
 )

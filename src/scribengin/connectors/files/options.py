@@ -368,6 +368,7 @@ SINK = NodeType(
             ("strict", "add", "any"),
         ),
     ),
+    maintained_as="folder",
     abilities=frozenset({"exactly_once", "append", "keeps_columns"}),
     checks=(COMPRESSION_CHECK, *BY_TIME_CHECKS),
 )

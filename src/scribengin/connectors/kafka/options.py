@@ -175,6 +175,7 @@ SOURCE = NodeType(
         _TIMEOUT,
     ),
     abilities=frozenset({"replayable", "bounded", "timely", "reports_position"}),
+    locations="scribengin.connectors.kafka.locations:topics_read",
     checks=(SHAPE_CHECK,),
 )
 
@@ -301,6 +302,7 @@ SINK = NodeType(
         _TIMEOUT,
     ),
     abilities=frozenset({"exactly_once", "append", "spark_writes", "units"}),
+    locations="scribengin.connectors.kafka.locations:topics_written",
     check=avro_fault,
 )
 

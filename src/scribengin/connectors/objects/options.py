@@ -96,6 +96,7 @@ SOURCE = NodeType(
         *records_read("objects"),
     ),
     abilities=frozenset({"replayable", "bounded", "static"}),
+    locations="scribengin.connectors.objects.locations:objects_below",
     checks=(*RECORD_CHECKS, PLACE_CHECK),
 )
 
@@ -135,6 +136,8 @@ SINK = NodeType(
         CLOSE_FOR_GOOD,
         *CSV_WRITTEN,
     ),
+    maintained_as="store",
     abilities=frozenset({"exactly_once", "append"}),
+    locations="scribengin.connectors.objects.locations:objects_below",
     checks=(COMPRESSION_CHECK, PLACE_CHECK, WRITER_CHECK, *BY_TIME_CHECKS),
 )

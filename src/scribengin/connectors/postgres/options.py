@@ -70,6 +70,7 @@ SOURCE = NodeType(
         Option("split", "int", "maximum rows that one task reads", 250_000, example="100000", low=1, pace=True),
     ),
     abilities=frozenset({"bounded", "static", "table", "user_in_server"}),
+    locations="scribengin.connectors.postgres.locations:table_of",
     checks=("scribengin.connectors.postgres.checks:tables_that_grow_say_by_what",),
 )
 
@@ -125,4 +126,5 @@ SINK = NodeType(
         ),
     ),
     abilities=frozenset({"exactly_once", "append", "table", "user_in_server"}),
+    locations="scribengin.connectors.postgres.locations:table_of",
 )

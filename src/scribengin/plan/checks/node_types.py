@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
+from scribengin.core.options import load_function
 from scribengin.plan.checks.subject import called, path_of
 from scribengin.plan.groups import placements
 from scribengin.plan.python_modules import find_module
@@ -28,19 +28,10 @@ def node_types_hold(subject: Subject) -> Iterator[Problem]:
     for types, nodes in ((subject.source_types, subject.flow.sources), (subject.sink_types, subject.flow.sinks)):
         used = [(types[node.type], SubjectNode(subject, node)) for node in nodes.values() if node.type in types]
         for check in dict.fromkeys(check for declared, _ in used for check in declared.checks):
-            rule = load_check(check)
+            rule: Check = load_function(check) if isinstance(check, str) else check
             for declared, node in used:
                 if check in declared.checks:
                     yield from rule(node)
-
-
-def load_check(check: str | Check) -> Check:
-    """The function itself, or that of `module:function`. Raises ImportError or AttributeError if there is none."""
-    if not isinstance(check, str):
-        return check
-    module, _, name = check.partition(":")
-    loaded: Check = getattr(import_module(module), name)
-    return loaded
 
 
 @dataclass(frozen=True)
