@@ -94,12 +94,12 @@ def csv_options_fit_together(subject: Subject) -> Iterator[Problem]:
 def schemas_are_known(subject: Subject) -> Iterator[Problem]:
     """JSON, CSV, Avro messages and documents do not declare their columns; text and sequences have fixed columns."""
     for source in subject.flow.sources.values():
-        format_, declared = source.options.get("format"), subject.source_types.get(source.type)
+        format_, declared = source.options.get("format"), subject.declared(source)
         if source.schema is None:
             untyped = "" if declared is None else declared.untyped
             if format_ in _NEED_SCHEMA or untyped:
                 remedy = 'add the columns that you need: schema: "COLUMN TYPE, COLUMN TYPE"'
-                if declared is not None and "inferable" in declared.abilities:
+                if subject.has(source, "inferable"):
                     path = str(source.options.get("path", "FILE"))
                     typed = path if "://" in path else str(subject.flow.folder / path)  # from where the person is
                     remedy += f"; to get a proposal, run: scribengin infer {shlex.quote(typed)}"

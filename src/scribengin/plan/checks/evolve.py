@@ -13,9 +13,8 @@ from scribengin.plan.resolve import resolve
 from scribengin.spec.model import Aggregate, Select, Sink, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from scribengin.core.options import NodeType
     from scribengin.core.problems import Problem
     from scribengin.spec.model import Flow, Source
 
@@ -38,7 +37,7 @@ def evolve_has_a_place(subject: Subject) -> Iterator[Problem]:
         if source.options.get("parse") == "spark":
             message = f"{called(source)} has `evolve: {evolve}`, but Spark's reader does not report other columns"
             yield subject.problem("evolve-misplaced", path, message, "take `parse: spark` out, or `evolve`")
-        elif evolve == "lenient" and ("lenient" not in _able(subject.source_types, source.type) or format_ not in _LENIENT):
+        elif evolve == "lenient" and (not subject.has(source, "lenient") or format_ not in _LENIENT):
             message = f"{called(source)} has `evolve: lenient`, which applies only to files of format {' and '.join(_LENIENT)}"
             yield subject.problem("evolve-misplaced", path, message, "take it out")
         elif format_ not in _NOTICED or source.static:
@@ -74,7 +73,7 @@ def added_columns_fit_the_sinks(subject: Subject) -> Iterator[Problem]:
         for sink in subject.flow.sinks.values():
             rule = sink.options.get("evolve") or "add"
             fixed = rule == "strict" or (rule == "add" and sink.options.get("format") == "csv")
-            if "keeps_columns" not in _able(subject.sink_types, sink.type) or not fixed or sink.id not in below:
+            if not subject.has(sink, "keeps_columns") or not fixed or sink.id not in below:
                 continue
             columns = reached.of(sink.id)
             if not _narrowed(subject.graph, source, sink.id) if columns is None else find(columns, _PROBE):
@@ -85,10 +84,6 @@ def added_columns_fit_the_sinks(subject: Subject) -> Iterator[Problem]:
                 )
                 remedy = "select the columns that you need in a step between them, or take `evolve: add` out"
                 yield subject.problem("evolve-sink", path_of(source, "schema", "evolve"), message, remedy)
-
-
-def _able(types: Mapping[str, NodeType], type_: str) -> frozenset[str]:
-    return types[type_].abilities if type_ in types else frozenset()
 
 
 def _with_probe(flow: Flow, source: Source) -> Flow:

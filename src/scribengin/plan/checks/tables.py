@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from scribengin.core.options import NodeType
     from scribengin.core.problems import Problem
     from scribengin.spec.model import Sink
     from scribengin.spec.places import Path
@@ -31,11 +30,7 @@ _WHAT = {
 
 
 def _tables(subject: Subject) -> Iterator[Sink]:
-    yield from (sink for sink in subject.flow.sinks.values() if _kind(sink) or "table" in _able(subject.sink_types, sink))
-
-
-def _able(types: Mapping[str, NodeType], node: Source | Sink) -> frozenset[str]:
-    return types[node.type].abilities if node.type in types else frozenset()
+    yield from (sink for sink in subject.flow.sinks.values() if _kind(sink) or subject.has(sink, "table"))
 
 
 def _kind(sink: Sink) -> str:
@@ -43,7 +38,7 @@ def _kind(sink: Sink) -> str:
 
 
 def _read_tables(subject: Subject) -> Iterator[Source]:
-    yield from (source for source in subject.flow.sources.values() if "table" in _able(subject.source_types, source))
+    yield from (source for source in subject.flow.sources.values() if subject.has(source, "table"))
 
 
 def tables_have_what_their_mode_needs(subject: Subject) -> Iterator[Problem]:
@@ -110,7 +105,7 @@ def passwords_are_secrets(subject: Subject) -> Iterator[Problem]:
         if any(password is not None for _, password in logins):
             message = f"{called(node)}: `server` contains a password"
             yield subject.problem("secret-in-plain", path_of(node, "server"), message, remedy)
-        elif any(user is not None for user, _ in logins) and "user_in_server" not in _able(_types_of(subject, node), node):
+        elif any(user is not None for user, _ in logins) and not subject.has(node, "user_in_server"):
             message = f"{called(node)}: `server` contains a user"
             remedy = 'take it out and write config: {user: NAME, password: "${secret:env/NAME}"}'
             yield subject.problem("secret-in-plain", path_of(node, "server"), message, remedy)
@@ -125,10 +120,6 @@ def no_table_feeds_itself(subject: Subject) -> Iterator[Problem]:
         if source is not None and source.id in subject.graph.upstream([sink.id]):
             message = f'{called(sink)} writes to table {sink.options["table"]}, which source "{source.id}" of the same flow reads'
             yield subject.problem("table-feeds-itself", path_of(sink, "table"), message, "write to another table")
-
-
-def _types_of(subject: Subject, node: Source | Sink) -> Mapping[str, NodeType]:
-    return subject.source_types if isinstance(node, Source) else subject.sink_types
 
 
 def _place(type_: str, options: Mapping[str, Any]) -> tuple[str, ...]:
