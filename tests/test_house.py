@@ -155,10 +155,11 @@ def names_in_rules(tree: ast.Module) -> set[str]:
 
 
 def names_of_types(tree: ast.Module) -> set[str]:
-    """The texts that a module compares a `.type` with."""
+    """The texts that a module compares a `.type` with; for a constant its name, in lower case."""
     compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare)]
     typed = [node for node in compared if any(isinstance(each, ast.Attribute) and each.attr == "type" for each in ast.walk(node.left))]
-    return {name for node in typed for name in texts(*node.comparators)}
+    constants = {each.id.lower() for node in typed for each in node.comparators if isinstance(each, ast.Name)}
+    return constants | {name for node in typed for name in texts(*node.comparators)}
 
 
 def named_connectors(source: Path) -> set[tuple[str, str]]:
@@ -181,12 +182,19 @@ def test_a_connector_name_is_found(tmp_path: Path) -> None:
         "plan/imported": "from scribengin.connectors.tape.options import SINK",
         "plan/free": "def rule(node): return node.abilities",
         "local/typed": 'def act(node): return node.type in ("tape",)',
+        "local/constant": "def act(node): return node.type == TAPE",
         "local/free": 'COUNTS = ("tape",)',
     }
     for name, text in texts.items():
         (tmp_path / "scribengin" / name).mkdir(parents=True)
         (tmp_path / "scribengin" / name / "__init__.py").write_text(text)
-    found = {("plan.named", "tape"), ("plan.compared", "tape"), ("plan.imported", "tape"), ("local.typed", "tape")}
+    found = {
+        ("plan.named", "tape"),
+        ("plan.compared", "tape"),
+        ("plan.imported", "tape"),
+        ("local.typed", "tape"),
+        ("local.constant", "tape"),
+    }
     assert named_connectors(tmp_path) == found
 
 
@@ -207,6 +215,11 @@ KNOWN_CONNECTORS = {
         ("plan.engines", "spark"),
         ("plan.explain_tiers", "spark"),
         ("plan.stages", "spark"),
+    },
+    "the table of a summary is kept in the state of its Query": {
+        ("local.going_back", "summary"),
+        ("local.migrate", "summary"),
+        ("local.summaries", "summary"),
     },
     "the wildcards of a `path`, as the files connector reads them": {
         ("plan.checks.folders", "files"),
