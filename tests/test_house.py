@@ -114,3 +114,135 @@ def test_no_function_has_a_name_that_says_nothing() -> None:
         return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
     assert not {path: bad for path, tree in modules(SOURCE).items() if (bad := names(tree) & PRIVATE_WORDS)}
+
+
+DECIDE = ("spark", "local", "control", "cli")
+"""floors above `plan` that decide what happens to a node"""
+
+
+def connector_names(source: Path) -> set[str]:
+    """The types that a flow file can name, by their folders."""
+    inits = (source / "scribengin" / "connectors").glob("*/__init__.py")
+    return {path.parent.name for path in inits if "make_s" in path.read_text()} - {"group", "channel"}
+
+
+def texts(*nodes: ast.expr | None) -> set[str]:
+    """The texts among these, also inside a tuple, a set or a list."""
+    inner = [each for node in nodes if isinstance(node, ast.Tuple | ast.Set | ast.List) for each in node.elts]
+    return {node.value for node in (*nodes, *inner) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def names_in_rules(tree: ast.Module) -> set[str]:
+    """What a module of `plan` compares with, has in a collection or an index, or imports a connector's module for."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare():
+                found |= texts(node.left, *node.comparators)
+            case ast.Set() | ast.Tuple() | ast.List():
+                found |= texts(node)
+            case ast.Dict():
+                found |= texts(*node.keys)
+            case ast.Subscript():
+                found |= texts(node.slice)
+            case ast.MatchValue():
+                found |= texts(node.value)
+            case ast.ImportFrom() if (node.module or "").startswith("scribengin.connectors."):
+                found.add((node.module or "").split(".")[2])
+            case _:
+                pass
+    return found
+
+
+def names_of_types(tree: ast.Module) -> set[str]:
+    """The texts that a module compares a `.type` with; for a constant its name, in lower case."""
+    compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare)]
+    typed = [node for node in compared if any(isinstance(each, ast.Attribute) and each.attr == "type" for each in ast.walk(node.left))]
+    constants = {each.id.lower() for node in typed for each in node.comparators if isinstance(each, ast.Name)}
+    return constants | {name for node in typed for name in texts(*node.comparators)}
+
+
+def named_connectors(source: Path) -> set[tuple[str, str]]:
+    """(module, connector) where one of those floors names a connector."""
+    names, found = connector_names(source), set[tuple[str, str]]()
+    for path, tree in modules(source).items():
+        floor, module = path.relative_to(source).parts[1:2], module_name(path, source).removeprefix("scribengin.")
+        if floor == ("plan",):
+            found |= {(module, name) for name in names_in_rules(tree) & names}
+        elif floor and floor[0] in DECIDE:
+            found |= {(module, name) for name in names_of_types(tree) & names}
+    return found
+
+
+def test_a_connector_name_is_found(tmp_path: Path) -> None:
+    texts = {
+        "connectors/tape": "def make_sink(place): ...",
+        "plan/named": 'KINDS = ("tape", "else")',
+        "plan/compared": 'def rule(node): return node.kind == "tape"',
+        "plan/imported": "from scribengin.connectors.tape.options import SINK",
+        "plan/free": "def rule(node): return node.abilities",
+        "local/typed": 'def act(node): return node.type in ("tape",)',
+        "local/constant": "def act(node): return node.type == TAPE",
+        "local/free": 'COUNTS = ("tape",)',
+    }
+    for name, text in texts.items():
+        (tmp_path / "scribengin" / name).mkdir(parents=True)
+        (tmp_path / "scribengin" / name / "__init__.py").write_text(text)
+    found = {
+        ("plan.named", "tape"),
+        ("plan.compared", "tape"),
+        ("plan.imported", "tape"),
+        ("local.typed", "tape"),
+        ("local.constant", "tape"),
+    }
+    assert named_connectors(tmp_path) == found
+
+
+KNOWN_CONNECTORS = {
+    "`objects` is a kind of place here": {("plan.meetings", "objects")},
+    "`kafka` is a kind of channel here, which an edge of the flow chooses": {
+        ("local.acks", "kafka"),
+        ("plan.channel_words", "kafka"),
+        ("plan.channels", "kafka"),
+        ("plan.checks.edges", "kafka"),
+        ("plan.checks.effects", "kafka"),
+        ("plan.groups", "kafka"),
+    },
+    "`spark` is the engine here, a value of `parse`, or a key of the resources of a tier": {
+        ("plan.checks.ends", "spark"),
+        ("plan.checks.evolve", "spark"),
+        ("plan.checks.tiers", "spark"),
+        ("plan.engines", "spark"),
+        ("plan.explain_tiers", "spark"),
+        ("plan.stages", "spark"),
+    },
+    "the table of a summary is kept in the state of its Query": {
+        ("local.going_back", "summary"),
+        ("local.migrate", "summary"),
+        ("local.summaries", "summary"),
+    },
+    "the wildcards of a `path`, as the files connector reads them": {
+        ("plan.checks.folders", "files"),
+        ("plan.meetings", "files"),
+    },
+    "maintenance opens the store or the table by parts of these connectors": {
+        ("plan.kept_folders", "delta"),
+        ("plan.kept_folders", "objects"),
+    },
+    "it reads files on this machine by the parts of the files connector": {
+        ("cli.commands.source", "files"),
+        ("local.deep", "files"),
+        ("local.done_files", "files"),
+        ("local.going_back", "files"),
+        ("local.preflight", "files"),
+    },
+}
+"""why a connector is still named → (module, connector); it only gets shorter"""
+
+
+def test_no_floor_decides_by_the_name_of_a_connector() -> None:
+    """A node type declares it: `NodeType.checks`, `NodeType.abilities` and the other fields of core/options.py."""
+    known = set().union(*KNOWN_CONNECTORS.values())
+    found = named_connectors(SOURCE)
+    assert not found - known
+    assert not known - found, "take what is gone out of KNOWN_CONNECTORS"

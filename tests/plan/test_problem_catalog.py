@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from flows import MODULE
 
+import scribengin.connectors
 import scribengin.plan
 from scribengin.plan.problem_catalog import CATALOG
 from scribengin.plan.validate import validate_file
@@ -27,9 +28,9 @@ def test_each_example_makes_its_problem(entry: ProblemEntry, tmp_path: Path) -> 
 
 
 def test_every_code_that_is_told_is_in_a_catalog() -> None:
-    source = "".join(
-        file.read_text() for file in Path(scribengin.plan.__file__).parent.rglob("*.py") if "problem_catalog" not in file.parts
-    )
+    files = [file for file in Path(scribengin.plan.__file__).parent.rglob("*.py") if "problem_catalog" not in file.parts]
+    files += Path(scribengin.connectors.__file__).parent.rglob("*checks.py")
+    source = "".join(file.read_text() for file in files)
     calls = r"(?:problem|problem_at_key|problem_inside|Problem|Fault|FunctionFault|_fault|_wrong)"
     told = set(re.findall(calls + r'\(\s*"([a-z]+(?:-[a-z]+)*)"', source))
     told |= set(re.findall(r'return "([a-z]+(?:-[a-z]+)+)", f', source)) | {"sql-syntax"}

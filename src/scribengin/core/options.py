@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from scribengin.core.problems import Problem
+    from scribengin.core.types import Schema
 
 OptionKind = Literal[
     "text", "int", "float", "bool", "duration", "bytes", "choice", "list", "words", "schema", "path", "map", "columns", "section"
@@ -107,9 +111,13 @@ class NodeType:
     doc: str
     options: tuple[Option, ...]
     abilities: frozenset[str] = field(default_factory=frozenset)
-    """For a source: `replayable`, `bounded`, `growing`, `static`. For a sink: `exactly_once`, `append`, `update`, `complete`, `view`;
-    `spark_writes`: with `delivery: at_least_once` a sink of Spark's own writes the rows; `units`: the units of a Batch commit one by one,
-    where the flow lets them."""
+    """For a source: `replayable`, `bounded`, `growing`, `static`, `timely`; `inferable`: `scribengin infer` proposes its schema from its
+    `path`; `lenient`: its decoders support `evolve: lenient`; `reports_position`: its reader tells the system how far the flow has
+    committed. For a sink: `exactly_once`, `append`, `update`, `complete`, `view`; `spark_writes`: with `delivery: at_least_once` a sink of
+    Spark's own writes the rows; `units`: the units of a Batch commit one by one, where the flow lets them; `keeps_columns`: with
+    `evolve: strict`, or CSV, a run does not start with another column than before. For both: `table`: it is a table, which its `server`,
+    `keyspace` and `table` name, and the rules for tables hold; `user_in_server`: its `server` may contain a user; `no_place`: it has no
+    place outside of the flow."""
     internal: bool = False
     """True if no flow file can name it"""
     check: Callable[[Mapping[str, Any]], tuple[str, str, str] | None] | None = None
@@ -117,6 +125,21 @@ class NodeType:
     It gets them filled with the defaults"""
     alone: str = ""
     """of a sink without an option that is `by_member`: why it cannot go to a group, a clause"""
+    fixed_columns: Schema | None = None
+    """of a source: the columns that it always has, so that a flow declares none"""
+    untyped: str = ""
+    """of a source whose data do not declare their columns, so that a flow must: what it reads, for messages (`documents`)"""
+    ends_by: str = ""
+    """of a `bounded` source: the option without which its data have no end"""
+    locations: str = ""
+    """`module:function` from options to the places outside of the flow (`connectors.location_contract.Locations`), by which flows that
+    share a topic, a table or objects are found; empty if there are none, or the option `path` is the folder"""
+    maintained_as: Literal["", "folder", "store", "table"] = ""
+    """of a sink: what maintenance finds where it writes: files as of `type: files` below its `path`, objects and manifests as of `type:
+    objects` below its `url`, a table as of `type: delta` at its `path`; empty if it needs none"""
+    checks: tuple[str | Callable[[Any], Iterator[Problem]], ...] = ()
+    """the rules of this type over a flow with such a node, in order: functions of a `connectors.check_contract.CheckedNode`, each as it is
+    or as `module:function`, which is loaded only for such a flow"""
 
     def option(self, name: str) -> Option | None:
         """The declaration of that name, or None."""
@@ -151,6 +174,12 @@ class NodeType:
     def filled(self, given: Mapping[str, Any], profile: str = "balanced") -> dict[str, Any]:
         """`given` with the profile's defaults of what it leaves out; required options must have been checked before."""
         return {option.name: given.get(option.name, option.by_profile.get(profile, option.default)) for option in self.options}
+
+
+def load_function(name: str) -> Any:
+    """The function that `module:function` names. Raises ImportError or AttributeError if there is none."""
+    module, _, function = name.partition(":")
+    return getattr(import_module(module), function)
 
 
 def keys_check(*known: str) -> Callable[[Mapping[str, Any]], tuple[str, str] | None]:

@@ -19,7 +19,7 @@ from scribengin.core.storage import read_or_none, replace
 from scribengin.local.done_files import DoneFiles
 from scribengin.local.levels import Levels
 from scribengin.local.prepare import open_sinks, source_place
-from scribengin.plan.split import CHANNEL, source_id
+from scribengin.plan.split import source_id
 from scribengin.state.ack_earlier import earlier_feeders
 from scribengin.state.acks import ChannelLink, QueryKey, QueryReading, QueryTopology
 from scribengin.state.decisions import Decisions
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from scribengin.plan.channels import PlannedChannel
     from scribengin.plan.model import QueryPlan
     from scribengin.plan.split import FlowPlan
+    from scribengin.spec.model import Source
     from scribengin.state.acks import FlowAcks, LinkStanding, QueryStanding
     from scribengin.state.checksums import Mismatch
     from scribengin.state.folder import QueryFolder
@@ -252,7 +253,7 @@ class Releases:
             with self._explained(f"source {source.id}"):
                 if source.reader is None:
                     node = source.tier.plan.flow.sources[source.id]
-                    source.reader = _teller(source.tier, source.id) if node.type in ("kafka", CHANNEL) else False
+                    source.reader = _teller(source.tier, source.id) if _reports_position(node) else False
                 if source.reader:
                     name = f"{source.tier.plan.flow.name}.{source.key.query}"
                     source.reader.committed(source.log.own_range(max(told, through - _TOLD_ENTRIES), through), query=name)
@@ -336,6 +337,10 @@ class _Said:
             return False
         self.tell(f"{self.what}: not released yet: {text_of(error)}")
         return True
+
+
+def _reports_position(node: Source) -> bool:
+    return "reports_position" in catalog.source_types(internal=True)[node.type].abilities
 
 
 def _teller(tier: Prepared, id_: str) -> Any:

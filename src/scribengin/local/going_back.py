@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from scribengin.connectors import catalog
 from scribengin.connectors.abilities import rechecks
 from scribengin.connectors.files.source import FilesSource
 from scribengin.core.errors import Refused, SourceError
@@ -236,7 +237,8 @@ def begin_anew(prepared: Prepared, query: QueryFolder, how: str, lease: Lease) -
 def _twice(sink: Sink) -> str:
     if sink.type == SUMMARY:
         return ", which counts them again"
-    return ", printed again" if sink.type == "console" else f", which duplicates existing rows{closed_text(sink)}"
+    shown = "view" in catalog.sink_types(internal=True)[sink.type].abilities
+    return ", printed again" if shown else f", which duplicates existing rows{closed_text(sink)}"
 
 
 def _label(tier: str, query: str) -> str:

@@ -80,9 +80,10 @@ def preview_source(flow: Flow, id_: str, records: int, file: Path | None = None)
         place = replace(place, options={**place.options, "start": "earliest"})
         notes.append("a run starts after the newest record (start: latest); the preview uses the oldest existing records")
     limit = STATIC_RECORDS if node.static else records
-    if type_ == "sequence":  # which may be endless, and is as slow as its rate
-        rows = place.options["rows"]
-        place = replace(place, options={**place.options, "rows": limit if rows is None else min(rows, limit), "rate": None})
+    if ends_by := catalog.source_types()[type_].ends_by:  # which may be endless, and is as slow as its rate
+        rows = place.options[ends_by]
+        slow = {"rate": None} if "rate" in place.options else {}
+        place = replace(place, options={**place.options, ends_by: limit if rows is None else min(rows, limit), **slow})
     source = catalog.open_source(type_, place)
     schema = source.resolve_schema()
     if place.options.get("parse") == "spark":

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 Reached = Literal["ok", "wrong", "unreached", "unchecked"]
 """`unchecked`: the connector cannot look without a run"""
-_TAKES_NO_PLACE = frozenset({"console", "summary", "sequence"})
-"""types whose rows come from nowhere else, or stay in the flow's state"""
 _SERVERS = ("path", "url", "server", "bootstrap")
 _NAMED = ("topic", "topics", "pattern", "keyspace", "table", "index")
 _TRANSIENT = (Unreachable, EnvironmentFault)
@@ -165,7 +163,7 @@ def _look_at_source(tier: Prepared, id_: str) -> str:
     flow = tier.plan.flow
     node = flow.sources[id_]
     place = source_place(flow, id_)
-    if node.type in _TAKES_NO_PLACE:
+    if "no_place" in catalog.source_types(internal=True)[node.type].abilities:
         return "generates its rows"
     if catalog.look_at_source(node.type, place):
         return "exists"
@@ -183,7 +181,7 @@ def _look_at_sink(prepared: PreparedFlow, tier: Prepared, id_: str, claimant: Cl
     flow = tier.plan.flow
     node = flow.sinks[id_]
     place = sink_place(flow, id_)
-    if node.type in _TAKES_NO_PLACE:
+    if "no_place" in catalog.sink_types(internal=True)[node.type].abilities:
         return "needs no external system"
     with saying_what_is_in_the_trash(prepared.root, prepared.name):
         if catalog.look_at_sink(node.type, place, claimant):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from scribengin.connectors import catalog
 from scribengin.connectors.abilities import is_handed_over
 from scribengin.core.errors import InputError, Refused
 from scribengin.core.problems import Problem
@@ -153,7 +154,8 @@ def _check_here(flow: PreparedFlow, settings: RunSettings) -> None:
 
 def is_endless(source: Source) -> bool:
     """Whether a source never comes to an end by itself."""
-    return source.type == "sequence" and source.options.get("rows") is None
+    ends_by = catalog.source_types(internal=True)[source.type].ends_by
+    return bool(ends_by) and source.options.get(ends_by) is None
 
 
 def look_at_sources(prepared: PreparedFlow) -> None:

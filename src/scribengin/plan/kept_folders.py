@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.delta.places import TablePlace
     from scribengin.connectors.objects.address import ObjectsAddress
     from scribengin.connectors.objects.upkeep import StoreKeeper
-    from scribengin.spec.model import Flow
+    from scribengin.spec.model import Flow, Sink
 
 
 def kept_folders(flow: Flow, sinks: Collection[str] | None = None) -> tuple[str, ...]:
@@ -27,7 +27,7 @@ def kept_folders(flow: Flow, sinks: Collection[str] | None = None) -> tuple[str,
     for node in flow.sinks.values():
         if sinks is not None and node.id not in sinks:
             continue
-        if node.type != "files" and (node.type, node.options.get("kind")) != ("channel", "folder"):
+        if _maintained_as(node) != "folder" and (node.type, node.options.get("kind")) != ("channel", "folder"):
             continue
         paths = [options.get("path") for _, options in placements(flow, node)]
         folders |= {str(Path(flow.folder.resolve(), path)) for path in paths if path}
@@ -64,7 +64,7 @@ def places_in_stores(flow: Flow) -> Iterator[tuple[str, ObjectsAddress, Mapping[
     from scribengin.connectors.objects.address import ObjectsAddress
 
     for node in sorted(flow.sinks.values(), key=lambda node: node.id):
-        for _, given in placements(flow, node) if node.type in ("objects", "hdfs") else ():
+        for _, given in placements(flow, node) if _maintained_as(node) == "store" else ():
             if "url" in given:
                 options = catalog.sink_types()[node.type].filled(given, flow.defaults.profile)
                 yield node.id, ObjectsAddress.of(node.id, options, flow.folder.resolve()), options
@@ -72,13 +72,22 @@ def places_in_stores(flow: Flow) -> Iterator[tuple[str, ObjectsAddress, Mapping[
 
 def kept_tables(flow: Flow) -> dict[str, KeptTable]:
     """What it is called → the table, of a tier's sinks into Delta tables; of each member where they go to a group."""
-    nodes = [node for node in flow.sinks.values() if node.type == "delta" and "path" in node.options]
-    declared = catalog.sink_types()["delta"]
+    nodes = [node for node in flow.sinks.values() if _maintained_as(node) == "table" and "path" in node.options]
     folder = flow.folder.resolve()
     return {
         path if is_stored(path := options["path"]) else str(folder / path): KeptTable(
-            node.id, declared.filled(options, flow.defaults.profile), folder
+            node.id, catalog.sink_types()[node.type].filled(options, flow.defaults.profile), folder
         )
         for node in nodes
         for _, options in placements(flow, node)
     }
+
+
+def sinks_in_stores(flow: Flow) -> list[str]:
+    """The sinks to object stores and HDFS, in the file's order."""
+    return [node.id for node in flow.sinks.values() if _maintained_as(node) == "store"]
+
+
+def _maintained_as(node: Sink) -> str:
+    declared = catalog.sink_types(internal=True).get(node.type)
+    return "" if declared is None else declared.maintained_as

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.addresses import split_url
+from scribengin.connectors import catalog
 from scribengin.connectors.files.globs import WILDCARD, glob_of
-from scribengin.connectors.kafka.options import topics_pattern
+from scribengin.core.options import load_function
 from scribengin.plan.groups import placements
 from scribengin.registry.outside import ExternalPlace, Outside, SourceLevel, Waters
 from scribengin.spec.edge_model import Depth
@@ -18,6 +18,8 @@ from scribengin.spec.edge_model import Depth
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from scribengin.connectors.location_contract import Locations
+    from scribengin.core.options import NodeType
     from scribengin.spec.model import Flow, Sink, Source
 
 _WILD = re.compile(r"[^A-Za-z0-9._-]")
@@ -280,17 +282,11 @@ def _covers(read: Path, written: Path, *, deep: bool) -> bool:
 
 
 def _read(flow: Flow, source: Source) -> Iterator[ExternalPlace]:
-    options = source.options
-    if source.type == "kafka":
-        at = _servers(options)
-        for name in dict.fromkeys([*options.get("topics", ()), *options.get("assign", {})]):
-            yield ExternalPlace(kind="topic", at=at, topic=str(name))
-        if options.get("pattern"):
-            yield ExternalPlace(kind="topic", at=at, topic=str(options["pattern"]), many=True)
-    elif (read := root_of(flow, path := options.get("path"))) is not None:
+    path = source.options.get("path")
+    if (read := root_of(flow, path)) is not None:
         yield ExternalPlace(kind="folder", at=str(read), many=_is_deep(str(path)))
     else:
-        yield from _served(source.type, options)
+        yield from _declared(catalog.source_types().get(source.type), source.options)
 
 
 def _waters(source: Source) -> Waters | None:
@@ -312,32 +308,15 @@ def _waters(source: Source) -> Waters | None:
 
 def _written(flow: Flow, sink: Sink) -> Iterator[ExternalPlace]:
     for _, options in placements(flow, sink):
-        if sink.type == "kafka":
-            template = str(options.get("topic", ""))
-            pattern = topics_pattern(template)
-            many = pattern != re.escape(template)
-            yield ExternalPlace(kind="topic", at=_servers(options), topic=pattern if many else template, many=many)
-        elif (written := root_of(flow, options.get("path"))) is not None:
+        if (written := root_of(flow, options.get("path"))) is not None:
             yield ExternalPlace(kind="folder", at=str(written))
         else:
-            yield from _served(sink.type, options)
+            yield from _declared(catalog.sink_types().get(sink.type), options)
 
 
-def _served(type_: str, options: Mapping[str, Any]) -> Iterator[ExternalPlace]:
-    """A table, objects, or a folder of an HDFS: the same for who reads and who writes, whoever they log in as."""
-    if type_ in ("objects", "hdfs") and (url := split_url(str(options.get("url", "")))) is not None:
-        endpoint = split_url(str(options.get("endpoint") or ""))
-        store = f"{endpoint.netloc}/" if endpoint is not None and endpoint.netloc else ""
-        place = PurePosixPath("/", store + url.netloc.rpartition("@")[2], url.path.strip("/"))
-        yield ExternalPlace(kind="objects", at=f"{url.scheme}:/{place}", many=True)
-    elif type_ == "postgres" and (url := split_url(str(options.get("server", "")))) is not None:
-        host = url.netloc.rpartition("@")[2].lower()
-        port = "" if re.search(r":\d+$", host) else ":5432"
-        yield ExternalPlace(
-            kind="table", at=f"{host}{port}/{url.path.strip('/')}", topic=str(options.get("table", "")).removeprefix("public.")
-        )
-
-
-def _servers(options: Mapping[str, Any]) -> str:
-    """The key of a cluster: two lists with one server in common mean the same cluster."""
-    return ",".join(sorted(each.strip() for each in str(options.get("bootstrap", "")).split(",")))
+def _declared(declared: NodeType | None, options: Mapping[str, Any]) -> Iterator[ExternalPlace]:
+    """The locations that the type declares."""
+    if declared is not None and declared.locations:
+        locations: Locations = load_function(declared.locations)
+        for each in locations(options):
+            yield ExternalPlace(kind=each.kind, at=each.at, topic=each.name, many=each.many)

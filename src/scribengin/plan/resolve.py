@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
+from scribengin.connectors import catalog
 from scribengin.core.types import Schema, Type
 from scribengin.plan.columns import Column, Columns, columns_of, find, schema_of
 from scribengin.plan.graph import base
@@ -124,8 +125,9 @@ def source_columns(source: Source) -> Columns | None:
     """From the declaration, or from what every source of that kind gives."""
     if source.schema is not None:
         return columns_of(source.schema.fields)
-    if source.type == "sequence":
-        return (Column("id", Type("BIGINT"), nullable=False), Column("ts", Type("TIMESTAMP"), nullable=False))
+    declared = catalog.source_types(internal=True).get(source.type)
+    if declared is not None and declared.fixed_columns is not None:
+        return columns_of(declared.fixed_columns)
     if source.options.get("format") == "text":
         return (Column("value", Type("STRING")),)
     return None

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.catalog import source_types
 from scribengin.formats.added_columns import AddedColumns, own_decoder
 from scribengin.formats.lenient import LearnedAvro, LenientDecoder
 from scribengin.formats.notice import FormatNotice
@@ -39,7 +40,9 @@ def _noticing(ref: SourceRef, decoder: Decoder, there: dict[str, Noticer]) -> tu
     noticer = there[ref.node]
     if ref.evolve == "lenient":
         return noticer, LenientDecoder(decoder, noticer, ref.place.options)
-    if ref.learned and ref.type == "files":  # nobody has said what they are: a record that is good without them stays good
+    if (
+        ref.learned and "lenient" in source_types(internal=True)[ref.type].abilities
+    ):  # nobody has said what they are: a record that is good without them stays good
         match ref.place.options.get("format"):
             case "json":
                 return noticer, LenientDecoder(decoder, noticer, ref.place.options, only=ref.learned)

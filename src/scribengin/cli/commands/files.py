@@ -66,10 +66,10 @@ def _of_flow(flow: str, sink: str | None) -> list[tuple[str, CommittedObjects]]:
     """(sink, what is committed at a place of it); several of one that goes to a group."""
     from scribengin.cli.flow_state import open_state
     from scribengin.connectors.objects.reading import committed_at
-    from scribengin.plan.kept_folders import places_in_stores
+    from scribengin.plan.kept_folders import places_in_stores, sinks_in_stores
 
     declared = open_state(flow, None).declared
-    nodes = [node.id for node in declared.sinks.values() if node.type in ("objects", "hdfs")]
+    nodes = sinks_in_stores(declared)
     if sink is not None and sink not in nodes:
         raise Refused(f'flow "{declared.name}" has no sink "{sink}" of type objects or hdfs', remedy=f"it has {', '.join(nodes) or 'none'}")
     if not nodes:

@@ -67,7 +67,7 @@ SOURCE = NodeType(
         ),
         Option("page", "int", "rows in one answer of a node", 1000, example="100", low=1, high=100_000, pace=True),
     ),
-    abilities=frozenset({"bounded", "static"}),
+    abilities=frozenset({"bounded", "static", "table"}),
 )
 
 SINK = NodeType(
@@ -116,5 +116,5 @@ SINK = NodeType(
             "scribengin_places",
         ),
     ),
-    abilities=frozenset({"exactly_once", "append"}),
+    abilities=frozenset({"exactly_once", "append", "table"}),
 )

@@ -34,7 +34,7 @@ SOURCE = NodeType(
         Option("max_bytes", "bytes", "folder: maximum size of one Batch", 2**30, pace=True),
         Option("lossy", "bool", "Kafka: continue without records that are lost", False, pace=True),
     ),
-    abilities=frozenset({"replayable", "bounded"}),
+    abilities=frozenset({"replayable", "bounded", "reports_position"}),
     internal=True,
 )
 

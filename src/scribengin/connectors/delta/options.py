@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from scribengin.connectors.files.options import CLOSE_FOR_GOOD, PARTITION_BY
-from scribengin.connectors.objects.options import PLACE, at_fault
+from scribengin.connectors.files.options import BY_TIME_CHECKS, CLOSE_FOR_GOOD, PARTITION_BY
+from scribengin.connectors.objects.options import PLACE, PLACE_CHECK, WRITER_CHECK, at_fault
 from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option
 
 REACHED = tuple(option for option in PLACE if option.name != "url")
@@ -77,5 +77,7 @@ SINK = NodeType(
             pace=True,
         ),
     ),
-    abilities=frozenset({"exactly_once", "append"}),
+    maintained_as="table",
+    abilities=frozenset({"exactly_once", "append", "table"}),
+    checks=(PLACE_CHECK, "scribengin.connectors.delta.checks:folders_need_no_address", WRITER_CHECK, *BY_TIME_CHECKS),
 )

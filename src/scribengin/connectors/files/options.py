@@ -244,6 +244,17 @@ CLOSE_FOR_GOOD = replace(
 )
 """for sinks whose folders stay closed; a check explains why (`close-reopen`)"""
 
+BY_TIME_CHECKS = (
+    "scribengin.connectors.files.by_time_checks:folders_by_time_are_right",
+    "scribengin.connectors.files.by_time_checks:closed_folders_stay_closed",
+)
+"""checks of sinks with the options `PARTITION_BY`, and `CLOSE` or `CLOSE_FOR_GOOD`"""
+
+COMPRESSION_CHECK = "scribengin.connectors.files.checks:snappy_is_of_parquet"
+SHAPE_CHECK = "scribengin.connectors.files.checks:shapes_can_be_read"
+RECORD_CHECKS = ("scribengin.connectors.files.checks:metadata_fit_the_format", SHAPE_CHECK)
+"""checks of sources with the options of `records_read`"""
+
 SOURCE = NodeType(
     type="files",
     role="source",
@@ -308,7 +319,8 @@ SOURCE = NodeType(
         ),
         *records_read("files"),
     ),
-    abilities=frozenset({"replayable", "bounded", "static", "growing", "timely"}),
+    abilities=frozenset({"replayable", "bounded", "static", "growing", "timely", "inferable", "lenient"}),
+    checks=RECORD_CHECKS,
 )
 
 SINK = NodeType(
@@ -356,7 +368,9 @@ SINK = NodeType(
             ("strict", "add", "any"),
         ),
     ),
-    abilities=frozenset({"exactly_once", "append"}),
+    maintained_as="folder",
+    abilities=frozenset({"exactly_once", "append", "keeps_columns"}),
+    checks=(COMPRESSION_CHECK, *BY_TIME_CHECKS),
 )
 
 _PATH = re.compile(r"\$((?:\.[A-Za-z_][\w-]*|\['[^']+'\])*)\[\*\]\Z")

@@ -102,7 +102,9 @@ SOURCE = NodeType(
             pace=True,
         ),
     ),
-    abilities=frozenset({"bounded", "static"}),
+    abilities=frozenset({"bounded", "static", "table"}),
+    untyped="cells",
+    checks=("scribengin.connectors.hbase.checks:row_keys_are_made_of_columns",),
 )
 
 SINK = NodeType(
@@ -143,5 +145,6 @@ SINK = NodeType(
             example="scribengin",
         ),
     ),
-    abilities=frozenset({"exactly_once", "append"}),
+    abilities=frozenset({"exactly_once", "append", "table"}),
+    checks=("scribengin.connectors.hbase.checks:row_keys_tell_keys_apart",),
 )

@@ -84,4 +84,8 @@ SINK = NodeType(
         ),
     ),
     abilities=frozenset({"append"}),
+    checks=(
+        "scribengin.connectors.http.checks:addresses_can_be_sent_to",
+        "scribengin.connectors.http.checks:requests_are_said_once",
+    ),
 )

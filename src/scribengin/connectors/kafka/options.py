@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from scribengin.connectors.addresses import Fault, brokers_fault, url_check
-from scribengin.connectors.files.options import CELLS_READ, CSV_WRITTEN, ENCODING, JSON_OF_MESSAGES, TIME
+from scribengin.connectors.files.options import CELLS_READ, CSV_WRITTEN, ENCODING, JSON_OF_MESSAGES, SHAPE_CHECK, TIME
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 _COLUMN = re.compile(r"\\\{[^{}]*\\\}")
@@ -174,7 +174,9 @@ SOURCE = NodeType(
         ),
         _TIMEOUT,
     ),
-    abilities=frozenset({"replayable", "bounded", "timely"}),
+    abilities=frozenset({"replayable", "bounded", "timely", "reports_position"}),
+    locations="scribengin.connectors.kafka.locations:topics_read",
+    checks=(SHAPE_CHECK,),
 )
 
 _EXACTLY = ("exactly_once",)
@@ -300,6 +302,7 @@ SINK = NodeType(
         _TIMEOUT,
     ),
     abilities=frozenset({"exactly_once", "append", "spark_writes", "units"}),
+    locations="scribengin.connectors.kafka.locations:topics_written",
     check=avro_fault,
 )
 

@@ -2,7 +2,16 @@
 
 from functools import partial
 
-from scribengin.connectors.files.options import CLOSE_FOR_GOOD, CSV_WRITTEN, PARTITION_BY, ROLL_KEYS, records_read
+from scribengin.connectors.files.options import (
+    BY_TIME_CHECKS,
+    CLOSE_FOR_GOOD,
+    COMPRESSION_CHECK,
+    CSV_WRITTEN,
+    PARTITION_BY,
+    RECORD_CHECKS,
+    ROLL_KEYS,
+    records_read,
+)
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 
@@ -47,6 +56,9 @@ PLACE = (
     Option("profile", "text", "profile of the AWS credentials file whose access key is used", None, example="etl", pace=True),
 )
 
+PLACE_CHECK = "scribengin.connectors.objects.checks:urls_lead_somewhere"
+WRITER_CHECK = "scribengin.connectors.objects.checks:one_writer_a_prefix"
+
 SOURCE = NodeType(
     type="objects",
     role="source",
@@ -84,6 +96,8 @@ SOURCE = NodeType(
         *records_read("objects"),
     ),
     abilities=frozenset({"replayable", "bounded", "static"}),
+    locations="scribengin.connectors.objects.locations:objects_below",
+    checks=(*RECORD_CHECKS, PLACE_CHECK),
 )
 
 SINK = NodeType(
@@ -122,5 +136,8 @@ SINK = NodeType(
         CLOSE_FOR_GOOD,
         *CSV_WRITTEN,
     ),
+    maintained_as="store",
     abilities=frozenset({"exactly_once", "append"}),
+    locations="scribengin.connectors.objects.locations:objects_below",
+    checks=(COMPRESSION_CHECK, PLACE_CHECK, WRITER_CHECK, *BY_TIME_CHECKS),
 )

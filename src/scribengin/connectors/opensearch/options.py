@@ -62,6 +62,7 @@ def source_type(type_: str, name: str) -> NodeType:
             Option("split", "int", "maximum documents that one task reads", 100_000, example="20000", low=1, pace=True),
         ),
         abilities=frozenset({"bounded", "static"}),
+        untyped="documents",
     )
 
 
@@ -111,7 +112,8 @@ def sink_type(type_: str, name: str) -> NodeType:
                 example="scribengin",
             ),
         ),
-        abilities=frozenset({"exactly_once", "append"}),
+        abilities=frozenset({"exactly_once", "append", "table"}),
+        checks=("scribengin.connectors.opensearch.checks:indexes_are_of_a_time",),
     )
 
 

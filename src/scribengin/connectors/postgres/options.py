@@ -69,7 +69,9 @@ SOURCE = NodeType(
         Option("max_rows", "int", "maximum rows of one Batch", 1_000_000, example="100000", low=1, pace=True, of_streams=True),
         Option("split", "int", "maximum rows that one task reads", 250_000, example="100000", low=1, pace=True),
     ),
-    abilities=frozenset({"bounded", "static"}),
+    abilities=frozenset({"bounded", "static", "table", "user_in_server"}),
+    locations="scribengin.connectors.postgres.locations:table_of",
+    checks=("scribengin.connectors.postgres.checks:tables_that_grow_say_by_what",),
 )
 
 SINK = NodeType(
@@ -123,5 +125,6 @@ SINK = NodeType(
             "staging", "text", "the schema for Scribengin's own tables; created if it does not exist", "scribengin", example="scribengin"
         ),
     ),
-    abilities=frozenset({"exactly_once", "append"}),
+    abilities=frozenset({"exactly_once", "append", "table", "user_in_server"}),
+    locations="scribengin.connectors.postgres.locations:table_of",
 )

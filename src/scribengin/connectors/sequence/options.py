@@ -6,6 +6,7 @@ from typing import Any
 
 from scribengin.core.moments import WRITE_TIME, parse_time
 from scribengin.core.options import NodeType, Option
+from scribengin.core.types import Field, Schema, Type
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LAST_US = (dt.datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=dt.UTC) - _EPOCH) // dt.timedelta(microseconds=1)
@@ -45,6 +46,8 @@ SOURCE = NodeType(
         Option("max_rows", "int", "maximum rows of one Batch", 1_000_000, example="100000", low=1, pace=True),
         Option("splits", "int", "tasks that a Batch is split into", 2, example="4", low=1, pace=True),
     ),
-    abilities=frozenset({"replayable", "bounded"}),
+    abilities=frozenset({"replayable", "bounded", "no_place"}),
+    fixed_columns=Schema((Field("id", Type("BIGINT"), nullable=False), Field("ts", Type("TIMESTAMP"), nullable=False))),
+    ends_by="rows",
     check=rows_fault,
 )

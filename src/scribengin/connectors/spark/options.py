@@ -34,5 +34,6 @@ SINK = NodeType(
         ),
     ),
     abilities=frozenset({"append"}),
+    checks=("scribengin.connectors.spark.checks:spark_writers_can_write",),
     alone="only the writer knows the target of rows, by its own options, and no writer reports whether the target accepts rows now",
 )

@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.files.options import list_keys
 from scribengin.core.options import GIVEN
 from scribengin.core.problems import suggestion
 from scribengin.formats.dialect import faults_together
 from scribengin.plan.checks.subject import Subject, called, path_of
+from scribengin.plan.describe import listed
 from scribengin.plan.graph import query_sinks
 from scribengin.plan.guarantee import written_by_spark
 from scribengin.plan.resolve import source_columns
@@ -23,12 +23,11 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Sink
     from scribengin.spec.places import Path
 
-_NEED_SCHEMA = ("json", "csv", "avro", "opensearch", "elasticsearch", "hbase")
+_NEED_SCHEMA = ("json", "csv", "avro")
+"""formats whose data do not declare their columns"""
 _TEMPLATE = re.compile(r"\{([^{}]*)\}")
 _NOT_BY_SPARK = (*("quote", "escape", "quoted_null", "trim", "extra_cells", "comment", "skip_lines", "columns", "header_names", "null"),)
 """options of CSV"""
-_PATHS = "write keys and [*], such as $.Records[*]"
-_OF_FILES = ("files", "objects", "hdfs")
 _NESTED = ("ARRAY", "MAP", "STRUCT", "BINARY")
 
 
@@ -47,10 +46,6 @@ def options_fit_the_format(subject: Subject) -> Iterator[Problem]:
                     message = f'{called(node)} has "{name}", which format {format_} does not have'
                     remedy = f"take it out; it belongs to {' and '.join(option.formats)}"
                     yield subject.problem_at_key("option-not-of-format", path_of(node, name), message, remedy)
-    for sink in subject.flow.sinks.values():
-        if sink.type in _OF_FILES and sink.options.get("compression") == "snappy" and sink.options.get("format") != "parquet":
-            message = f"{called(sink)}: snappy is a compression of parquet, not of {sink.options.get('format')}"
-            yield subject.problem("option-not-of-format", path_of(sink, "compression"), message, "use gzip, zstd or none")
 
 
 def options_fit_together(subject: Subject) -> Iterator[Problem]:
@@ -96,80 +91,28 @@ def csv_options_fit_together(subject: Subject) -> Iterator[Problem]:
                     yield subject.problem_at_key("bad-value", path_of(source, name), message, "take it out, or write parse: strict")
 
 
-def metadata_fit_the_format(subject: Subject) -> Iterator[Problem]:
-    """A record of a text format stands on a line, one of Parquet and Avro has a number; and Spark's own reader knows neither."""
-    for source in subject.flow.sources.values():
-        if source.type not in _OF_FILES:
-            continue  # messages have an offset, whatever their format
-        format_ = source.options.get("format")
-        taken, folders = source.options.get("metadata") or {}, source.options.get("partition_columns") or {}
-        for name, word in taken.items():
-            if word in ("line", "offset") and format_ in ("parquet", "avro"):
-                message = f'{called(source)} has "{word}" in metadata, which format {format_} does not have'
-                yield subject.problem("option-not-of-format", path_of(source, "metadata"), message, f"write {name}: row")
-            elif word == "row" and format_ not in ("parquet", "avro"):
-                message = f'{called(source)} has "row" in metadata, which format {format_} does not have'
-                yield subject.problem("option-not-of-format", path_of(source, "metadata"), message, f"write {name}: line")
-        key = "metadata" if taken else "partition_columns"
-        if (taken or folders) and source.options.get("parse") == "spark":
-            message = f"{called(source)} has `{key}`, which `parse: spark` does not support"
-            yield subject.problem_at_key("option-not-of-format", path_of(source, key), message, "take `parse: spark` out")
-
-
-def shapes_can_be_read(subject: Subject) -> Iterator[Problem]:
-    """The values inside of `json` and `multiline`, and what cannot stand beside them."""
-    for source in subject.flow.sources.values():
-        shape, multiline = source.options.get("json") or {}, source.options.get("multiline") or {}
-        if shape.get("records"):
-            try:
-                list_keys(shape["records"])
-            except ValueError as error:
-                yield subject.problem("bad-value", path_of(source, "json", "records"), f"{called(source)}: {error}", _PATHS)
-            if shape.get("shape", "lines") in ("array", "concatenated"):
-                message = (
-                    f"{called(source)} has both `records` and `shape: {shape['shape']}`; the path in `records` already locates the records"
-                )
-                yield subject.problem("bad-value", path_of(source, "json", "shape"), message, "take `shape` out")
-        if multiline.get("start"):
-            try:
-                re.compile(multiline["start"])
-            except re.error as error:
-                message = f"{called(source)}: `start` of multiline is not a valid regular expression: {error}"
-                yield subject.problem("bad-value", path_of(source, "multiline", "start"), message, "correct it, such as: ^\\d{4}-")
-        whole = bool(shape.get("records")) or shape.get("shape", "lines") != "lines"
-        key = "growing" if source.options.get("growing") else "parse" if source.options.get("parse") == "spark" else ""
-        if whole and key:
-            message = f"{called(source)} has `{key}`, which does not apply to files that are read as one JSON document"
-            yield subject.problem("bad-value", path_of(source, key), message, f"take `{key}` out")
-        columns = {} if source.schema is None else {field.name: field.type.name for field in source.schema.fields.fields}
-        for name in shape.get("text") or ():
-            if columns and columns.get(name) != "STRING":
-                found = f"is {columns[name]}" if name in columns else "is not in its schema"
-                message = f'{called(source)} has "{name}" as JSON text, but the column {found}'
-                yield subject.problem("bad-value", path_of(source, "json", "text"), message, f"declare it: {name} STRING")
-
-
 def schemas_are_known(subject: Subject) -> Iterator[Problem]:
     """JSON, CSV, Avro messages and documents do not declare their columns; text and sequences have fixed columns."""
     for source in subject.flow.sources.values():
-        format_ = source.options.get("format")
+        format_, declared = source.options.get("format"), subject.declared(source)
         if source.schema is None:
-            if format_ in _NEED_SCHEMA or source.type in _NEED_SCHEMA:
+            untyped = "" if declared is None else declared.untyped
+            if format_ in _NEED_SCHEMA or untyped:
                 remedy = 'add the columns that you need: schema: "COLUMN TYPE, COLUMN TYPE"'
-                if source.type == "files":
+                if subject.has(source, "inferable"):
                     path = str(source.options.get("path", "FILE"))
                     typed = path if "://" in path else str(subject.flow.folder / path)  # from where the person is
                     remedy += f"; to get a proposal, run: scribengin infer {shlex.quote(typed)}"
-                what = format_ or ("cells" if source.type == "hbase" else "documents")
-                message = f"{called(source)} reads {what} and has no schema"
+                message = f"{called(source)} reads {format_ or untyped} and has no schema"
                 yield subject.problem_at_key("schema-missing", path_of(source), message, remedy)
             continue
         beside = {*(source.options.get("metadata") or {}), *(source.options.get("partition_columns") or {})}
         if format_ == "text" and [str(field.type) for field in source.schema.fields.fields if field.name not in beside] != ["STRING"]:
             message = f"{called(source)} reads text; its schema must be one STRING column"
             yield subject.problem("schema-surplus", path_of(source, "schema"), message, "write schema: value STRING, or take it out")
-        if source.type == "sequence":
-            message = f"{called(source)} has the fixed columns id BIGINT and ts TIMESTAMP"
+        if declared is not None and declared.fixed_columns is not None:
+            fixed = listed([f"{field.name} {field.type}" for field in declared.fixed_columns.fields])
+            message = f"{called(source)} has the fixed columns {fixed}"
             yield subject.problem("schema-surplus", path_of(source, "schema"), message, "take `schema` out")
     for source in subject.flow.sources.values():
         if source.static and source.watermark is not None and source_columns(source) is not None:

@@ -37,7 +37,7 @@ def evolve_has_a_place(subject: Subject) -> Iterator[Problem]:
         if source.options.get("parse") == "spark":
             message = f"{called(source)} has `evolve: {evolve}`, but Spark's reader does not report other columns"
             yield subject.problem("evolve-misplaced", path, message, "take `parse: spark` out, or `evolve`")
-        elif evolve == "lenient" and (source.type != "files" or format_ not in _LENIENT):
+        elif evolve == "lenient" and (not subject.has(source, "lenient") or format_ not in _LENIENT):
             message = f"{called(source)} has `evolve: lenient`, which applies only to files of format {' and '.join(_LENIENT)}"
             yield subject.problem("evolve-misplaced", path, message, "take it out")
         elif format_ not in _NOTICED or source.static:
@@ -73,7 +73,7 @@ def added_columns_fit_the_sinks(subject: Subject) -> Iterator[Problem]:
         for sink in subject.flow.sinks.values():
             rule = sink.options.get("evolve") or "add"
             fixed = rule == "strict" or (rule == "add" and sink.options.get("format") == "csv")
-            if sink.type != "files" or not fixed or sink.id not in below:
+            if not subject.has(sink, "keeps_columns") or not fixed or sink.id not in below:
                 continue
             columns = reached.of(sink.id)
             if not _narrowed(subject.graph, source, sink.id) if columns is None else find(columns, _PROBE):

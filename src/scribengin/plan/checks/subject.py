@@ -69,6 +69,15 @@ class Subject:
     _about: dict[Problem, str] = field(default_factory=dict)
     """problem → its node"""
 
+    def declared(self, node: Source | Sink) -> NodeType | None:
+        """The declaration of its type; None if the type is unknown."""
+        return (self.source_types if isinstance(node, Source) else self.sink_types).get(node.type)
+
+    def has(self, node: Source | Sink, ability: str) -> bool:
+        """Whether its type declares that ability."""
+        declared = self.declared(node)
+        return declared is not None and ability in declared.abilities
+
     @cached_property
     def graph(self) -> Graph:
         """The graph of the flow."""

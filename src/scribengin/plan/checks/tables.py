@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.addresses import split_url
-from scribengin.connectors.hbase.row_keys import Template
-from scribengin.connectors.opensearch.by_time import TYPES, TimeTemplate
 from scribengin.core.problems import suggestion
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.groups import placements
@@ -23,8 +20,6 @@ if TYPE_CHECKING:
 
 _KINDS = ("table", "index")
 """options with the location, and its name in messages"""
-_READ = ("postgres", "cassandra", "hbase")
-"""types of sources that are tables"""
 _NEEDS = {"append": (), "overwrite": ("partition_by",), "upsert": ("key",), "changes": ("key", "change")}
 _MAY = {"append": (), "overwrite": (), "upsert": ("key", "version"), "changes": ("key", "version", "change")}
 _WHAT = {
@@ -35,31 +30,15 @@ _WHAT = {
 
 
 def _tables(subject: Subject) -> Iterator[Sink]:
-    yield from (sink for sink in subject.flow.sinks.values() if _kind(sink) or sink.type == "delta")
+    yield from (sink for sink in subject.flow.sinks.values() if _kind(sink) or subject.has(sink, "table"))
 
 
 def _kind(sink: Sink) -> str:
     return next((kind for kind in _KINDS if kind in sink.options), "")
 
 
-def _read_tables(subject: Subject, *types: str) -> Iterator[Source]:
-    yield from (source for source in subject.flow.sources.values() if source.type in (types or _READ))
-
-
-def tables_that_grow_say_by_what(subject: Subject) -> Iterator[Problem]:
-    """`mode: incremental` needs a growing column; a snapshot does not, and a static source is read completely."""
-    for source in _read_tables(subject, "postgres"):
-        mode = source.options.get("mode", "snapshot")
-        if mode == "incremental" and not source.options.get("by"):
-            message = f"{called(source)} has mode: incremental but no `by`, the column whose value is greater in newer rows"
-            yield subject.problem_at_key("table-mode", path_of(source, "mode"), message, "add by, such as: by: updated_at")
-        for name in ("by", "settle", "waits_for") if mode == "snapshot" else ():
-            if source.options.get(name):
-                message = f'{called(source)} has "{name}", which mode: snapshot does not use'
-                yield subject.problem_at_key("table-mode", path_of(source, name), message, "write mode: incremental, or take it out")
-        if mode == "incremental" and source.static:
-            message = f"{called(source)} is static and has mode: incremental; a static source is read completely"
-            yield subject.problem_at_key("table-mode", path_of(source, "mode"), message, "take one of the two out")
+def _read_tables(subject: Subject) -> Iterator[Source]:
+    yield from (source for source in subject.flow.sources.values() if subject.has(source, "table"))
 
 
 def tables_have_what_their_mode_needs(subject: Subject) -> Iterator[Problem]:
@@ -83,64 +62,6 @@ def tables_have_what_their_mode_needs(subject: Subject) -> Iterator[Problem]:
                 modes = " or ".join(choices)
                 message = f'{called(sink)} has "{name}", which mode: {mode} does not use'
                 yield subject.problem_at_key("table-mode", path_of(sink, name), message, f"write mode: {modes}, or take it out")
-
-
-def row_keys_tell_keys_apart(subject: Subject) -> Iterator[Problem]:
-    """A template of row keys has exactly the columns of the key, and different keys give different row keys."""
-    for sink in _tables(subject):
-        if text := sink.options.get("row"):
-            try:
-                types = {column.name: column.type for column in subject.resolved.of(sink.id) or () if column.type}
-                wrong = Template.of(text).unlike(sink.options.get("key") or (), types)
-            except ValueError as error:
-                wrong = [f"`row` has {error}"]
-            for message in wrong:
-                remedy = 'use the columns of `key`, such as: row: "{customer}/{id:8}"'
-                yield subject.problem_at_key("table-mode", path_of(sink, "row"), f"{called(sink)}: {message}", remedy)
-
-
-def row_keys_are_made_of_columns(subject: Subject) -> Iterator[Problem]:
-    """Columns that an HBase source reads from row keys or cells are columns of its schema, and can be separated."""
-    for source in _read_tables(subject, "hbase"):
-        if source.schema is None:
-            continue
-        schema, wrong = source.schema.fields, list[str]()
-        named: list[tuple[Path, str]] = [(("columns", name), name) for name in source.options.get("columns") or ()]
-        try:
-            template = Template.of(source.options.get("row", ""))
-            wrong = template.unlike(template.names, {field.name: field.type for field in schema.fields})
-            named += [(("row",), name) for name in template.names]
-        except ValueError as error:
-            wrong = [f"`row` has {error}"]
-        for message in wrong:
-            remedy = 'use columns of `schema`, such as: row: "{customer}/{id:8}"'
-            yield subject.problem_at_key("table-mode", path_of(source, "row"), f"{called(source)}: {message}", remedy)
-        for place, name in named:
-            if name not in schema:
-                message = f'{called(source)} has {place[0]} "{name}", a column that `schema` does not have'
-                remedy = suggestion(name, schema.names, "its columns are")
-                yield subject.problem("column-unknown", path_of(source, *place), message, remedy)
-
-
-def indexes_are_of_a_time(subject: Subject) -> Iterator[Problem]:
-    """An index by time names a time column, and all rows of one key go to one index."""
-    for sink in _tables(subject):
-        try:
-            by_time = TimeTemplate.of(str(sink.options.get("index", "")))
-        except ValueError as error:
-            remedy = 'write it as: index: "orders-{ts:%Y.%m.%d}"'
-            yield subject.problem_at_key("table-mode", path_of(sink, "index"), f"{called(sink)}: {error}", remedy)
-            continue
-        if by_time is None:
-            continue
-        key = sink.options.get("key") or ()
-        if sink.options.get("mode") == "upsert" and key and by_time.column not in key:
-            message = f'{called(sink)} has "{by_time.column}" in `index` but not in `key`: rows of one key would be in several indexes'
-            yield subject.problem_at_key("table-mode", path_of(sink, "key"), message, f"add {by_time.column} to key, or use a single index")
-        for column in subject.resolved.of(sink.id) or ():
-            if column.name == by_time.column and column.type and column.type.name not in TYPES:
-                message = f'{called(sink)} has "{by_time.column}" in `index`, which is {column.type}, not a time'
-                yield subject.problem("table-mode", path_of(sink, "index"), message, f"name a column of type {' or '.join(TYPES)}")
 
 
 def table_columns_are_there(subject: Subject) -> Iterator[Problem]:
@@ -184,7 +105,7 @@ def passwords_are_secrets(subject: Subject) -> Iterator[Problem]:
         if any(password is not None for _, password in logins):
             message = f"{called(node)}: `server` contains a password"
             yield subject.problem("secret-in-plain", path_of(node, "server"), message, remedy)
-        elif node.type != "postgres" and any(user is not None for user, _ in logins):
+        elif any(user is not None for user, _ in logins) and not subject.has(node, "user_in_server"):
             message = f"{called(node)}: `server` contains a user"
             remedy = 'take it out and write config: {user: NAME, password: "${secret:env/NAME}"}'
             yield subject.problem("secret-in-plain", path_of(node, "server"), message, remedy)
@@ -217,8 +138,5 @@ def _named_servers(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _named(sink: Sink) -> Iterator[tuple[Path, str]]:
-    with suppress(ValueError):
-        if by_time := TimeTemplate.of(str(sink.options.get("index", ""))):
-            yield ("index",), by_time.column
     yield from ((("key", index), name) for index, name in enumerate(sink.options.get("key") or ()))
     yield from (((option,), sink.options[option]) for option in ("version", "change") if sink.options.get(option))

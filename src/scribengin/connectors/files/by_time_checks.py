@@ -1,4 +1,4 @@
-"""Rules on folders by event time: `partition_by` with a `time`, and the options that depend on it."""
+"""Checks of folders by event time: `partition_by` with a `time`, and the options that depend on it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.files.time_path import path_fault
 from scribengin.core.problems import did_you_mean, suggestion
 from scribengin.core.zones import is_zone, zone_names
-from scribengin.plan.checks.subject import Subject, called, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from scribengin.connectors.check_contract import CheckedNode
     from scribengin.core.problems import Problem
-    from scribengin.spec.model import Sink
 
 _ONCE = "in an object store or HDFS a completion marker cannot be removed safely"
 _MARKED_ONCE = {"objects": _ONCE, "hdfs": _ONCE, "delta": "a partition that the table's log marks as complete cannot be reopened"}
@@ -22,38 +21,36 @@ _MARKED_ONCE = {"objects": _ONCE, "hdfs": _ONCE, "delta": "a partition that the 
 _EXAMPLE = 'partition_by: [{time: ts, path: "dt=%Y-%m-%d/hour=%H"}]'
 
 
-def folders_by_time_are_right(subject: Subject) -> Iterator[Problem]:
+def folders_by_time_are_right(sink: CheckedNode) -> Iterator[Problem]:
     """The time is a TIMESTAMP of the rows, the last of `partition_by`, with a path that names each folder for one stretch of time."""
-    for sink in subject.flow.sinks.values():
-        by = sink.options.get("partition_by") or ()
-        for index, part in enumerate(by):
-            if isinstance(part, Mapping):
-                yield from _part(subject, sink, part, index, last=index == len(by) - 1)
-        if sink.type in ("files", *_MARKED_ONCE) and not any(isinstance(part, Mapping) for part in by):
-            for name in ("close", "keep"):
-                if sink.options.get(name) is not None:
-                    message = f'{called(sink)} has "{name}", which needs folders by time, but has none'
-                    yield subject.problem_at_key("partition-no-time", path_of(sink, name), message, f"add {_EXAMPLE}, or take it out")
+    by = sink.options.get("partition_by") or ()
+    for index, part in enumerate(by):
+        if isinstance(part, Mapping):
+            yield from _part(sink, part, index, last=index == len(by) - 1)
+    if not any(isinstance(part, Mapping) for part in by):
+        for name in ("close", "keep"):
+            if sink.options.get(name) is not None:
+                message = f'{sink.called} has "{name}", which needs folders by time, but has none'
+                yield sink.problem_at_key("partition-no-time", sink.path(name), message, f"add {_EXAMPLE}, or take it out")
 
 
-def closed_folders_stay_closed(subject: Subject) -> Iterator[Problem]:
+def closed_folders_stay_closed(sink: CheckedNode) -> Iterator[Problem]:
     """`late: reopen` needs a completion marker that can be removed; `mode: upsert` could change rows of a closed folder."""
-    for sink in subject.flow.sinks.values():
-        if sink.type in _MARKED_ONCE and (sink.options.get("close") or {}).get("late") == "reopen":
-            message = f"{called(sink)} has late: reopen, but {_MARKED_ONCE[sink.type]}"
-            remedy = "write late: dead, which makes late rows dead letters; or write to `type: files`, which can reopen a folder"
-            yield subject.problem_at_key("close-reopen", path_of(sink, "close", "late"), message, remedy)
-        if sink.options.get("mode") == "upsert":
-            for index, part in enumerate(sink.options.get("partition_by") or ()):
-                if isinstance(part, Mapping):
-                    message = f"{called(sink)} has mode: upsert, which could move a row out of its folder by time, even out of a closed one"
-                    remedy = "write mode: append or overwrite; or partition by a column"
-                    yield subject.problem("partition-time", path_of(sink, "partition_by", index, "time"), message, remedy)
+    if sink.type in _MARKED_ONCE and (sink.options.get("close") or {}).get("late") == "reopen":
+        message = f"{sink.called} has late: reopen, but {_MARKED_ONCE[sink.type]}"
+        remedy = "write late: dead, which makes late rows dead letters; or write to `type: files`, which can reopen a folder"
+        yield sink.problem_at_key("close-reopen", sink.path("close", "late"), message, remedy)
+    if sink.options.get("mode") == "upsert":
+        for index, part in enumerate(sink.options.get("partition_by") or ()):
+            if isinstance(part, Mapping):
+                message = f"{sink.called} has mode: upsert, which could move a row out of its folder by time, even out of a closed one"
+                remedy = "write mode: append or overwrite; or partition by a column"
+                yield sink.problem("partition-time", sink.path("partition_by", index, "time"), message, remedy)
 
 
-def _part(subject: Subject, sink: Sink, part: Mapping[str, str], index: int, *, last: bool) -> Iterator[Problem]:
+def _part(sink: CheckedNode, part: Mapping[str, str], index: int, *, last: bool) -> Iterator[Problem]:
     def at(key: str, message: str, remedy: str) -> Problem:
-        return subject.problem("partition-time", path_of(sink, "partition_by", index, key), f"{called(sink)} {message}", remedy)
+        return sink.problem("partition-time", sink.path("partition_by", index, key), f"{sink.called} {message}", remedy)
 
     if not last:
         yield at("time", "partitions by a time that is not the last folder", "write the time once, as the last entry of `partition_by`")
@@ -64,7 +61,7 @@ def _part(subject: Subject, sink: Sink, part: Mapping[str, str], index: int, *, 
     if not is_zone(zone):
         remedy = did_you_mean(zone, zone_names()) or "write the name of a region, such as Europe/Berlin, or UTC"
         yield at("time_zone", f'has the unknown time zone "{zone}"', remedy)
-    columns = subject.resolved.of(sink.id)
+    columns = sink.columns
     if columns is None:
         return
     found = next((column for column in columns if column.name == part["time"]), None)

@@ -1,0 +1,59 @@
+"""Checks of places in object stores and HDFS, also of Delta tables there: valid urls, one writer for each prefix, complete logins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.connectors.objects.address import ENDPOINT_FAULT, below, url_fault
+from scribengin.connectors.objects.login import FROM_FLOW
+from scribengin.core.problems import suggestion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.connectors.check_contract import CheckedNode
+    from scribengin.core.problems import Problem
+
+_LOCATIONS = {"objects": "url", "hdfs": "url", "delta": "path"}
+"""types with a place in a store → the option with the location"""
+
+
+def urls_lead_somewhere(node: CheckedNode) -> Iterator[Problem]:
+    """The url has a bucket and a prefix, the server a valid address, and neither contains a secret."""
+    option = _LOCATIONS[node.type]
+    if option not in node.options if node.role == "source" else not urls_of(node):
+        return
+    own = str(node.options.get(option, "")) if node.group is None else ""
+    fault = url_fault(own, node.type) if own else None  # what members say is looked at where they stand
+    if fault is not None:
+        yield node.problem("object-url", node.path(option), f"{node.called}: {option} {fault[0]}", fault[1])
+    endpoint = node.options.get("endpoint")
+    if endpoint is not None and (endpoint_fault := ENDPOINT_FAULT(str(endpoint))) is not None:
+        yield node.problem("object-url", node.path("endpoint"), f"{node.called}: endpoint {endpoint_fault[0]}", endpoint_fault[1])
+    elif endpoint is not None and "@" in str(endpoint):
+        remedy = 'take it out and write config: {secret_access_key: "${secret:env/NAME}"}: a secret is never shown'
+        yield node.problem("secret-in-plain", node.path("endpoint"), f"{node.called}: `endpoint` contains a login", remedy)
+    for name in node.options.get("config") or {}:
+        if name not in FROM_FLOW:
+            message = f'{node.called}: config has "{name}", which is not part of a login'
+            yield node.problem("object-login", node.path("config", name), message, suggestion(name, FROM_FLOW, "it can have"))
+
+
+def one_writer_a_prefix(node: CheckedNode) -> Iterator[Problem]:
+    """Two sinks never write below one prefix: neither could tell which objects are its own."""
+    endpoint = str(node.options.get("endpoint"))
+    seen = [(url, other) for other in node.earlier() if str(other.options.get("endpoint")) == endpoint for url in urls_of(other)]
+    for url in urls_of(node):
+        for other_url, other in seen:
+            if below(url).startswith(below(other_url)) or below(other_url).startswith(below(url)):
+                where = node.path(_LOCATIONS[node.type] if node.group is None else "to")
+                message = f'{node.called} writes to {url}, sink "{other.id}" to {other_url}'
+                yield node.problem("object-two-writers", where, message, "give each its own prefix; none may be inside another")
+                return
+
+
+def urls_of(sink: CheckedNode) -> list[str]:
+    """The urls it writes to: its own, or those of its group's members. A sink with errors, or with a local folder, may have none."""
+    option = _LOCATIONS.get(sink.type)
+    said = [str(options[option]) for _, options in sink.placements() if option in options] if option is not None else []
+    return [url for url in said if option == "url" or "://" in url]

@@ -1,0 +1,126 @@
+"""Runs the checks that node types declare: `NodeType.checks`, whose contract is `connectors/check_contract.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from scribengin.core.options import load_function
+from scribengin.plan.checks.subject import called, path_of
+from scribengin.plan.groups import placements
+from scribengin.plan.python_modules import find_module
+from scribengin.spec.model import Sink, Source
+
+if TYPE_CHECKING:
+    import pathlib
+    from collections.abc import Iterator, Mapping
+
+    from scribengin.connectors.check_contract import Check
+    from scribengin.core.problems import Problem, Severity
+    from scribengin.core.types import Schema
+    from scribengin.plan.checks.subject import Subject
+    from scribengin.plan.columns import Columns
+    from scribengin.spec.places import Path
+
+
+def node_types_hold(subject: Subject) -> Iterator[Problem]:
+    """Report what the checks of the types find: check by check, each over the nodes in the file's order."""
+    for types, nodes in ((subject.source_types, subject.flow.sources), (subject.sink_types, subject.flow.sinks)):
+        used = [(types[node.type], SubjectNode(subject, node)) for node in nodes.values() if node.type in types]
+        for check in dict.fromkeys(check for declared, _ in used for check in declared.checks):
+            rule: Check = load_function(check) if isinstance(check, str) else check
+            for declared, node in used:
+                if check in declared.checks:
+                    yield from rule(node)
+
+
+@dataclass(frozen=True)
+class SubjectNode:
+    """A node of the subject, as the checks of its type see it (`CheckedNode`)."""
+
+    subject: Subject
+    node: Source | Sink
+
+    @property
+    def id(self) -> str:
+        """Its name in the flow."""
+        return self.node.id
+
+    @property
+    def type(self) -> str:
+        """The value of `type:`."""
+        return self.node.type
+
+    @property
+    def role(self) -> Literal["source", "sink"]:
+        """Which of the two it is."""
+        return "source" if isinstance(self.node, Source) else "sink"
+
+    @property
+    def called(self) -> str:
+        """Its name in messages."""
+        return called(self.node)
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The given options."""
+        return self.node.options
+
+    @property
+    def group(self) -> str | None:
+        """The group of a sink."""
+        return self.node.to if isinstance(self.node, Sink) else None
+
+    @property
+    def static(self) -> bool:
+        """Whether it is a static source."""
+        return isinstance(self.node, Source) and self.node.static
+
+    @property
+    def schema(self) -> Schema | None:
+        """The declared columns of a source."""
+        return self.node.schema.fields if isinstance(self.node, Source) and self.node.schema is not None else None
+
+    @property
+    def columns(self) -> Columns | None:
+        """Its columns, or those of its input."""
+        return self.subject.resolved.of(self.node.id)
+
+    @property
+    def folder(self) -> pathlib.Path:
+        """The folder of the flow file."""
+        return self.subject.flow.folder
+
+    def placements(self) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+        """Each place of a sink, and where it is written."""
+        if isinstance(self.node, Source):
+            return
+        option = self.subject.sink_types[self.node.type].by_member
+        group = (self.node.to or "").partition(".")[0]
+        for index, options in placements(self.subject.flow, self.node):
+            own = path_of(self.node, option.name) if option is not None else path_of(self.node)
+            yield own if index is None else ("groups", group, "members", index, "at"), options
+
+    def earlier(self) -> Iterator[SubjectNode]:
+        """The nodes of its section before it."""
+        nodes: Mapping[str, Source | Sink] = self.subject.flow.sources if isinstance(self.node, Source) else self.subject.flow.sinks
+        for node in nodes.values():
+            if node.id == self.node.id:
+                return
+            yield SubjectNode(self.subject, node)
+
+    def module_file(self, name: str) -> pathlib.Path | None:
+        """The source file of a module of the flow's code."""
+        return find_module(name, self.subject.flow.code_folder)
+
+    def path(self, *keys: str | int) -> Path:
+        """The keys of the node, or of a value inside it."""
+        return path_of(self.node, *keys)
+
+    def problem(self, code: str, path: Path, message: str, remedy: str = "", *, severity: Severity = "error") -> Problem:
+        """A problem at a value."""
+        return self.subject.problem(code, path, message, remedy, severity=severity)
+
+    def problem_at_key(self, code: str, path: Path, message: str, remedy: str = "", *, severity: Severity = "error") -> Problem:
+        """A problem at a key."""
+        return self.subject.problem_at_key(code, path, message, remedy, severity=severity)
