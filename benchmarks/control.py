@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from control_plane import HOST, Plane, Size
 
-from scribengin.control import reading
-from scribengin.control.act import Actor
+from scribengin.control import flow_records
 from scribengin.control.decide import decide
+from scribengin.control.executor import Actor
 from scribengin.control.master import Master
-from scribengin.control.mirror import Mirror
-from scribengin.control.observe import Observer
+from scribengin.control.registry_cache import Mirror
+from scribengin.control.snapshot import Observer
 from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.launch.contract import LaunchOrder
 from scribengin.registry.access import RegistryAddress
 from scribengin.registry.lease import Election
-from scribengin.registry.records import stored_as
+from scribengin.registry.record_io import stored_as
 from scribengin.registry.zookeeper import open_zookeeper
 
 if TYPE_CHECKING:
@@ -116,10 +116,10 @@ def measure(address: RegistryAddress, size: Size, rounds: int) -> tuple[dict[str
         plane = stack.enter_context(closing(Plane(address, size)))
         plane.fill()
         person = stack.enter_context(closing(open_zookeeper(address, insecure=True, session_s=30)))
-        assert len(reading.read_flows(person)) == size.flows
-        assert len(reading.describe(person, size.names()[0])["tiers"]) == size.tiers
-        figures["status of one flow"] = median(rounds, lambda: reading.describe(person, size.names()[0]), "status of one flow")
-        figures["list of all flows"] = median(rounds, lambda: reading.read_flows(person), "list of all flows")
+        assert len(flow_records.read_flows(person)) == size.flows
+        assert len(flow_records.describe(person, size.names()[0])["tiers"]) == size.tiers
+        figures["status of one flow"] = median(rounds, lambda: flow_records.describe(person, size.names()[0]), "status of one flow")
+        figures["list of all flows"] = median(rounds, lambda: flow_records.read_flows(person), "list of all flows")
         gc.collect()
         before = memory_mib()
         registry = stack.enter_context(closing(open_zookeeper(address, insecure=True, session_s=30)))
@@ -133,7 +133,7 @@ def measure(address: RegistryAddress, size: Size, rounds: int) -> tuple[dict[str
             every.append(changed(plane, master, size.names()[:-1], goal))
         figures["a look, one flow changed"], figures["a look, all changed"] = statistics.median(one), statistics.median(every)
         mib = memory_mib() - before
-        states = {row.status.state for row in reading.read_flows(person) if row.status is not None}
+        states = {row.status.state for row in flow_records.read_flows(person) if row.status is not None}
         assert states <= {"starting", "pausing"}, states  # no worker is there to obey
     return figures, mib
 

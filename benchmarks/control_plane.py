@@ -11,14 +11,14 @@ from kazoo.client import KazooClient
 
 from harness.memory_launcher import MemoryCluster, MemoryLauncher
 from scribengin.launch.contract import LaunchOrder
-from scribengin.registry.kinds import Desired, Report, Run, Spec, StatusRecord, TierSpec, TierWish
+from scribengin.registry.records import Desired, Report, Run, Spec, StatusRecord, TierSpec, TierWish
 from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from scribengin.registry.access import RegistryAddress
-    from scribengin.registry.records import Record, Spot
+    from scribengin.registry.record_io import Record, Spot
 
 _AT_ONCE = 500
 """records of one transaction"""

@@ -47,7 +47,7 @@ KINDS = ("plain", "quoted")
 ALONE = """
 import json, sys, time
 from pathlib import Path
-from scribengin.connectors.files.cutting import CsvCutter
+from scribengin.connectors.files.splitting import CsvCutter
 from scribengin.core.types import parse_schema
 from scribengin.formats.csv import CsvDecoder
 folder, schema = Path(sys.argv[1]), parse_schema(sys.argv[2])

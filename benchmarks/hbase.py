@@ -23,12 +23,12 @@ import httpx2
 import pyarrow.parquet as pq
 from postgres import make_data
 
-from scribengin.connectors.hbase.gateway import HBaseRow, open_gateway
+from scribengin.connectors.hbase.gateway_contract import HBaseRow, open_gateway
 from scribengin.connectors.hbase.options import SINK
 from scribengin.connectors.hbase.scan import HBaseScan
 from scribengin.connectors.hbase.store import HBaseStore
 from scribengin.connectors.keyed.contract import KeyedRows
-from scribengin.connectors.keyed.versions import next_base
+from scribengin.connectors.keyed.sink import next_base
 from scribengin.embedded.hbase import HBase
 from scribengin.local.contract import RunSettings
 from scribengin.local.run import run_flow

@@ -17,8 +17,8 @@ from rivals import SCHEMA
 from harness.tweets import write_tweets
 from scribengin.local.contract import RunSettings
 from scribengin.local.run import run_flow
-from scribengin.spark.ranges import FedRanges
 from scribengin.spark.session import start_session
+from scribengin.spark.source_input import FedRanges
 
 FLOW = """
 version: 1

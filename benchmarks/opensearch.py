@@ -29,16 +29,15 @@ import pyarrow.parquet as pq
 from cpu import tree_cpu_s
 from postgres import make_data
 
-from scribengin.connectors.keyed.brief import brief_ids
 from scribengin.connectors.keyed.contract import KeyedRows
-from scribengin.connectors.keyed.versions import next_base
-from scribengin.connectors.opensearch.mapping import mapping_of
+from scribengin.connectors.keyed.sink import next_base
+from scribengin.connectors.keyed.staged import brief_ids
 from scribengin.connectors.opensearch.options import SINK
-from scribengin.connectors.opensearch.store import IndexStore
+from scribengin.connectors.opensearch.store import IndexStore, mapping_of
 from scribengin.core.types import parse_schema
 from scribengin.embedded.elasticsearch import Elasticsearch
 from scribengin.embedded.opensearch import OpenSearch
-from scribengin.formats.json_lines import json_lines
+from scribengin.formats.json_out import json_lines
 from scribengin.local.contract import RunSettings
 from scribengin.local.run import run_flow
 from scribengin.spark.session import start_session

@@ -28,8 +28,7 @@ from scribengin.formats.contract import RecordPlace
 from scribengin.formats.json import JsonDecoder
 from scribengin.formats.keyring import Keyring
 from scribengin.formats.origins import Hop, Origins
-from scribengin.formats.pack_decoder import PackDecoder
-from scribengin.formats.packs import PackMaker, read_pack
+from scribengin.formats.packs import PackDecoder, PackMaker, read_pack
 from scribengin.formats.rows import batch_to_rows
 
 if TYPE_CHECKING:

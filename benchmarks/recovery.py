@@ -25,17 +25,17 @@ from typing import TYPE_CHECKING
 from recovery_flows import FILES, KAFKA, ROWS, STEPS, bring_files, bring_messages, load
 
 from harness.tweets import write_tweets
-from scribengin.control import reading
+from scribengin.control import flow_records
 from scribengin.control.home import Home
 from scribengin.control.world import RunId
 from scribengin.core.java import find_java
 from scribengin.core.process import within
 from scribengin.embedded.kafka import KafkaCluster
 from scribengin.launch.marks import marked_processes
-from scribengin.registry.records import Stored, read_record
+from scribengin.registry.record_io import Stored, read_record
 from scribengin.registry.tree import RUN
 from scribengin.spark.class_archive import archive_path
-from scribengin.worker.timeline import read_timelines
+from scribengin.worker.log import read_timelines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -227,7 +227,7 @@ class Bench:
         print(f"audit: {'balanced' if said['result']['ledger']['balanced'] else said['result']['ledger']['violations']}")
 
     def _is_spared(self) -> bool:
-        tier = next(each for each in reading.describe(self.registry, "recovery")["tiers"] if each["tier"] == self.tier)
+        tier = next(each for each in flow_records.describe(self.registry, "recovery")["tiers"] if each["tier"] == self.tier)
         return tier["standby"] is not None and tier["standby"]["state"] == "standby"
 
     def _processes(self, worker: str) -> list[Process]:

@@ -25,9 +25,9 @@ from cpu import tree_cpu_s
 
 from harness.tweets import SCHEMA, write_tweets
 from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
+from scribengin.connectors.files.maintenance import roll_folder
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
-from scribengin.connectors.files.upkeep import roll_folder
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.core.units import show_bytes
 from scribengin.local.contract import RunSettings

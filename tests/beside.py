@@ -6,8 +6,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from scribengin.local.contract import RunSettings
-from scribengin.local.parts import open_stager
 from scribengin.local.prepare import prepare
+from scribengin.local.query_parts import open_stager
 from scribengin.spark.user_code import pack
 
 if TYPE_CHECKING:

@@ -8,7 +8,12 @@ import sys
 import zipfile
 from collections import defaultdict
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
@@ -199,10 +204,10 @@ def test_a_connector_name_is_found(tmp_path: Path) -> None:
 
 
 KNOWN_CONNECTORS = {
-    "`objects` is a kind of place here": {("plan.meetings", "objects")},
+    "`objects` is a kind of place here": {("plan.flow_links", "objects")},
     "`kafka` is a kind of channel here, which an edge of the flow chooses": {
         ("local.acks", "kafka"),
-        ("plan.channel_words", "kafka"),
+        ("plan.channel_text", "kafka"),
         ("plan.channels", "kafka"),
         ("plan.checks.edges", "kafka"),
         ("plan.checks.effects", "kafka"),
@@ -212,28 +217,28 @@ KNOWN_CONNECTORS = {
         ("plan.checks.ends", "spark"),
         ("plan.checks.evolve", "spark"),
         ("plan.checks.tiers", "spark"),
-        ("plan.engines", "spark"),
+        ("plan.stages", "spark"),
         ("plan.explain_tiers", "spark"),
         ("plan.stages", "spark"),
     },
     "the table of a summary is kept in the state of its Query": {
-        ("local.going_back", "summary"),
-        ("local.migrate", "summary"),
+        ("local.rewind", "summary"),
+        ("local.move_queries", "summary"),
         ("local.summaries", "summary"),
     },
     "the wildcards of a `path`, as the files connector reads them": {
         ("plan.checks.folders", "files"),
-        ("plan.meetings", "files"),
+        ("plan.flow_links", "files"),
     },
     "maintenance opens the store or the table by parts of these connectors": {
-        ("plan.kept_folders", "delta"),
-        ("plan.kept_folders", "objects"),
+        ("plan.maintained_places", "delta"),
+        ("plan.maintained_places", "objects"),
     },
     "it reads files on this machine by the parts of the files connector": {
         ("cli.commands.source", "files"),
-        ("local.deep", "files"),
-        ("local.done_files", "files"),
-        ("local.going_back", "files"),
+        ("local.spark_analysis", "files"),
+        ("local.source_cleanup", "files"),
+        ("local.rewind", "files"),
         ("local.preflight", "files"),
     },
 }
@@ -246,3 +251,51 @@ def test_no_floor_decides_by_the_name_of_a_connector() -> None:
     found = named_connectors(SOURCE)
     assert not found - known
     assert not known - found, "take what is gone out of KNOWN_CONNECTORS"
+
+
+def runtime_imports(source: Path) -> dict[str, set[str]]:
+    """Module → the modules that it imports, also within functions; what only type checkers see is left out."""
+    trees = {module_name(path, source): tree for path, tree in modules(source).items()}
+    found: dict[str, set[str]] = {name: set() for name in trees}
+    for name, tree in trees.items():
+        waiting: list[ast.AST] = [tree]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.Import):
+                found[name] |= {each.name for each in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module is not None:
+                inner = {f"{node.module}.{each.name}" for each in node.names}
+                found[name] |= (inner & trees.keys()) or {node.module}
+            elif not (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
+                waiting += [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.stmt | ast.ExceptHandler | ast.match_case)]
+        found[name] &= trees.keys() - {name}
+    return found
+
+
+def circle_of(imports: Mapping[str, set[str]]) -> list[str]:
+    """Modules that import each other, directly or through others; empty if there are none."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        circle: list[str] = error.args[1]
+        return circle
+    return []
+
+
+def test_no_modules_import_each_other() -> None:
+    assert circle_of(runtime_imports(SOURCE)) == []
+
+
+def test_modules_that_import_each_other_are_found_also_within_functions(tmp_path: Path) -> None:
+    texts = {
+        "a": "from b import x",
+        "b": "def x() -> None:\n    import c",
+        "d": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import e",
+        "e": "import d",
+    }
+    for folder, last in (("one", "import a"), ("none", "")):
+        (tmp_path / folder).mkdir()
+        for name, text in (*texts.items(), ("c", last)):
+            (tmp_path / folder / f"{name}.py").write_text(f"{text}\n")
+    assert {*circle_of(runtime_imports(tmp_path / "one"))} == {"a", "b", "c"}
+    assert circle_of(runtime_imports(tmp_path / "none")) == []

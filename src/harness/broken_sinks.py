@@ -15,7 +15,7 @@ from scribengin.connectors.files.sink_folders import INTERNAL
 from scribengin.core import faults
 from scribengin.core.storage import SummedFile, read_or_none, remove_tree, replace
 from scribengin.state.decisions import Decisions, decision_as_json, decision_from_json
-from scribengin.state.recovery import recover_query
+from scribengin.state.publishing import recover_query
 from scribengin.testing.protocol import Driver, Job
 
 if TYPE_CHECKING:

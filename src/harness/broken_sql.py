@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.postgres.client import driver, quoted
 from scribengin.connectors.postgres.sink import PostgresSink, PostgresUnitSink
 from scribengin.connectors.sql.commits import Commits
-from scribengin.connectors.sql.unit_stream import SqlUnitStream
+from scribengin.connectors.sql.unit_sink import SqlUnitStream
 from scribengin.core import faults
 
 if TYPE_CHECKING:

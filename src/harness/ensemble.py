@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.embedded.java_server import free_ports
-from scribengin.embedded.place import remembered
+from scribengin.embedded.server import free_ports, remembered
 from scribengin.embedded.zookeeper import Quorum, ZooKeeper
 
 if TYPE_CHECKING:

@@ -21,9 +21,7 @@ import msgspec
 
 from scribengin.core.storage import make_folder
 from scribengin.core.zstd import decompress
-from scribengin.embedded.java_server import HOST, check_port
-from scribengin.embedded.lone_server import LoneServer
-from scribengin.embedded.process import start_server
+from scribengin.embedded.server import HOST, LoneServer, check_port, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.options import SINK
 from scribengin.core.errors import EnvironmentFault
-from scribengin.embedded.go_tool import built
-from scribengin.embedded.objects import BUCKET, PACKAGE, VERSION, ObjectServer
+from scribengin.embedded.objects import BUCKET, PACKAGE, VERSION, ObjectServer, built
 
 if TYPE_CHECKING:
     from pathlib import Path

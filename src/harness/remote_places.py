@@ -10,7 +10,7 @@ from scribengin.connectors.hdfs.options import SINK
 from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.path import S3Path
 from scribengin.embedded.objects import BUCKET
-from scribengin.state import remote_lease
+from scribengin.state import lease
 from scribengin.testing.protocol import Driver
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def reached_by(server: ObjectServer) -> dict[str, str]:
 
 def hasty() -> None:
     """From now on in this process a lease is followed after 2 s without a sign."""
-    remote_lease.BEAT_S, remote_lease.EXPIRES_S, remote_lease.POLL_S = 0.2, 2.0, 0.1
+    lease.BEAT_S, lease.EXPIRES_S, lease.POLL_S = 0.2, 2.0, 0.1
 
 
 def hasty_driver(job: Job, reached: Mapping[str, str]) -> Driver:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from scribengin.connectors.abilities import commits_units
-from scribengin.connectors.contract import Receipt
-from scribengin.connectors.unit_contract import AlreadyCommitted
+from scribengin.connectors.contract import AlreadyCommitted, Receipt
 from scribengin.state.contract import Counts, Decision
 from scribengin.testing.protocol import PLAN, SINKS, SOURCE, STEP, Driver, as_batch, ids_of, output_schema, rows_of
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.java import find_java
 from scribengin.embedded.jars import pyspark_jars
-from scribengin.embedded.java_server import LOGGING_JARS
+from scribengin.embedded.server import LOGGING_JARS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -85,7 +85,7 @@ def App(  # noqa: N802
     import os
 
     from scribengin.connectors.catalog import sink_types, source_types
-    from scribengin.spec.app import build_app
+    from scribengin.spec.build import build_app
 
     return build_app(
         name,

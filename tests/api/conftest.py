@@ -25,13 +25,13 @@ from scribengin.api.serving import Listen, open_door
 from scribengin.api.tokens import Tokens
 from scribengin.cli.main import main
 from scribengin.client.client import Client
-from scribengin.control.bell import Bell
-from scribengin.control.watch import WorkerWatch
+from scribengin.control.alerting import Bell
+from scribengin.control.worker_reports import WorkerWatch
 from scribengin.core.secret import Secret
 from scribengin.packages.make import make_package
 from scribengin.packages.store import PackageStore
 from scribengin.registry.memory import MemoryStore
-from scribengin.watching.board import Board
+from scribengin.watching.telemetry import Board
 from tests.api.forked import forking
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 LOADED = (
     *("api.planner_process", "api.state_handlers"),
-    *(f"control.{name}" for name in ("limits", "offsets", "scale", "submission", "topology")),
-    *("local.letters", "local.prepare", "packages.store"),
+    *(f"control.{name}" for name in ("rate_limits", "offsets", "resources", "submission", "topology")),
+    *("local.dead_letters", "local.prepare", "packages.store"),
 )
 """modules that these processes import once they know what is asked"""
 _INT = struct.Struct("<q")

@@ -13,15 +13,14 @@ import pytest
 
 from scribengin.api.serving import Listen
 from scribengin.api.token_file import TokenFile
+from scribengin.client.change_models import SetQuota
 from scribengin.client.client import Client
-from scribengin.client.host_models import NewToken
-from scribengin.client.models import Submit
-from scribengin.client.verb_models import SetQuota
-from scribengin.control import admin, reading
+from scribengin.client.models import NewToken, Submit
+from scribengin.control import flow_records, flow_requests
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError, StateError
 from scribengin.core.secret import Secret
 from scribengin.registry.contract import Replace
-from scribengin.registry.kinds import TierSpec
+from scribengin.registry.records import TierSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
 
 def submitted(bench: Bench, flow: str, **labels: str) -> None:
     """A flow that somebody has submitted before."""
-    submission = admin.Submission(flow, "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
-    admin.apply(bench.person, submission, state=lambda _: "/state", by="bob")
+    submission = flow_requests.Submission(flow, "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
+    flow_requests.apply(bench.person, submission, state=lambda _: "/state", by="bob")
     if labels:
         there = bench.person.read(f"flows/{flow}/spec/1")
         bench.person.commit(Replace(there, {**there.value, "labels": labels}))
@@ -330,8 +329,8 @@ def test_flows_that_were_submitted_as_one_go_back_only_with_somebody_who_has_the
     for flow in ("mine", "theirs"):
         there = bench.person.read(f"flows/{flow}/spec/1")
         bench.person.commit(Replace(there, {**there.value, "together": {"mine": 1, "theirs": 1}}))
-        submission = admin.Submission(flow, "1" * 64, "flow.yaml", "/base", {"main": TierSpec()})
-        admin.apply(bench.person, submission, state=lambda _: "/state", by="bob")
+        submission = flow_requests.Submission(flow, "1" * 64, "flow.yaml", "/base", {"main": TierSpec()})
+        flow_requests.apply(bench.person, submission, state=lambda _: "/state", by="bob")
         there = bench.person.read(f"flows/{flow}/spec/2")
         bench.person.commit(Replace(there, {**there.value, "labels": {"team": "web" if flow == "mine" else "ads"}}))
     token = bench.tokens.add("ann", "admin", {"team": "web"})
@@ -340,11 +339,11 @@ def test_flows_that_were_submitted_as_one_go_back_only_with_somebody_who_has_the
     with pytest.raises(Refused) as told:
         client.rollback("mine", 1)
     assert told.value.code == "flow-unknown"
-    assert reading.read_flow(bench.person, "theirs").desired.version == 2
+    assert flow_records.read_flow(bench.person, "theirs").desired.version == 2
     headers = {"Authorization": f"Bearer {token}"}
     alone = master.ask("POST", "/v1/flows/mine/rollback", json={"version": 1, "only": True}, headers=headers)
     assert alone.status_code == 200, alone.text
-    assert reading.read_flow(bench.person, "mine").desired.version == 1
+    assert flow_records.read_flow(bench.person, "mine").desired.version == 1
 
 
 def test_a_version_is_submitted_by_who_may_see_it_before_and_after(bench: Bench) -> None:

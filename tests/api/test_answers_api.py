@@ -14,25 +14,24 @@ from scribengin.api import planner
 from scribengin.api.planner_process import MOST_BYTES, StateAnswer, within
 from scribengin.api.serving import Listen
 from scribengin.cli.main import main
-from scribengin.client.answer_models import RepairLetter
 from scribengin.client.models import Submit
+from scribengin.client.state_models import RepairLetter
 from scribengin.connectors.contract import BatchId
-from scribengin.control import admin
+from scribengin.control import flow_requests
 from scribengin.core.errors import Refused
 from scribengin.local.contract import EndView, QueryView
 from scribengin.packages.package import PackedFlow, build_package
 from scribengin.registry.contract import Create
-from scribengin.registry.kinds import Run, StatusRecord, TierSpec
-from scribengin.registry.outside import ExternalPlace, Outside
-from scribengin.registry.records import put
+from scribengin.registry.flow_ends import ExternalPlace, Outside
+from scribengin.registry.record_io import put
+from scribengin.registry.records import Run, StatusRecord, TierSpec
 from scribengin.registry.tree import LEASE, MASTERS, RUN, STATUS
 from scribengin.state.contract import Counts, DeadLetter, Decision
-from scribengin.state.dead import DeadWriter
+from scribengin.state.dead_letters import DeadWriter, Repair, read_repair
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder, StateFolder
 from scribengin.state.lease import take_lease
 from scribengin.state.lineage import open_lineage, read_lineage
-from scribengin.state.repairs import Repair, read_repair
 from scribengin.watching.progress import TierProgress
 from tests.looking import look_until
 
@@ -149,8 +148,8 @@ def test_where_a_record_went_is_told_as_those_who_read_it_call_it(bench: Bench, 
         ("b", Outside(reads={"in": topic})),
         ("c", Outside(reads={"rows": topic})),
     ):
-        submission = admin.Submission(name, "0" * 64, "flow.yaml", "/base", {"main": TierSpec()}, outside=outside)
-        admin.apply(bench.person, submission, state=lambda _: str(bench.folder / "state"), by="bob")
+        submission = flow_requests.Submission(name, "0" * 64, "flow.yaml", "/base", {"main": TierSpec()}, outside=outside)
+        flow_requests.apply(bench.person, submission, state=lambda _: str(bench.folder / "state"), by="bob")
     found: dict[str, Any] = {"flow": "a", "record": "r/x+1", "trace": 0.0, "arrivals": [], "dead": [], "read": [], "notes": [], "came": []}
     found["went"] = [{"sink": sink, "place": "t-0@5"} for sink in ("out", "beside")]
     monkeypatch.setattr(master.plane.planner, "ask", lambda *_: found)
@@ -197,8 +196,8 @@ def test_a_question_that_takes_too_long_is_ended_and_holds_up_nobody_else_for_lo
     master = bench.master()
     data = build_package("numbers", "0", [PackedFlow("numbers", "flow.py")], [], {"flow.py": b"import time\ntime.sleep(60)\n"})
     master.packages.put([data.data], data.id)
-    submission = admin.Submission("numbers", data.id, "flow.py", str(bench.folder), {"main": TierSpec()})
-    admin.apply(bench.person, submission, state=lambda _: str(bench.folder / "state"), by="bob")
+    submission = flow_requests.Submission("numbers", data.id, "flow.py", str(bench.folder), {"main": TierSpec()})
+    flow_requests.apply(bench.person, submission, state=lambda _: str(bench.folder / "state"), by="bob")
     monkeypatch.setattr(master.plane.planner, "_answer_s", 4)
     monkeypatch.setattr(planner, "TURN_S", 0.1)
     with ThreadPoolExecutor(2) as threads:

@@ -11,13 +11,22 @@ from scribengin.cli.commands.describe import command as describe
 from scribengin.cli.commands.list import command as list_flows
 from scribengin.client.client import Client
 from scribengin.registry.contract import Create
-from scribengin.registry.kinds import Desired, Spec, StatusRecord, Task, TierSpec, TierWish
-from scribengin.registry.records import read_record, set_aside
+from scribengin.registry.record_io import read_record, set_aside
+from scribengin.registry.records import (
+    Desired,
+    MaintenanceOwner,
+    MaintenanceReport,
+    Spec,
+    StatusRecord,
+    Task,
+    TierSpec,
+    TierWish,
+    id_of_folder,
+)
 from scribengin.registry.tree import DESIRED, KEEPING, RUN, SPEC, STATUS, TASK, UPKEEP_LEASE, UPKEPT, WANTED
-from scribengin.registry.upkeep_records import MaintenanceOwner, MaintenanceReport, id_of_folder
 
 if TYPE_CHECKING:
-    from scribengin.registry.kinds import Goal
+    from scribengin.registry.records import Goal
 
     from .conftest import Bench
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scribengin.control import admin, reading
+from scribengin.control import flow_records, flow_requests
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.registry.contract import Delete
-from scribengin.registry.kinds import TierSpec
+from scribengin.registry.records import TierSpec
 from scribengin.registry.tree import DESIRED
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ class Listener:
 
 
 def submitted(bench: Bench, flow: str) -> None:
-    submission = admin.Submission(flow, "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
-    admin.apply(bench.person, submission, state=lambda _: "/state", by="bob")
+    submission = flow_requests.Submission(flow, "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
+    flow_requests.apply(bench.person, submission, state=lambda _: "/state", by="bob")
 
 
 def test_who_listens_hears_all_flows_and_then_each_change(bench: Bench) -> None:
@@ -61,7 +61,7 @@ def test_who_listens_hears_all_flows_and_then_each_change(bench: Bench) -> None:
     listener = Listener(bench.client())
     listener.hears(lambda it: it.flows() == [("a", "running"), ("b", "running")])
     assert (listener.events[0].kind, listener.events[0].names) == ("flows", ("a", "b"))
-    admin.want(bench.person, "b", "paused", by="bob")
+    flow_requests.want(bench.person, "b", "paused", by="bob")
     listener.hears(lambda it: it.flows()[-1] == ("b", "paused"))
     submitted(bench, "c")
     listener.hears(lambda it: it.flows()[-1] == ("c", "running"))
@@ -76,10 +76,10 @@ def test_who_comes_again_hears_what_has_changed_meanwhile_from_any_master(bench:
         submitted(bench, flow)
     before = Listener(bench.client(first))
     before.hears(lambda it: len(it.flows()) == 3)
-    admin.want(bench.person, "c", "paused", by="bob")
+    flow_requests.want(bench.person, "c", "paused", by="bob")
     before.hears(lambda it: len(it.flows()) == 4)
     last = before.events[-1].id
-    admin.want(bench.person, "a", "stopped", by="bob")
+    flow_requests.want(bench.person, "a", "stopped", by="bob")
     after = Listener(bench.client(second), last)
     after.hears(lambda it: ("a", "stopped") in it.flows())
     assert ("b", "running") not in after.flows(), "what has not changed is not told again"
@@ -97,7 +97,7 @@ def test_no_change_is_missed_in_a_storm_of_them_with_breaks(bench: Bench) -> Non
     def storm() -> None:
         for round_ in range(30):
             for flow in flows:
-                admin.want(bench.person, flow, "paused" if round_ % 2 else "stopped", by="bob")
+                flow_requests.want(bench.person, flow, "paused" if round_ % 2 else "stopped", by="bob")
             time.sleep(0.05)
         ended.set()
 
@@ -113,7 +113,7 @@ def test_no_change_is_missed_in_a_storm_of_them_with_breaks(bench: Bench) -> Non
                 known[event.change.flow.flow] = (event.change.revision, event.change.flow.wanted)
             if number >= 3 or (ended.is_set() and all(known.get(flow, (0, ""))[1] == "paused" for flow in flows)):
                 break
-    assert {flow: reading.read_flow(bench.person, flow).desired.state for flow in flows} == {
+    assert {flow: flow_records.read_flow(bench.person, flow).desired.state for flow in flows} == {
         flow: state for flow, (_, state) in known.items()
     }
 
@@ -129,7 +129,7 @@ def test_a_stream_goes_on_by_another_master(bench: Bench) -> None:
         submitted(bench, "a")
         listener = Listener(bench.client(first, second))
         listener.hears(lambda it: len(it.flows()) == 1)
-    admin.want(bench.person, "a", "paused", by="bob")  # the first master has ended
+    flow_requests.want(bench.person, "a", "paused", by="bob")  # the first master has ended
     listener.hears(lambda it: it.flows()[-1] == ("a", "paused"))
 
 

@@ -10,9 +10,9 @@ from scribengin.api.flow_files import plan_file
 from scribengin.control.flow_files import FlowFiles
 from scribengin.core.errors import InputError, Refused
 from scribengin.registry.contract import Create
-from scribengin.registry.kinds import FlowFile
 from scribengin.registry.lease import Election
-from scribengin.registry.records import put
+from scribengin.registry.record_io import put
+from scribengin.registry.records import FlowFile
 from scribengin.registry.tree import FILE
 from tests.plugins.remedies import mentions
 

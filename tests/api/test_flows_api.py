@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scribengin.client.change_models import Topology
 from scribengin.client.models import Submit
-from scribengin.client.verb_models import Topology
-from scribengin.control import admin
+from scribengin.control import flow_requests
 from scribengin.core.errors import Refused, ScribenginError
-from scribengin.registry.kinds import StatusRecord, TierSpec
+from scribengin.registry.records import StatusRecord, TierSpec
 from scribengin.registry.tree import STATUS
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ def bench(request: pytest.FixtureRequest, bench: Bench) -> Bench:
 
 def submitted(bench: Bench, flow: str = "numbers", package: str = "0" * 64) -> None:
     """A flow that somebody has submitted before."""
-    submission = admin.Submission(flow, package, "flow.yaml", "/base", {"main": TierSpec()})
-    admin.apply(bench.person, submission, state=lambda _: "/state", by="bob")
+    submission = flow_requests.Submission(flow, package, "flow.yaml", "/base", {"main": TierSpec()})
+    flow_requests.apply(bench.person, submission, state=lambda _: "/state", by="bob")
 
 
 def test_a_flow_is_brought_planned_and_wanted_to_run(bench: Bench) -> None:
@@ -122,9 +122,9 @@ def test_the_last_lines_of_a_run_log_are_shown(bench: Bench) -> None:
     log = bench.folder / "state" / "numbers" / "main" / "tmp" / "run.log"
     log.parent.mkdir(parents=True)
     log.write_text("".join(f"line {number}\n" for number in range(100_000)))
-    admin.apply(
+    flow_requests.apply(
         bench.person,
-        admin.Submission("numbers", "0" * 64, "flow.yaml", "/base", {"main": TierSpec()}),
+        flow_requests.Submission("numbers", "0" * 64, "flow.yaml", "/base", {"main": TierSpec()}),
         state=lambda _: str(bench.folder / "state"),
         by="bob",
     )

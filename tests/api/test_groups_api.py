@@ -10,16 +10,15 @@ import pytest
 
 from scribengin.api.serving import Listen
 from scribengin.cli.main import main
-from scribengin.client.group_models import SetMember
-from scribengin.client.models import Submit
+from scribengin.client.models import SetMember, Submit
 from scribengin.connectors.group.health import MemberOverrides, MemberSeen
-from scribengin.control import admin
+from scribengin.control import flow_requests
 from scribengin.core.errors import Refused
 from scribengin.local.contract import QueryView
 from scribengin.registry.contract import Create
-from scribengin.registry.kinds import TierSpec
+from scribengin.registry.records import TierSpec
 from scribengin.watching.progress import TierProgress, decode, encode
-from scribengin.worker.turns import LiveTurns
+from scribengin.worker.registry_watch import LiveTurns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,8 +132,8 @@ def test_members_are_taken_out_by_operators_of_all_flows_only(bench: Bench) -> N
 def test_members_that_only_flows_of_others_name_are_shown_to_none_who_may_not_see_these(bench: Bench) -> None:
     for flow, members in (("mine", {"near": 1.0}), ("theirs", {"near": 1.0, "secret": 2.0})):
         tiers = {"main": TierSpec(groups={"disks": members})}
-        submission = admin.Submission(flow, "0" * 64, "flow.yaml", "/base", tiers, labels={"of": flow})
-        admin.apply(bench.person, submission, state=lambda _: "/s", by="ann")
+        submission = flow_requests.Submission(flow, "0" * 64, "flow.yaml", "/base", tiers, labels={"of": flow})
+        flow_requests.apply(bench.person, submission, state=lambda _: "/s", by="ann")
     bench.person.commit(Create("groups", {}))
     bench.person.commit(Create("groups/disks", {"format": 1, "members": {"secret": 3.0}, "out": {"secret": "it burns", "near": "slow"}}))
     narrow = bench.tokens.add("ann", "viewer", {"of": "mine"})

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.cli.main import main
-from scribengin.control import admin
+from scribengin.control import flow_requests
 from scribengin.registry.contract import Replace
-from scribengin.registry.kinds import TierSpec
+from scribengin.registry.records import TierSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +26,8 @@ def typed(says: Typed, bench: Bench, tmp_path: Path) -> Typed:
     bench.master()
     for flow, team in (("ads", "web"), ("bids", "web"), ("carts", "shop")):
         for package in "01":
-            submission = admin.Submission(flow, package * 64, "flow.yaml", "/base", {"main": TierSpec()}, labels={"team": team})
-            admin.apply(bench.person, submission, state=lambda _: str(tmp_path), by="bob")
+            submission = flow_requests.Submission(flow, package * 64, "flow.yaml", "/base", {"main": TierSpec()}, labels={"team": team})
+            flow_requests.apply(bench.person, submission, state=lambda _: str(tmp_path), by="bob")
     return says
 
 
@@ -58,7 +58,7 @@ def test_an_empty_name_is_no_flow(typed: Typed, bench: Bench, words: str) -> Non
 
 
 def test_what_fails_for_one_is_told_of_it_and_the_others_are_done(typed: Typed, bench: Bench) -> None:
-    admin.rollback(bench.person, "ads", 1, by="bob")
+    flow_requests.rollback(bench.person, "ads", 1, by="bob")
     said = typed("rollback", "-l", "team=web", "1")
     assert said["status"] == 2
     assert [(each["flow"], each["ok"]) for each in said["result"]] == [("ads", False), ("bids", True)]
@@ -67,7 +67,7 @@ def test_what_fails_for_one_is_told_of_it_and_the_others_are_done(typed: Typed, 
         "version-same",
         True,
     )
-    assert [admin.read_flow(bench.person, flow).desired.version for flow in ("ads", "bids", "carts")] == [1, 1, 2]
+    assert [flow_requests.read_flow(bench.person, flow).desired.version for flow in ("ads", "bids", "carts")] == [1, 1, 2]
 
 
 def test_operations_alerts_and_rates_of_flows_are_chosen_by_labels(typed: Typed, bench: Bench) -> None:

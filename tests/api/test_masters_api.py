@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from fastapi import FastAPI
 
-from scribengin.api.once import MOST, Once
+from scribengin.api.idempotency import MOST, Once
 from scribengin.api.serving import Listen, open_door
-from scribengin.control import admin
+from scribengin.control import flow_requests
 from scribengin.core.errors import Refused, Unreachable
-from scribengin.registry.kinds import Host, TierSpec
+from scribengin.registry.records import Host, TierSpec
 from scribengin.registry.tree import HOST, HOST_UP
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 def submitted(bench: Bench) -> None:
     """A flow that somebody has submitted before."""
-    submission = admin.Submission("numbers", "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
-    admin.apply(bench.person, submission, state=lambda _: "/state", by="bob")
+    submission = flow_requests.Submission("numbers", "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
+    flow_requests.apply(bench.person, submission, state=lambda _: "/state", by="bob")
 
 
 def test_a_write_through_one_master_is_seen_through_any_other(bench: Bench) -> None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scribengin.client.client import Client
-from scribengin.control import admin
+from scribengin.control import flow_requests
 from scribengin.control.home import Home
 from scribengin.core.errors import ScribenginError
 from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.hosts.master import MasterHost
 from scribengin.registry.access import RegistryAddress
-from scribengin.registry.entrance import ConnectionSettings
-from scribengin.registry.kinds import TierSpec
+from scribengin.registry.connection_settings import ConnectionSettings
+from scribengin.registry.records import TierSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,8 +33,8 @@ def test_a_write_through_either_is_read_through_the_other_and_events_tell_it(tmp
             Client([one.url]) as first,
             Client([two.url]) as second,
         ):
-            submission = admin.Submission("numbers", "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
-            admin.apply(one.registry, submission, state=lambda _: "/state", by="bob")
+            submission = flow_requests.Submission("numbers", "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
+            flow_requests.apply(one.registry, submission, state=lambda _: "/state", by="bob")
             assert {master.http for master in first.masters_up()} == {one.url, two.url}
             assert sum(master.leads for master in second.masters_up()) == 1
             for number in range(60):

@@ -16,8 +16,8 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 from harness.pages.openapi import openapi_document
 from scribengin.client.problems import MEDIA_TYPE
 from scribengin.client.transport import KEY
-from scribengin.control import admin
-from scribengin.registry.kinds import TierSpec
+from scribengin.control import flow_requests
+from scribengin.registry.records import TierSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,8 +78,8 @@ def test_no_body_takes_a_word_that_it_does_not_know() -> None:
 
 @pytest.fixture(scope="module")
 def master(long_bench: Bench) -> Served:
-    submission = admin.Submission("numbers", "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
-    admin.apply(long_bench.person, submission, state=lambda _: "/state", by="bob")
+    submission = flow_requests.Submission("numbers", "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
+    flow_requests.apply(long_bench.person, submission, state=lambda _: "/state", by="bob")
     return long_bench.master()
 
 

@@ -14,21 +14,21 @@ from scribengin.api.serving import Listen
 from scribengin.cli.commands.graph import command as graph
 from scribengin.cli.commands.peer import command as peer
 from scribengin.cli.commands.trace import command as trace
-from scribengin.client.peer_models import SetPeer
+from scribengin.client.models import SetPeer
 from scribengin.connectors.contract import Backlog
-from scribengin.control import admin
-from scribengin.control.mirror import Mirror
-from scribengin.control.observe import Observer
+from scribengin.control import flow_requests
+from scribengin.control.backpressure import held_back, held_text
 from scribengin.control.peering import Asking, PeerClients, Peering
-from scribengin.control.pressure import held_back, held_text
+from scribengin.control.registry_cache import Mirror
+from scribengin.control.snapshot import Observer
 from scribengin.control.workflows import Workflows
 from scribengin.core.errors import FencedError, Refused
 from scribengin.registry.contract import Delete
-from scribengin.registry.kinds import Ack, QueryAck, StatusRecord, TierSpec
+from scribengin.registry.flow_ends import ExternalPlace, Outside, SourceLevel, Waters
 from scribengin.registry.lease import Election
-from scribengin.registry.outside import ExternalPlace, Outside, SourceLevel, Waters
 from scribengin.registry.peers import Peer
-from scribengin.registry.records import put
+from scribengin.registry.record_io import put
+from scribengin.registry.records import Ack, QueryAck, StatusRecord, TierSpec
 from scribengin.registry.tree import ACK, DESIRED, PEER, STATUS
 from tests.api.conftest import Bench, Served
 
@@ -44,8 +44,8 @@ SINCE = "2026-01-31T12:00:00+00:00"
 
 
 def submitted(bench: Bench, flow: str, outside: Outside) -> None:
-    submission = admin.Submission(flow, f"{bench.person.sync():064}", "flow.yaml", "/base", {"main": TierSpec()}, outside=outside)
-    admin.apply(bench.person, submission, state=lambda _: "/s", by="ann")
+    submission = flow_requests.Submission(flow, f"{bench.person.sync():064}", "flow.yaml", "/base", {"main": TierSpec()}, outside=outside)
+    flow_requests.apply(bench.person, submission, state=lambda _: "/s", by="ann")
     stands(bench, flow, "running")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from scribengin.api.limits import BODY_BYTES
+from scribengin.api.request_limits import BODY_BYTES
 from scribengin.client.models import Submit
 from scribengin.client.problems import to_error, to_problem
 from scribengin.core.errors import Exit, InputError, Refused, ScribenginError, StateError, Unreachable

@@ -13,10 +13,10 @@ from starlette.testclient import TestClient
 
 from scribengin.api.serving import Listen
 from scribengin.api.tokens import Tokens
-from scribengin.cli.going import OperationFailed, wait_for_operation
+from scribengin.cli.flow_verbs import OperationFailed, wait_for_operation
 from scribengin.client.models import Submit
 from scribengin.connectors.contract import BatchId
-from scribengin.control import admin, operate
+from scribengin.control import flow_requests, operation_requests
 from scribengin.control.changes import Recut
 from scribengin.control.world import RunId
 from scribengin.core.errors import InputError, Refused, Unreachable
@@ -24,13 +24,12 @@ from scribengin.core.secret import Secret
 from scribengin.hosts.node_door import NodeGate, NodeGlance, node_app
 from scribengin.packages.package import PackedFlow, build_package
 from scribengin.registry.contract import Create, RegistryEntry, Replace
-from scribengin.registry.host_records import WorkerSeen
-from scribengin.registry.kinds import Host, Operation, Run, StatusRecord, TierSpec
-from scribengin.registry.records import put
+from scribengin.registry.record_io import put
+from scribengin.registry.records import Host, Operation, Run, StatusRecord, TierSpec, WorkerSeen
 from scribengin.registry.tree import DESIRED, HOST, HOST_UP, RUN, STATUS, WORKER_SEEN
 from scribengin.spark.repartition import repartition
 from scribengin.state.contract import DeadLetter, Decision, SourceRange
-from scribengin.state.dead import DeadWriter
+from scribengin.state.dead_letters import DeadWriter
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder, StateFolder
 from scribengin.state.lease import take_lease
@@ -174,9 +173,9 @@ def test_a_plan_that_is_stale_is_replaced_by_the_one_that_the_command_shows(benc
 def test_a_flow_that_was_submitted_meanwhile_is_compared_by_the_command(bench: Bench, typed: Typed, tmp_path: Path) -> None:
     bench.master()
     submitted(typed)
-    submission = admin.Submission("numbers", "1" * 64, "flow.yaml", "/base", {"main": TierSpec()})
+    submission = flow_requests.Submission("numbers", "1" * 64, "flow.yaml", "/base", {"main": TierSpec()})
     with pytest.raises(Refused) as stale:
-        admin.apply_all(bench.person, [submission], {"numbers": 0}, state=lambda _: str(tmp_path), by="bob")
+        flow_requests.apply_all(bench.person, [submission], {"numbers": 0}, state=lambda _: str(tmp_path), by="bob")
     assert stale.value.code == "plan-stale"
     [command] = commands_of(stale.value.remedy, FILE="numbers.yaml")
     assert [each["version"] for each in typed(*command)["result"]["flows"]] == [1]
@@ -188,10 +187,10 @@ def test_a_reader_that_has_failed_is_tried_again_by_the_command_before_its_chann
     submitted(typed)
     failed = Run(number=1, node="here", asked_at=1.0, generation=1, ended_at=2.0, cause="the disk is full", permanent=True)
     bench.person.commit(put(bench.person, RUN("numbers", "main"), failed))
-    comes = admin.Submission("numbers", "1" * 64, "flow.yaml", "/base", {"main": TierSpec()})
+    comes = flow_requests.Submission("numbers", "1" * 64, "flow.yaml", "/base", {"main": TierSpec()})
     asked: dict[str, Any] = {"state": lambda _: str(tmp_path), "by": "bob", "recut": {"numbers": Recut("main", ("main",), {"main": ()})}}
     with pytest.raises(Refused, match="has failed: the disk is full") as refused:
-        admin.apply_all(bench.person, [comes], {"numbers": 1}, **asked)
+        flow_requests.apply_all(bench.person, [comes], {"numbers": 1}, **asked)
     assert refused.value.code == "plan-refused"
     [command] = commands_of(refused.value.remedy)
     before = bench.person.read(DESIRED("numbers").path)
@@ -269,7 +268,7 @@ def test_a_worker_that_is_not_wanted_is_wanted_when_its_flow_is_submitted(bench:
     Path("FILE.yaml").write_text(FLOW)
     [command] = commands_of(unwanted.value.remedy, FILE="FILE.yaml")
     assert typed(*command)["status"] == 0
-    desired = admin.read_flow(bench.person, "numbers").desired
+    desired = flow_requests.read_flow(bench.person, "numbers").desired
     assert (desired.state, desired.version) == ("running", 1), "the leading master gives the worker this version"
 
 
@@ -332,7 +331,7 @@ def test_a_state_that_cannot_be_spread_yet_is_let_run_by_the_command_that_says_s
     assert refused.value.code == code
     [command] = commands_of(refused.value.remedy, NAME="numbers")
     assert typed(*command)["status"] == 0
-    assert admin.read_flow(bench.person, "numbers").desired.state == "running"
+    assert flow_requests.read_flow(bench.person, "numbers").desired.state == "running"
 
 
 @pytest.mark.executes("registry-damaged")
@@ -346,7 +345,7 @@ def test_a_record_that_is_damaged_is_written_anew_by_the_command_that_says_so(be
     bench.person.commit(put(bench.person, STATUS("numbers"), StatusRecord(state="running", goal="running", version=1, generation=1)))
     assert typed(*command)["status"] == 0
     assert isinstance(bench.person.read(DESIRED("numbers").path), RegistryEntry)
-    assert admin.read_flow(bench.person, "numbers").desired.version == 1
+    assert flow_requests.read_flow(bench.person, "numbers").desired.version == 1
     assert typed("scale", "numbers", "--cores", "2")["status"] == 0
 
 
@@ -466,7 +465,7 @@ def test_why_an_operation_failed_is_shown_by_the_command_that_says_so(bench: Ben
     bench.master()
     submitted(typed)
     failed = Operation(kind="rewind", step="failed", version=1, tiers=("main",), error="the disk is full")
-    id_ = operate.begin(bench.person, "numbers", failed, by="bob")
+    id_ = operation_requests.begin(bench.person, "numbers", failed, by="bob")
     with pytest.raises(OperationFailed) as told:
         wait_for_operation(bench.client(), "numbers", id_, 60)
     [command] = commands_of(told.value.remedy)

@@ -10,10 +10,10 @@ import pytest
 
 from scribengin.cli.main import main
 from scribengin.client.models import Submit
-from scribengin.control import admin, operate
+from scribengin.control import flow_requests, operation_requests
 from scribengin.core.errors import EnvironmentFault
 from scribengin.packages.package import PackedFlow, build_package
-from scribengin.registry.kinds import Host, Operation, TierSpec
+from scribengin.registry.records import Host, Operation, TierSpec
 from scribengin.registry.tree import HOST
 from tests.plugins.remedies import mentions
 
@@ -44,8 +44,8 @@ def typed(says: Typed, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyP
     """What a command says with --json, beside the master of the bench, which has the two versions of flow ads."""
     bench.master()
     for package in "01":
-        submission = admin.Submission("ads", package * 64, "flow.yaml", "/base", {"main": TierSpec()}, labels={"team": "web"})
-        admin.apply(bench.person, submission, state=lambda _: str(tmp_path), by="bob")
+        submission = flow_requests.Submission("ads", package * 64, "flow.yaml", "/base", {"main": TierSpec()}, labels={"team": "web"})
+        flow_requests.apply(bench.person, submission, state=lambda _: str(tmp_path), by="bob")
     monkeypatch.chdir(tmp_path)
     return says
 
@@ -115,7 +115,7 @@ def test_a_quota_that_bounds_nothing_is_removed_by_the_command_that_says_so(type
 def test_a_quota_of_nothing_names_the_command_that_lets_nothing_through(typed: Typed, bench: Bench) -> None:
     [command] = remedy_of(typed("quota", "set", "team=web", "--cores", "0"), "quota-value")
     assert typed(*(word.replace("LABEL=VALUE", "team=web") for word in command))["status"] == 0
-    assert admin.read_flow(bench.person, "ads").desired.state == "paused"
+    assert flow_requests.read_flow(bench.person, "ads").desired.state == "paused"
 
 
 @pytest.mark.executes("node-unknown")
@@ -139,7 +139,7 @@ def test_what_is_not_stopped_is_asked_to_stop_by_the_command_that_says_so(typed:
     [command] = remedy_of(typed("delete", "ads"), "flow-not-stopped")
     assert command == ("stop", "ads", "--wait")
     typed(*command[:2])  # no master of this bench makes it so, which --wait would wait for
-    assert admin.read_flow(bench.person, "ads").desired.state == "stopped"
+    assert flow_requests.read_flow(bench.person, "ads").desired.state == "stopped"
 
 
 @pytest.mark.executes("usage")
@@ -170,7 +170,7 @@ def test_what_a_flow_has_not_yet_is_awaited_where_the_command_shows_it(typed: Ty
 
 @pytest.mark.executes("operation-under-way")
 def test_an_operation_under_way_is_shown_and_cancelled_by_the_commands_that_say_so(typed: Typed, bench: Bench) -> None:
-    operate.begin(bench.person, "ads", Operation(kind="rewind", step="stop", version=2, tiers=("main",)), by="bob")
+    operation_requests.begin(bench.person, "ads", Operation(kind="rewind", step="stop", version=2, tiers=("main",)), by="bob")
     shown, cancelled = remedy_of(typed("rollback", "ads", "1"), "operation-under-way")
     assert [row["id"] for row in typed(*shown)["result"]] == ["1"]
     assert typed(*cancelled)["status"] == 0
@@ -179,7 +179,7 @@ def test_an_operation_under_way_is_shown_and_cancelled_by_the_commands_that_say_
 
 @pytest.mark.executes("operation-at-work")
 def test_an_operation_at_work_is_shown_by_the_command_that_says_so(typed: Typed, bench: Bench) -> None:
-    id_ = operate.begin(bench.person, "ads", Operation(kind="rewind", step="work", version=2, tiers=("main",)), by="bob")
+    id_ = operation_requests.begin(bench.person, "ads", Operation(kind="rewind", step="work", version=2, tiers=("main",)), by="bob")
     [command] = remedy_of(typed("operation", "cancel", "ads", id_), "operation-at-work")
     assert [row["step"] for row in typed(*command)["result"]] == ["work"]
 

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from scribengin.api.serving import Listen
+from scribengin.client.change_models import SetQuota
 from scribengin.client.models import Submit
-from scribengin.client.verb_models import SetQuota
 
 if TYPE_CHECKING:
     from conftest import Bench

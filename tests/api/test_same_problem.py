@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.api.serving import Listen
-from scribengin.control import admin
+from scribengin.control import flow_requests
 from scribengin.core.errors import ScribenginError
-from scribengin.registry.kinds import TierSpec
+from scribengin.registry.records import TierSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +25,8 @@ Said = tuple[str, str, str]
 
 
 def submitted(bench: Bench) -> None:
-    submission = admin.Submission("numbers", "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
-    admin.apply(bench.person, submission, state=lambda _: "/state", by="bob")
+    submission = flow_requests.Submission("numbers", "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
+    flow_requests.apply(bench.person, submission, state=lambda _: "/state", by="bob")
 
 
 @pytest.fixture

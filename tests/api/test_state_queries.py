@@ -11,11 +11,11 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from scribengin.api import app
-from scribengin.api.access import Role
-from scribengin.api.answers import answer_routes, from_state
+from scribengin.api.auth import Role
 from scribengin.api.plane import ApiRequest
 from scribengin.api.serving import Listen
 from scribengin.api.state_queries import QUERIES, RegisteredQuery, StateNeed, StateQuery, registered, role_of
+from scribengin.api.state_routes import answer_routes, from_state
 from scribengin.client.client import Client
 from scribengin.client.models import Submit
 from scribengin.client.transport import part
@@ -23,8 +23,8 @@ from scribengin.connectors.contract import BatchId
 from scribengin.core.errors import Refused
 from scribengin.core.secret import Secret
 from scribengin.registry.contract import Create
-from scribengin.registry.kinds import Run
-from scribengin.registry.records import put
+from scribengin.registry.record_io import put
+from scribengin.registry.records import Run
 from scribengin.registry.tree import LEASE, MASTERS, RUN
 from scribengin.state.contract import Decision
 from scribengin.state.decisions import Decisions

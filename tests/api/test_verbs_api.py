@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scribengin.client.change_models import Rewind, Scale, SetLimit, SetOffset, SetQuota, Topology
 from scribengin.client.models import Submit
-from scribengin.client.verb_models import Rewind, Scale, SetLimit, SetOffset, SetQuota, Topology
-from scribengin.control import operate
+from scribengin.control import operation_requests
 from scribengin.core.errors import InputError, Refused
-from scribengin.registry.kinds import Operation, StatusRecord
-from scribengin.registry.records import put
+from scribengin.registry.record_io import put
+from scribengin.registry.records import Operation, StatusRecord
 from scribengin.registry.tree import STATUS
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def test_operations_positions_scale_and_limits(bench: Bench) -> None:
     assert [tier.workers for tier in client.flow("numbers").tiers] == [1]
     assert master.ask("POST", "/v1/flows/numbers/scale", json={"workers": "all"}).status_code == 422
 
-    operate.begin(bench.person, "numbers", Operation(kind="rewind", step="stop", version=2, tiers=("main",)), by="bob")
+    operation_requests.begin(bench.person, "numbers", Operation(kind="rewind", step="stop", version=2, tiers=("main",)), by="bob")
     (row,) = client.operations("numbers")
     assert (row.id, row.kind, row.under_way, row.by) == ("1", "rewind", True, "bob")
     assert client.operations() == [row]

@@ -13,19 +13,18 @@ from harness.manual_clock import ManualClock
 from scribengin.api.progress import router
 from scribengin.api.serving import Listen, open_door
 from scribengin.client.client import Client
-from scribengin.control.bell import Bell
-from scribengin.control.watch import WorkerWatch
+from scribengin.control.alerting import Bell
+from scribengin.control.worker_reports import WorkerWatch
 from scribengin.control.world import FlowSeen, ObservedTier, Wish, World
 from scribengin.core.errors import ScribenginError
 from scribengin.core.secret import Secret
 from scribengin.local.contract import EndView, QueryView, RunView
-from scribengin.registry.kinds import Run, StatusRecord
 from scribengin.registry.lease import Election, RegistryLease
 from scribengin.registry.memory import MemoryStore
+from scribengin.registry.records import AlertSettings, AlertSpec, Run, StatusRecord
 from scribengin.registry.tree import LEASE
-from scribengin.registry.watched import AlertSettings, AlertSpec
-from scribengin.watching.board import Board
 from scribengin.watching.progress import MOST_BYTES, Teller, encode
+from scribengin.watching.telemetry import Board
 
 LOG = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 

@@ -14,16 +14,15 @@ from scribengin.cli.commands.graph import command as graph
 from scribengin.cli.commands.list import command as list_flows
 from scribengin.cli.commands.status import command as status
 from scribengin.client.client import Client
-from scribengin.client.workflow_models import ThroughRow, Waits
-from scribengin.control import admin
+from scribengin.client.models import ThroughRow, Waits
+from scribengin.control import flow_requests
 from scribengin.control.workflows import Workflows
 from scribengin.core.errors import InputError, Refused
 from scribengin.local.contract import EndView, QueryView
-from scribengin.registry.kinds import Ack, QueryAck, StatusRecord, TierSpec
-from scribengin.registry.outside import ExternalPlace, Outside
-from scribengin.registry.records import put
+from scribengin.registry.flow_ends import ExternalPlace, Outside
+from scribengin.registry.record_io import put
+from scribengin.registry.records import Ack, MaintenanceOwner, QueryAck, StatusRecord, TierSpec, id_of_folder
 from scribengin.registry.tree import ACK, KEEPING, STATUS
-from scribengin.registry.upkeep_records import MaintenanceOwner, id_of_folder
 from scribengin.watching.progress import TierProgress
 
 if TYPE_CHECKING:
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
 def submitted(bench: Bench, flow: str, reads: str, writes: str, **labels: str) -> None:
     ends = Outside(reads={"in": (ExternalPlace(kind="folder", at=reads),)}, writes={"out": (ExternalPlace(kind="folder", at=writes),)})
     tiers = {"edge": TierSpec(), "core": TierSpec(feeders=("edge",))}
-    submission = admin.Submission(flow, f"{bench.person.sync():064}", "flow.yaml", "/base", tiers, labels=labels, outside=ends)
-    admin.apply(bench.person, submission, state=lambda _: "/s", by="ann")
+    submission = flow_requests.Submission(flow, f"{bench.person.sync():064}", "flow.yaml", "/base", tiers, labels=labels, outside=ends)
+    flow_requests.apply(bench.person, submission, state=lambda _: "/s", by="ann")
     stands(bench, flow, "running")
 
 
@@ -135,8 +134,8 @@ def test_who_may_see_some_flows_only_sees_no_other_in_a_workflow(bench: Bench) -
 def test_who_may_see_some_flows_only_sees_no_other_that_writes_a_folder(bench: Bench) -> None:
     written = {"out": TierSpec(folders=("/shared",))}
     for flow, team in (("orders", "shop"), ("mail", "post")):
-        submission = admin.Submission(flow, "0" * 64, "flow.yaml", "/base", written, labels={"team": team})
-        admin.apply(bench.person, submission, state=lambda _: "/s", by="ann")
+        submission = flow_requests.Submission(flow, "0" * 64, "flow.yaml", "/base", written, labels={"team": team})
+        flow_requests.apply(bench.person, submission, state=lambda _: "/s", by="ann")
     keeping = MaintenanceOwner(path="/shared", node="a", writers=("mail.out", "orders.out"))
     bench.person.commit(put(bench.person, KEEPING(id_of_folder("/shared")), keeping))
     (folder,) = RegistryView(bench.person).flow("orders").folders
@@ -158,7 +157,7 @@ def test_a_circle_through_flows_that_are_there_is_refused_with_its_way(bench: Be
     submitted(bench, "mail", "/bills", "/elsewhere")
     submitted(bench, "back", "/mail", "/in")
     with pytest.raises(InputError) as again:
-        admin.rollback(bench.person, "mail", 1, by="ann")
+        flow_requests.rollback(bench.person, "mail", 1, by="ann")
     assert [problem.code for problem in again.value.problems] == ["flows-circle"]
 
 
@@ -179,9 +178,9 @@ def test_versions_are_read_once_and_a_flow_that_comes_again_is_another(bench: Be
     read.clear()
     assert workflows.of("alone").meetings == ()
     assert not [path for path in read if "/spec/" in path]
-    stopped = StatusRecord(state="stopped", generation=admin.want(bench.person, "orders", "stopped", by="ann"))
+    stopped = StatusRecord(state="stopped", generation=flow_requests.want(bench.person, "orders", "stopped", by="ann"))
     bench.person.commit(put(bench.person, STATUS("orders"), stopped))
-    admin.delete(bench.person, "orders")
+    flow_requests.delete(bench.person, "orders")
     assert workflows.of("mail").name == "bills"
     submitted(bench, "orders", "/in", "/nowhere")
     assert workflows.of("mail").name == "bills"
@@ -228,7 +227,7 @@ def test_who_may_see_some_of_its_flows_only_cannot_move_it(bench: Bench) -> None
     assert lacking.value.code == "role-lacking"
     begun = bench.client(token=all_).want_workflow("orders", "drained")
     assert begun.flows == ("orders", "bills", "mail")
-    wanted = admin.want(bench.person, "mail", "drained", by="ann")
+    wanted = flow_requests.want(bench.person, "mail", "drained", by="ann")
     bench.person.commit(put(bench.person, STATUS("mail"), StatusRecord(state="failed", reason="mail is full", generation=wanted)))
     (asks,) = bench.client(token=all_).workflow("mail").operations
     assert asks.stuck == ("mail",)

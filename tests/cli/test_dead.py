@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from scribengin.cli.dead_work import _whole, _written
+from scribengin.cli.dead_letters import _whole, _written
 from scribengin.connectors.contract import BatchId
 from scribengin.core.errors import Refused
 from scribengin.state.contract import DeadLetter, Decision
-from scribengin.state.dead import DeadWriter
+from scribengin.state.dead_letters import DeadWriter
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease

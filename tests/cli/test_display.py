@@ -12,7 +12,7 @@ from scribengin.cli.summary import _COLUMNS, _MEANINGS, show_summary
 from scribengin.local.contract import EndView, QueryResult, QueryView, RunResult, RunView, SinkResult
 from scribengin.local.ledger import LedgerLine, plain_lines
 from scribengin.state.contract import Counts
-from scribengin.watching.words import lag_text
+from scribengin.watching.wording import lag_text
 
 KEPT = QueryView(
     "kept", "running", batches=3, batch=3, seconds=12.0, rows_in=612_000, rows_out=5402, filtered=606_570, dead=28, rows_per_s=412_000.4,

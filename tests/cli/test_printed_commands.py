@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SOURCE = Path(scribengin.__file__).parent
-OF_MACHINES = ("testing/", "core/remedies.py", "registry/entrance.py", "connectors/sql/sink.py")
+OF_MACHINES = ("testing/", "core/remedies.py", "registry/connection_settings.py", "connectors/sql/sink.py")
 """where texts begin so that are no commands: names of keys and of transactions, examples of code"""
 SHELLS = ("bash", "console", "sh", "shell", "")
 

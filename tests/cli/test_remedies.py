@@ -17,9 +17,8 @@ from scribengin.cli.commands import run as run_command
 from scribengin.cli.each_flow import each_flow
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.core.remedies import flow_command
-from scribengin.local import rolling
-from scribengin.local.audited import audit_as_json
-from scribengin.local.inspect import audit_flow, planned_changes
+from scribengin.local import background_compaction
+from scribengin.local.audit import audit_as_json, audit_flow, planned_changes
 from scribengin.local.prepare import prepare
 
 SOURCE = Path(scribengin.__file__).parent
@@ -394,7 +393,7 @@ def test_what_is_hidden_when_a_run_ends_is_shown_by_the_commands_that_say_so(fol
         raise RuntimeError("for a moment")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rolling, "roll_folder", fails)
+        patch.setattr(background_compaction, "roll_folder", fails)
         (problem,) = folder.run(state=state).problems
     assert folder.read("out") == [], "what is hidden has other names"
     audit, maintain = commands_in(problem.remedy)

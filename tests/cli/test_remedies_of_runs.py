@@ -10,10 +10,10 @@ import pytest
 
 from scribengin.cli import confirm
 from scribengin.cli.commands import run as run_command
-from scribengin.connectors.spark import writer
+from scribengin.connectors.spark import sink as writer
 from scribengin.connectors.spark.sink import SparkWriterSink
 from scribengin.core.errors import ScribenginError, SinkError
-from scribengin.local.inspect import audit_flow
+from scribengin.local.audit import audit_flow
 from scribengin.local.prepare import prepare
 from scribengin.state.folder import renew_owner
 from tests.plugins.remedies import mentions

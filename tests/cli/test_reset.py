@@ -14,7 +14,7 @@ import pytest
 from scribengin.cli import confirm
 from scribengin.connectors.files.orphans import find_orphans
 from scribengin.core.faults import VARIABLE
-from scribengin.local.inspect import audit_flow
+from scribengin.local.audit import audit_flow
 from scribengin.local.prepare import prepare
 from scribengin.local.reset import Reset, TrashKeeper
 from scribengin.state import trash as trash_module

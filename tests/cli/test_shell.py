@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scribengin.cli.shell_lines import read_script
-from scribengin.cli.shell_session import completions
+from scribengin.cli.shell_session import completions, read_script
 from scribengin.core.errors import InputError
 from scribengin.core.process import within
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from scribengin.cli import spreading
 from scribengin.cli.commands.apply import command as apply
 from scribengin.cli.commands.show import resolved as show
-from scribengin.client.host_models import NodeRow
+from scribengin.client.models import NodeRow
 from scribengin.core.errors import Unreachable
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from scribengin.cli import confirm
 from scribengin.cli.main import main
-from scribengin.connectors.keyed.sending import KeyedSender
+from scribengin.connectors.keyed.sink import KeyedSender
 from scribengin.core.errors import ScribenginError
 from scribengin.local.prepare import prepare
 from scribengin.state.decisions import Decisions

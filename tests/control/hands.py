@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from harness.memory_launcher import MemoryCluster, MemoryLauncher
-from scribengin.control import admin
+from scribengin.control import flow_requests
 from scribengin.control.master import Master
 from scribengin.control.world import RunId
 from scribengin.launch.contract import LaunchOrder
 from scribengin.registry.contract import Create, Delete, RegistryEntry
-from scribengin.registry.kinds import Report, StatusRecord, TierSpec
-from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.record_io import Stored, put, read_record
+from scribengin.registry.records import Report, StatusRecord, TierSpec
 from scribengin.registry.tree import LEASE, LEASE_TERM, REPORT, RUN, STATUS, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scribengin.registry.contract import Registry
-    from scribengin.registry.kinds import Goal
+    from scribengin.registry.records import Goal
 
 WAIT_S = 120.0
 LOG = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -56,12 +56,14 @@ class Plane:
         until(lambda: master.contend(1.0), "the lead")
         return master
 
-    def apply(self, flow: str, package: str = "0", **tiers: tuple[str, ...]) -> admin.Applied:
+    def apply(self, flow: str, package: str = "0", **tiers: tuple[str, ...]) -> flow_requests.Applied:
         specs = {tier: TierSpec(feeders=feeders) for tier, feeders in tiers.items()}
-        return admin.apply(self.person, admin.Submission(flow, package, "flow.yaml", "/base", specs), state=lambda _: "/state", by="me")
+        return flow_requests.apply(
+            self.person, flow_requests.Submission(flow, package, "flow.yaml", "/base", specs), state=lambda _: "/state", by="me"
+        )
 
     def want(self, flow: str, goal: Goal) -> None:
-        admin.want(self.person, flow, goal, by="me")
+        flow_requests.want(self.person, flow, goal, by="me")
 
     def look(self) -> None:
         """The master does what there is to do, and so do all workers."""

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from harness.memory_launcher import MemoryCluster, MemoryLauncher
-from scribengin.control import admin, reading
+from scribengin.control import flow_records, flow_requests
 from scribengin.control.master import Master
 from scribengin.control.world import RunId
 from scribengin.launch.contract import LaunchOrder
-from scribengin.registry.kinds import Report, TierSpec
+from scribengin.registry.flow_ends import ExternalPlace, Outside
 from scribengin.registry.lease import RegistryLease
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.outside import ExternalPlace, Outside
-from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.record_io import Stored, put, read_record
+from scribengin.registry.records import Report, TierSpec
 from scribengin.registry.tree import LEASE, OPERATION, REPORT, RUN, WANTED
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from scribengin.control.flow_files import FlowFiles
     from scribengin.registry.contract import Term
-    from scribengin.registry.kinds import Operation
     from scribengin.registry.memory import MemoryRegistry
+    from scribengin.registry.records import Operation
 
 LOG = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(50))
 _STEP_S = 3.0
@@ -144,12 +144,12 @@ class Plane:
     def comes_to(self, flow: str, state: str) -> int:
         """How many turns it takes."""
         for turns in range(400):
-            status = reading.read_flow(self.person, flow).status
-            desired = reading.known_flow(self.person, flow)
+            status = flow_records.read_flow(self.person, flow).status
+            desired = flow_records.known_flow(self.person, flow)
             if status is not None and status.state == state and status.generation == desired.entry.changed and not self._moved():
                 return turns
             self.turn()
-        raise AssertionError(f"{flow} never came to {state}: {reading.describe(self.person, flow)}")
+        raise AssertionError(f"{flow} never came to {state}: {flow_records.describe(self.person, flow)}")
 
     def _moved(self) -> bool:
         """Whether a further turn changes anything."""
@@ -222,18 +222,18 @@ class Plane:
         launcher.end(str(id_), 0)
 
 
-def met(plane: Plane, flow: str, reads: str, writes: str, **tiers: tuple[str, ...]) -> admin.Submission:
+def met(plane: Plane, flow: str, reads: str, writes: str, **tiers: tuple[str, ...]) -> flow_requests.Submission:
     """Submit a flow that reads and writes those folders."""
     ends = Outside(reads={"in": (ExternalPlace(kind="folder", at=reads),)}, writes={"out": (ExternalPlace(kind="folder", at=writes),)})
     specs = {tier: TierSpec(feeders=feeders) for tier, feeders in tiers.items()}
-    submission = admin.Submission(flow, "0", "flow.yaml", "/base", specs, outside=ends)
-    admin.apply(plane.person, submission, state=lambda _: "/state", by="me")
+    submission = flow_requests.Submission(flow, "0", "flow.yaml", "/base", specs, outside=ends)
+    flow_requests.apply(plane.person, submission, state=lambda _: "/state", by="me")
     return submission
 
 
-def applied(plane: Plane, flow: str, package: str = "0", **tiers: tuple[str, ...]) -> admin.Submission:
+def applied(plane: Plane, flow: str, package: str = "0", **tiers: tuple[str, ...]) -> flow_requests.Submission:
     """A submission of a flow with these tiers and who feeds them."""
     specs = {tier: TierSpec(feeders=feeders) for tier, feeders in tiers.items()}
-    submission = admin.Submission(flow, package, "flow.yaml", "/base", specs)
-    admin.apply(plane.person, submission, state=lambda _: "/state", by="me")
+    submission = flow_requests.Submission(flow, package, "flow.yaml", "/base", specs)
+    flow_requests.apply(plane.person, submission, state=lambda _: "/state", by="me")
     return submission

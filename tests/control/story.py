@@ -46,53 +46,50 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.control.actions import (
+from scribengin.control.decide import decide
+from scribengin.control.placement import load_of, on_each_host
+from scribengin.control.world import (
     Action,
     Advance,
     Allot,
+    Allowance,
     Ask,
+    BlockedFlow,
+    Delay,
+    DownstreamReader,
+    FlowSeen,
     Forget,
     FreeLease,
     Hide,
     HoldBack,
     Kill,
+    LeaseHolder,
     NameGroup,
     Note,
+    ObservedTier,
     OperationStep,
+    RunId,
     SetAside,
     SetWorkerGoal,
     Show,
+    SourceBacklog,
     Start,
     Tell,
-    flow_of,
-)
-from scribengin.control.decide import decide
-from scribengin.control.places import load_of, on_each_host
-from scribengin.control.world import (
-    Allowance,
-    BlockedFlow,
-    Delay,
-    DownstreamReader,
-    FlowSeen,
-    LeaseHolder,
-    ObservedTier,
-    RunId,
-    SourceBacklog,
     UnderWay,
     Wish,
     WorkerNode,
     WorkerProcess,
     World,
+    flow_of,
 )
-from scribengin.registry.kinds import UNDER_WAY, Operation, Report, Run, TierWish, WorkflowOperationRecord, is_helper
-from scribengin.registry.outside import SourceLevel, Waters
+from scribengin.registry.flow_ends import SourceLevel, Waters
+from scribengin.registry.records import UNDER_WAY, AlertSettings, Operation, Report, Run, TierWish, WorkflowOperationRecord, is_helper
 from scribengin.registry.tree import REPORT, RUN, STATUS, WANTED
-from scribengin.registry.watched import AlertSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scribengin.registry.records import Spot
+    from scribengin.registry.record_io import Spot
 
 
 class Story:

@@ -8,21 +8,21 @@ import pytest
 from msgspec.structs import replace
 
 from harness.memory_launcher import MemoryLauncher
-from scribengin.control.act import Actor
-from scribengin.control.actions import Note, SetWorkerGoal, Start, Tell
 from scribengin.control.attempts import remembered
-from scribengin.control.mirror import Mirror
+from scribengin.control.executor import Actor
+from scribengin.control.registry_cache import Mirror
+from scribengin.control.world import Note, SetWorkerGoal, Start, Tell
 from scribengin.core.errors import FencedError, Unreachable
 from scribengin.launch.contract import LaunchOrder
 from scribengin.registry.contract import Conflict, Create, Delete, RegistryEntry
-from scribengin.registry.kinds import Run, StatusRecord, TierWish
 from scribengin.registry.lease import Election
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.records import Stored, read_record
+from scribengin.registry.record_io import Stored, read_record
+from scribengin.registry.records import Run, StatusRecord, TierWish
 from scribengin.registry.tree import LEASE, RUN, STATUS, WANTED
 
 if TYPE_CHECKING:
-    from scribengin.control.actions import Action
+    from scribengin.control.world import Action
 
 FLOWS = [f"f{number}" for number in range(9)]
 

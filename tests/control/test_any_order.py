@@ -8,12 +8,11 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scribengin.control.actions import Start
-from scribengin.control.attention import Attention
 from scribengin.control.decide import decide
-from scribengin.control.spares import waiting
-from scribengin.control.world import RunId
-from scribengin.registry.kinds import is_helper, tier_of
+from scribengin.control.master import Attention
+from scribengin.control.standbys import waiting
+from scribengin.control.world import RunId, Start
+from scribengin.registry.records import is_helper, tier_of
 from tests.control.story import Story
 
 TIERS = ("edge", "core", "store")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from scribengin.control.bindings import bind
-from scribengin.registry.kinds import Desired, Host, Spec, TierSpec
+from scribengin.control.node_bindings import bind
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.records import Stored, read_record
+from scribengin.registry.record_io import Stored, read_record
+from scribengin.registry.records import Desired, Host, Spec, TierSpec
 from scribengin.registry.tree import DESIRED, HOST, SPEC
 
 

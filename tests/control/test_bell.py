@@ -14,17 +14,16 @@ import pytest
 import structlog
 
 from harness.manual_clock import ManualClock
-from scribengin.control.bell import Bell
-from scribengin.control.deliver import execute, post
+from scribengin.control.alerting import Bell, execute, post
 from scribengin.control.world import FlowSeen, ObservedTier, Wish
 from scribengin.core.errors import Refused
 from scribengin.registry.lease import Election
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.records import Stored, read_record
+from scribengin.registry.record_io import Stored, read_record
+from scribengin.registry.records import AlertSettings, AlertSpec
 from scribengin.registry.tree import ALERTS
-from scribengin.registry.watched import AlertSettings, AlertSpec
 from scribengin.watching.alerts import AlertNotice
-from scribengin.watching.board import Board
+from scribengin.watching.telemetry import Board
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

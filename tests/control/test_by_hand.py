@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.control import admin, reading
-from scribengin.control.bindings import node_as_json
-from scribengin.control.mirror import Mirror
-from scribengin.control.refusals import MOST, read_wish, some_of
+from scribengin.control import flow_records, flow_requests
+from scribengin.control.node_bindings import node_as_json
+from scribengin.control.record_validation import MOST, read_wish, some_of
+from scribengin.control.registry_cache import Mirror
 from scribengin.core.errors import StateError
 from scribengin.registry.contract import Create, Damaged, Delete, RegistryEntry, Replace
-from scribengin.registry.kinds import Desired, GroupName, Host, Mapped, TierSpec
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.record_io import Stored, put, read_record
+from scribengin.registry.records import Desired, GroupName, Host, Mapped, TierSpec
 from scribengin.registry.tree import (
     ATTEMPTS,
     CHANGES,
@@ -83,10 +83,10 @@ def test_a_wish_that_cannot_be_is_refused_beside_it_and_the_last_one_goes_on(sto
     plane.comes_to("tweets", "running", lambda _: "tweets.core-2" in plane.workers())
     assert plane.workers() == sorted([*before, "tweets.core-2"])
     # people see it, also with no master alive
-    row = reading.read_flow(plane.person, "tweets")
+    row = flow_records.read_flow(plane.person, "tweets")
     assert (row.desired.state, row.desired.version) == ("running", 1)
-    assert reading.describe(plane.person, "tweets")["status"]["refused"] == refused
-    assert [each.flow for each in reading.read_flows(plane.person)] == ["other", "tweets"]
+    assert flow_records.describe(plane.person, "tweets")["status"]["refused"] == refused
+    assert [each.flow for each in flow_records.read_flows(plane.person)] == ["other", "tweets"]
     # the others are managed as ever
     plane.want("other", "stopped")
     plane.comes_to("other", "stopped")
@@ -100,7 +100,7 @@ def test_a_verb_writes_over_a_wish_that_was_refused(store: MemoryStore, plane: P
     store.write_raw(DESIRED("tweets").path, b"oops")
     plane.comes_to("tweets", "running", lambda status: bool(status.refused))
     plane.want("tweets", "stopped")
-    assert reading.read_flow(plane.person, "tweets").desired.state == "stopped", "what was written is read at once"
+    assert flow_records.read_flow(plane.person, "tweets").desired.state == "stopped", "what was written is read at once"
     assert plane.comes_to("tweets", "stopped").refused == {}
 
 
@@ -159,8 +159,8 @@ def test_a_flow_that_nobody_has_taken_up_yet_and_whose_wish_is_damaged_waits(sto
     status = plane.comes_to("fresh", "degraded")
     assert "is not valid JSON" in status.reason
     with pytest.raises(StateError, match="is not valid JSON"):
-        reading.read_flow(plane.person, "fresh")
-    assert reading.describe(plane.person, "tweets")["status"]["state"] == "running"
+        flow_records.read_flow(plane.person, "fresh")
+    assert flow_records.describe(plane.person, "tweets")["status"]["state"] == "running"
 
 
 RECORDS = {
@@ -187,7 +187,7 @@ def test_a_damaged_record_of_a_master_is_set_aside_and_made_anew(store: MemorySt
     else:
         assert (again.value["number"], again.value["node"], again.value["leased"]) == (1, was.value["node"], True)
     assert plane.workers() == before, "no worker is touched"
-    aside = reading.describe(plane.person, "tweets")["set_aside"]
+    aside = flow_records.describe(plane.person, "tweets")["set_aside"]
     assert [each["path"] for each in aside] == [spot.path]
     kept = plane.person.read(aside[0]["kept"])
     assert isinstance(kept, RegistryEntry)
@@ -290,8 +290,8 @@ GROUPS = {"near": {"here": 1.0}, "far": {"there": 1.0}}
 
 def grouped(plane: Plane, group: str, package: str) -> None:
     tiers = {"main": TierSpec(group=group, hosts=GROUPS[group])}
-    submission = admin.Submission("grouped", package, "flow.yaml", "/base", tiers, groups=GROUPS)
-    admin.apply(plane.person, submission, state=lambda _: "/state", by="me")
+    submission = flow_requests.Submission("grouped", package, "flow.yaml", "/base", tiers, groups=GROUPS)
+    flow_requests.apply(plane.person, submission, state=lambda _: "/state", by="me")
 
 
 def test_the_group_of_a_tier_is_written_and_may_be_changed_by_hand_until_a_version_says_otherwise(plane: Plane) -> None:
@@ -413,12 +413,12 @@ def test_of_a_deleted_flow_only_its_numbers_and_what_nobody_knows_are_left(store
     )
     plane.want("tweets", "stopped")
     plane.comes_to("tweets", "stopped")
-    admin.delete(plane.person, "tweets")
+    flow_requests.delete(plane.person, "tweets")
     kept = {f"flows/tweets{path}" for path in ("", "/note", "/runs", "/tiers")}
     kept |= {f"flows/tweets/{path}" for tier in ("edge", "core") for path in (f"runs/{tier}", f"tiers/{tier}", f"tiers/{tier}/lease.term")}
     assert records(store, "tweets") == kept | {MAPPED("here", "tweets.core").path}
     plane.rests()
-    assert reading.read_flow(plane.person, "other").status is not None
+    assert flow_records.read_flow(plane.person, "other").status is not None
     plane.apply("tweets", edge=(), core=("edge",))
     plane.comes_to("tweets", "running")
     assert {"tweets.core-2", "tweets.edge-2"} < {*plane.workers()}

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scribengin.client.verb_models import AnewRow, ChangeRow
-from scribengin.control import admin, reading
+from scribengin.client.change_models import AnewRow, ChangeRow
+from scribengin.control import flow_records, flow_requests
 from scribengin.control.changes import Compared
 from scribengin.control.flow_files import FlowFilePlanner, FlowFiles
 from scribengin.control.topology import PlannedTopology
 from scribengin.core.errors import InputError, Refused, Unreachable
 from scribengin.core.problems import Place, Problem
 from scribengin.registry.contract import RECORD_BYTES, Conflict, Create, Delete
-from scribengin.registry.kinds import FlowFile, TakenFile, TierSpec
-from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.record_io import Stored, put, read_record
+from scribengin.registry.records import FlowFile, TakenFile, TierSpec
 from scribengin.registry.tree import DESIRED, FILE, STATUS, TAKEN
 from tests.control.obedient import LOG, Plane
 
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 BAD = "tiers: {"
 
 
-def planned(registry: MemoryRegistry) -> Callable[[str, FlowFile], tuple[PlannedTopology, list[admin.Submission]]]:
+def planned(registry: MemoryRegistry) -> Callable[[str, FlowFile], tuple[PlannedTopology, list[flow_requests.Submission]]]:
     """The text stands for the package that is made of it."""
 
-    def plan(flow: str, file: FlowFile) -> tuple[PlannedTopology, list[admin.Submission]]:
+    def plan(flow: str, file: FlowFile) -> tuple[PlannedTopology, list[flow_requests.Submission]]:
         if file.text == BAD:
             wrong = [
                 Problem("yaml", Place("flow.yaml", 3, 7), "this is not closed", "write }"),
                 Problem("sinks-missing", Place("flow.yaml", 9), "there are no sinks"),
             ]
             raise InputError(wrong)
-        wanted, _ = reading.wanted(registry, flow)
+        wanted, _ = flow_records.wanted(registry, flow)
         changes = [ChangeRow("step a", "new checkpoint", "its state is another")] if "again" in file.text else []
         anew = [AnewRow("main", "q", {"orders": 7}, {}) for _ in changes]
         compared = Compared(flow, 0 if wanted is None else wanted.version, tuple(changes), tuple(anew))
-        submission = admin.Submission(flow, file.text, "flow.yaml", file.base or "/base", {"main": TierSpec()})
+        submission = flow_requests.Submission(flow, file.text, "flow.yaml", file.base or "/base", {"main": TierSpec()})
         return PlannedTopology((compared,), "0123456789abcdef"), [submission]
 
     return plan
@@ -61,7 +61,7 @@ def write(plane: Plane, flow: str, raw: bytes) -> None:
 
 def versions(plane: Plane, flow: str) -> list[tuple[int, str, str]]:
     """Of each the number, the package, who made it; the newest first."""
-    return [(each.version, each.package, each.by) for each in reading.history(plane.person, flow)]
+    return [(each.version, each.package, each.by) for each in flow_records.history(plane.person, flow)]
 
 
 def taken(plane: Plane, flow: str) -> TakenFile | None:
@@ -73,7 +73,7 @@ def refused(plane: Plane, flow: str) -> dict[str, Any]:
     """What is refused of the text, after the looks that there are to be."""
     for _ in range(5):
         plane.turn()
-    status = reading.read_status(plane.person, flow)
+    status = flow_records.read_status(plane.person, flow)
     assert status is not None
     return dict(status.refused.get(FILE(flow).path, {}))
 
@@ -91,7 +91,7 @@ def test_a_text_makes_a_version_that_runs_and_another_text_the_next_one() -> Non
     plane.turn()
     plane.comes_to("f", "paused")
     assert versions(plane, "f") == [(2, "two", MINE), (1, "one", MINE)]
-    assert reading.version_of(plane.person, "f", 2).base == "/other"
+    assert flow_records.version_of(plane.person, "f", 2).base == "/other"
     there = plane.person.read(FILE("f").path)
     said = taken(plane, "f")
     assert there is not None
@@ -134,8 +134,8 @@ def test_a_master_that_is_killed_takes_no_text_before_a_verb_and_the_next_one_af
         assert plane.masters == 2
         if plane.person.read(DESIRED("f").path) is not None:
             applied_over += 1
-            mine = admin.Submission("f", "mine", "flow.yaml", "/base", {"main": TierSpec()})
-            admin.apply(plane.person, mine, state=lambda _: "/state", by="me")
+            mine = flow_requests.Submission("f", "mine", "flow.yaml", "/base", {"main": TierSpec()})
+            flow_requests.apply(plane.person, mine, state=lambda _: "/state", by="me")
         for _ in range(3):
             plane.turn()
         plane.comes_to("f", "running")
@@ -148,12 +148,14 @@ def test_what_a_verb_says_later_holds_until_the_text_is_written_again() -> None:
     write(plane, "f", b"one")
     plane.turn()
     plane.comes_to("f", "running")
-    admin.apply(plane.person, admin.Submission("f", "mine", "flow.yaml", "/base", {"main": TierSpec()}), state=lambda _: "/state", by="me")
+    flow_requests.apply(
+        plane.person, flow_requests.Submission("f", "mine", "flow.yaml", "/base", {"main": TierSpec()}), state=lambda _: "/state", by="me"
+    )
     plane.comes_to("f", "running")
     plane.kill_master()
     plane.comes_to("f", "running")
     assert [package for _, package, _ in versions(plane, "f")] == ["mine", "one"]
-    admin.want(plane.person, "f", "stopped", by="me")
+    flow_requests.want(plane.person, "f", "stopped", by="me")
     plane.comes_to("f", "stopped")
     write(plane, "f", b"one")  # the same text: written again it is meant again
     plane.turn()
@@ -195,8 +197,8 @@ def test_what_cannot_be_taken_is_refused_beside_it_until_it_is_mended(raw: bytes
     assert ILL[raw][0] in said["why"]
     assert ILL[raw][1] in said["remedy"]
     assert said["version"] == there.version
-    assert reading.read_flow(plane.person, "f").desired.version == 1, "what was wanted goes on"
-    assert reading.describe(plane.person, "f")["status"]["refused"][MINE] == said
+    assert flow_records.read_flow(plane.person, "f").desired.version == 1, "what was wanted goes on"
+    assert flow_records.describe(plane.person, "f")["status"]["refused"][MINE] == said
     before = plane.store.revision
     plane.kill_master()
     for _ in range(5):
@@ -211,11 +213,11 @@ def test_a_flow_that_never_was_is_shown_while_its_text_is_refused_and_forgotten_
     plane = plane_of()
     write(plane, "f", BAD.encode())
     assert "line 3" in refused(plane, "f")["why"]
-    (row,) = reading.read_refused_files(plane.person)
+    (row,) = flow_records.read_refused_files(plane.person)
     assert row.flow == "f"
     assert row.status is not None
     assert (row.status.state, row.status.reason[:30]) == ("created", "flows/f/file line 3: this is n")
-    for asks in (reading.read_flow, reading.describe, reading.known_flow):
+    for asks in (flow_records.read_flow, flow_records.describe, flow_records.known_flow):
         with pytest.raises(Refused, match=r"has no version yet: .* line 3: this is not closed") as told:
             asks(plane.person, "f")
         assert told.value.code == "flow-file-refused"
@@ -223,11 +225,11 @@ def test_a_flow_that_never_was_is_shown_while_its_text_is_refused_and_forgotten_
     for _ in range(3):
         plane.turn()
     assert plane.person.children("flows/f") == ()
-    assert reading.read_refused_files(plane.person) == ()
+    assert flow_records.read_refused_files(plane.person) == ()
     write(plane, "f", b"one")
     plane.turn()
     plane.comes_to("f", "running")
-    assert reading.read_status(plane.person, "f").refused == {}  # type: ignore[union-attr]
+    assert flow_records.read_status(plane.person, "f").refused == {}  # type: ignore[union-attr]
 
 
 def test_a_flow_that_is_deleted_does_not_come_back_by_its_text() -> None:
@@ -235,7 +237,7 @@ def test_a_flow_that_is_deleted_does_not_come_back_by_its_text() -> None:
     write(plane, "f", b'{"text": "one", "state": "stopped"}')
     plane.turn()
     plane.comes_to("f", "stopped")
-    admin.delete(plane.person, "f")
+    flow_requests.delete(plane.person, "f")
     for _ in range(3):
         plane.turn()
     assert plane.person.read(DESIRED("f").path) is None
@@ -247,7 +249,7 @@ def test_a_text_waits_for_what_passes() -> None:
     plane = plane_of()
     way = {"free": False}
 
-    def plan(flow: str, file: FlowFile) -> tuple[PlannedTopology, list[admin.Submission]]:
+    def plan(flow: str, file: FlowFile) -> tuple[PlannedTopology, list[flow_requests.Submission]]:
         if not way["free"]:
             raise Refused("operation 3 is under way", remedy="wait", code="operation-under-way")
         return planned(plane.registry)(flow, file)
@@ -263,7 +265,7 @@ def test_a_text_waits_for_what_passes() -> None:
 def test_a_text_that_is_replaced_while_it_is_planned_is_not_taken() -> None:
     plane = plane_of()
 
-    def plan(flow: str, file: FlowFile) -> tuple[PlannedTopology, list[admin.Submission]]:
+    def plan(flow: str, file: FlowFile) -> tuple[PlannedTopology, list[flow_requests.Submission]]:
         if file.text == "one":
             write(plane, "f", b"two")
         return planned(plane.registry)(flow, file)

@@ -10,17 +10,16 @@ import pytest
 
 from scribengin.connectors.contract import BatchLimits
 from scribengin.connectors.group.health import MemberOverrides
-from scribengin.control.limits import RateLimits, find_limited, read_limits, set_limit
+from scribengin.control.rate_limits import RateLimits, find_limited, read_limits, set_limit
 from scribengin.core.errors import Refused
-from scribengin.local.limits import FeedShare, FlowLimits, Paced, RateLimit
+from scribengin.local.rate_limit import FeedShare, FlowLimits, Paced, RateLimit
 from scribengin.registry.contract import ANYONE, Create, Delete, Grant, May, RegistryEntry
-from scribengin.registry.kinds import GroupRecord, Limit, Share
+from scribengin.registry.flow_ends import HeldBackSinks, SinkHold
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.outside import HeldBackSinks, SinkHold
-from scribengin.registry.records import Stored, read_record
+from scribengin.registry.record_io import Stored, read_record
+from scribengin.registry.records import GroupRecord, Limit, Share
 from scribengin.registry.tree import GROUP, HELD_BACK, LIMIT, SHARE
-from scribengin.worker.limits import LiveLimits
-from scribengin.worker.turns import LiveTurns
+from scribengin.worker.registry_watch import LiveLimits, LiveTurns
 from tests.control.test_topology import Person
 
 if TYPE_CHECKING:

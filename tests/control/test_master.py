@@ -14,25 +14,25 @@ import pytest
 import structlog
 
 from harness.memory_launcher import MemoryCluster, MemoryLauncher
-from scribengin.control import admin, reading
+from scribengin.control import flow_records, flow_requests
 from scribengin.control.master import Master
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, FencedError, Refused, Unreachable
 from scribengin.launch.contract import LaunchOrder
 from scribengin.registry.contract import Delete
-from scribengin.registry.kinds import TierSpec
 from scribengin.registry.lease import RegistryLease
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.records import Stored, read_record
+from scribengin.registry.record_io import Stored, read_record
+from scribengin.registry.records import TierSpec
 from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN
+from scribengin.worker.registry_watch import DesiredState
 from scribengin.worker.service import AttemptOutcome, AttemptStatus, WorkerService
-from scribengin.worker.wanted import DesiredState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from scribengin.registry.kinds import Goal, StatusRecord
     from scribengin.registry.memory import MemoryRegistry
+    from scribengin.registry.records import Goal, StatusRecord
 
 WAIT_S = 120
 LOG = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -98,15 +98,17 @@ class House:
     def _order(self, id_: RunId) -> LaunchOrder:
         return LaunchOrder(str(id_), ("true",))
 
-    def apply(self, flow: str, package: str = "0", **tiers: tuple[str, ...]) -> admin.Applied:
+    def apply(self, flow: str, package: str = "0", **tiers: tuple[str, ...]) -> flow_requests.Applied:
         specs = {tier: TierSpec(feeders=feeders) for tier, feeders in tiers.items()}
-        return admin.apply(self.person, admin.Submission(flow, package, "flow.yaml", "/base", specs), state=lambda _: "/state", by="me")
+        return flow_requests.apply(
+            self.person, flow_requests.Submission(flow, package, "flow.yaml", "/base", specs), state=lambda _: "/state", by="me"
+        )
 
     def wish(self, flow: str, goal: Goal) -> None:
-        admin.want(self.person, flow, goal, by="me")
+        flow_requests.want(self.person, flow, goal, by="me")
 
     def status(self, flow: str) -> StatusRecord:
-        status = reading.read_flow(self.person, flow).status
+        status = flow_records.read_flow(self.person, flow).status
         assert status is not None
         return status
 
@@ -117,7 +119,7 @@ class House:
             id_ = RunId.parse(order.worker)
             assert id_ is not None
             if id_ not in self.workers:
-                version = reading.read_flow(self.person, id_.flow).desired.version
+                version = flow_records.read_flow(self.person, id_.flow).desired.version
                 self.workers[id_] = Worker(id_, self.store.client(), version)
         for id_, worker in self.workers.items():
             if worker.exit and str(id_) in self.cluster.workers:
@@ -126,7 +128,7 @@ class House:
     def comes_to(self, flow: str, state: str, master: Master) -> None:
         def there() -> bool:
             self.step(master)
-            status = reading.read_flow(self.person, flow).status
+            status = flow_records.read_flow(self.person, flow).status
             return status is not None and status.state == state
 
         until(there, f"{flow} {state}")
@@ -270,26 +272,26 @@ def test_a_version_is_gone_back_to_and_a_flow_is_forgotten_but_not_its_numbers(h
     master = house.master()
     house.apply("tweets", "a", main=())
     house.comes_to("tweets", "running", master)
-    assert house.apply("tweets", "a", main=()) == admin.Applied("tweets", 1, changed=False)
+    assert house.apply("tweets", "a", main=()) == flow_requests.Applied("tweets", 1, changed=False)
     assert house.apply("tweets", "b", main=()).version == 2
     house.comes_to("tweets", "running", master)
-    assert [(each.version, each.wanted, each.package) for each in reading.history(house.person, "tweets")] == [
+    assert [(each.version, each.wanted, each.package) for each in flow_records.history(house.person, "tweets")] == [
         (2, True, "b"),
         (1, False, "a"),
     ]
     for version, code in ((2, "version-same"), (7, "version-unknown")):
         with pytest.raises(Refused) as refused:
-            admin.rollback(house.person, "tweets", version, by="me")
+            flow_requests.rollback(house.person, "tweets", version, by="me")
         assert refused.value.code == code
-    admin.rollback(house.person, "tweets", 1, by="me")
+    flow_requests.rollback(house.person, "tweets", 1, by="me")
     house.comes_to("tweets", "running", master)
     assert house.status("tweets").version == 1
     with pytest.raises(Refused, match="not stopped"):
-        admin.delete(house.person, "tweets")
+        flow_requests.delete(house.person, "tweets")
     house.wish("tweets", "stopped")
     house.comes_to("tweets", "stopped", master)
-    admin.delete(house.person, "tweets")
-    assert reading.read_flows(house.person) == ()
+    flow_requests.delete(house.person, "tweets")
+    assert flow_records.read_flows(house.person) == ()
     with pytest.raises(Refused, match='no flow "tweets"'):
         house.wish("tweets", "running")
     house.step(master)

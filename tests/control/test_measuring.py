@@ -6,18 +6,18 @@ import threading
 from typing import TYPE_CHECKING, cast
 
 from scribengin.connectors.contract import Backlog
-from scribengin.control.measuring import Measuring
-from scribengin.control.watch import WorkerWatch
+from scribengin.control.backlog_measurement import Measuring
+from scribengin.control.worker_reports import WorkerWatch
 from scribengin.core.errors import Refused
 from scribengin.local.contract import EndView, QueryView
-from scribengin.watching.board import Board
 from scribengin.watching.progress import TierProgress
+from scribengin.watching.telemetry import Board
 from tests.control.hands import LOG, until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.control.bell import Bell
+    from scribengin.control.alerting import Bell
     from scribengin.registry.contract import Registry
 
 

@@ -13,11 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.memory_launcher import MemoryLauncher
-from scribengin.control.mirror import Mirror
-from scribengin.control.observe import Observer
+from scribengin.control.registry_cache import Mirror
+from scribengin.control.snapshot import Observer
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import Create, Delete
-from scribengin.registry.kinds import (
+from scribengin.registry.memory import MemoryRegistry, MemoryStore
+from scribengin.registry.record_io import Spot, put
+from scribengin.registry.records import (
     Desired,
     FlowFile,
     Host,
@@ -32,8 +34,6 @@ from scribengin.registry.kinds import (
     TierWish,
     Workers,
 )
-from scribengin.registry.memory import MemoryRegistry, MemoryStore
-from scribengin.registry.records import Spot, put
 from scribengin.registry.tree import DESIRED, FILE, HOST, HOSTED, LEASE, MAPPED, REPORT, RUN, SPEC, STATUS, TAKEN, WANTED, WORKERS
 
 FLOWS, TIERS, HOSTS = ("a", "b", "c"), ("edge", "core"), ("h1", "h2")

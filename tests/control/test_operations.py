@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scribengin.control import admin, reading
+from scribengin.control import flow_records, flow_requests
 from scribengin.control.changes import Recut
-from scribengin.control.happened import read_happened
-from scribengin.control.operate import begin, cancel, list_operations
+from scribengin.control.event_history import read_happened
 from scribengin.control.operation_records import KEPT_OPERATIONS
+from scribengin.control.operation_requests import begin, cancel, list_operations
 from scribengin.core.errors import Refused
-from scribengin.registry.kinds import Operation, TierSpec
-from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.record_io import Stored, put, read_record
+from scribengin.registry.records import Operation, TierSpec
 from scribengin.registry.tree import CHANGES, DESIRED, OPERATION, RUN
 from tests.control.obedient import Plane, applied
 
@@ -30,7 +30,7 @@ def rewound(plane: Plane) -> None:
 
 
 def set_while_stopped(plane: Plane) -> None:
-    admin.want(plane.person, "f", "stopped", by="me")
+    flow_requests.want(plane.person, "f", "stopped", by="me")
     plane.comes_to("f", "stopped")
     operation = Operation(kind="offsets", step="stop", version=1, tiers=("core", "edge"), arguments={"moves": []})
     begin(plane.person, "f", operation, by="me")
@@ -40,7 +40,7 @@ def set_while_stopped(plane: Plane) -> None:
 def begun_anew(plane: Plane) -> None:
     specs = applied(Plane(), "f", "1", **TIERS)
     asked: dict[str, Any] = {"state": lambda _: "/state", "by": "me", "renew": {"f": [("core", "q"), ("store", "r")]}}
-    admin.apply_all(plane.person, [specs], {"f": 1}, **asked)
+    flow_requests.apply_all(plane.person, [specs], {"f": 1}, **asked)
     plane.comes_to("f", "running")
 
 
@@ -65,16 +65,16 @@ def cut_otherwise(plane: Plane) -> None:
         "more": TierSpec(feeders=("core",)),
         "store": TierSpec(feeders=("more",)),
     }
-    submission = admin.Submission("f", "1", "flow.yaml", "/base", cut)
+    submission = flow_requests.Submission("f", "1", "flow.yaml", "/base", cut)
     recut = {"f": Recut("store", ("store",), TIERS)}
-    admin.apply_all(plane.person, [submission], {"f": 1}, state=lambda _: "/state", by="me", recut=recut)
+    flow_requests.apply_all(plane.person, [submission], {"f": 1}, state=lambda _: "/state", by="me", recut=recut)
     plane.comes_to("f", "running")
 
 
 def cut_with_nothing_to_read(plane: Plane) -> None:
-    submission = admin.Submission("f", "1", "flow.yaml", "/base", {"whole": TierSpec()})
+    submission = flow_requests.Submission("f", "1", "flow.yaml", "/base", {"whole": TierSpec()})
     recut = {"f": Recut("edge", (), TIERS)}
-    admin.apply_all(plane.person, [submission], {"f": 1}, state=lambda _: "/state", by="me", recut=recut)
+    flow_requests.apply_all(plane.person, [submission], {"f": 1}, state=lambda _: "/state", by="me", recut=recut)
     plane.comes_to("f", "running")
 
 
@@ -103,7 +103,7 @@ KINDS: dict[str, tuple[Callable[[Plane], None], set[str], str]] = {
 
 def end_of(plane: Plane) -> dict[str, Any]:
     """What there is when all is over, without how often anybody had to try."""
-    found = reading.describe(plane.person, "f")
+    found = flow_records.describe(plane.person, "f")
     (operation,) = list_operations(plane.person, "f")
     tiers = {tier["tier"]: (tier["state"], tier["failures"]) for tier in found["tiers"]}
     state, version = found["status"]["state"], found["status"]["version"]
@@ -185,12 +185,12 @@ def test_there_is_one_at_a_time_and_what_else_is_wanted_waits() -> None:
     assert begin(plane.person, "f", one, by="me") == "1"
     for what in (
         lambda: begin(plane.person, "f", one, by="me"),
-        lambda: admin.apply(plane.person, applied(Plane(), "f", "1", **TIERS), state=lambda _: "", by="me"),
+        lambda: flow_requests.apply(plane.person, applied(Plane(), "f", "1", **TIERS), state=lambda _: "", by="me"),
     ):
         with pytest.raises(Refused) as refused:
             what()
         assert refused.value.code == "operation-under-way"
-    admin.want(plane.person, "f", "paused", by="me")
+    flow_requests.want(plane.person, "f", "paused", by="me")
     plane.comes_to("f", "paused")
     (operation,) = list_operations(plane.person, "f")
     assert (operation.step, plane.parts) == ("done", [("edge", "1")])
@@ -202,11 +202,11 @@ def test_it_is_cancelled_while_nothing_of_it_is_done_and_a_new_version_goes_with
     applied(plane, "f", **TIERS)
     plane.comes_to("f", "running")
     submission = applied(Plane(), "f", "1", **TIERS)
-    admin.apply_all(plane.person, [submission], None, state=lambda _: "", by="me", renew={"f": [("core", "q")]})
-    assert reading.read_flow(plane.person, "f").desired.version == 2
+    flow_requests.apply_all(plane.person, [submission], None, state=lambda _: "", by="me", renew={"f": [("core", "q")]})
+    assert flow_records.read_flow(plane.person, "f").desired.version == 2
     plane.turn()
     cancel(plane.person, "f", "1", by="me")
-    assert reading.read_flow(plane.person, "f").desired.version == 1
+    assert flow_records.read_flow(plane.person, "f").desired.version == 1
     plane.comes_to("f", "running")
     assert plane.parts == []
     with pytest.raises(Refused) as over:
@@ -264,7 +264,7 @@ def test_what_became_of_a_flow_is_kept_with_its_cause_and_bounded() -> None:
     assert next(each.why for each in told if each.says == "stopping").startswith("operation 1 (rewind)")
     assert [(each.says, each.by) for each in told if each.what != "state"] == [("1, package 0", "me"), ("1 (rewind) is done", "ann")]
     for goal in ("paused", "running") * 40:
-        admin.want(plane.person, "f", goal, by="me")  # type: ignore[arg-type]
+        flow_requests.want(plane.person, "f", goal, by="me")  # type: ignore[arg-type]
         plane.turn()
         plane.turn()
     kept = read_record(plane.person, CHANGES("f"))
@@ -300,7 +300,7 @@ def test_a_flow_that_is_cut_otherwise_reads_what_waits_as_it_was_cut_and_only_th
     plane._obey = noting  # type: ignore[method-assign]
     cut_otherwise(plane)
     assert plane.drained == [("store", 1)]
-    assert reading.read_flow(plane.person, "f").desired.version == 2
+    assert flow_records.read_flow(plane.person, "f").desired.version == 2
     assert {each for each in started if each[1] == 2} == {("edge", 2), ("core", 2), ("more", 2), ("store", 2)}
     first = next(index for index, (_, version) in enumerate(started) if version == 2)
     assert all(version == 2 for _, version in started[first:]), "none of the old ones works once a new one does"
@@ -314,14 +314,14 @@ def test_a_recut_waits_for_a_reader_and_given_up_the_version_before_goes_on() ->
     plane._obey = lambda id_: None if id_.tier == "store" else obey(id_)  # type: ignore[method-assign]
     with pytest.raises(AssertionError, match="never came to running"):
         cut_otherwise(plane)
-    status = reading.read_flow(plane.person, "f").status
+    status = flow_records.read_flow(plane.person, "f").status
     assert status is not None
     assert (status.state, "waits for store to read the backlog of its channels" in status.reason) == ("draining", True)
     assert "scribengin operation cancel f 1" in status.next
     plane._obey = obey  # type: ignore[method-assign]
     cancel(plane.person, "f", "1", by="me")
     plane.comes_to("f", "running")
-    assert reading.read_flow(plane.person, "f").desired.version == 1
+    assert flow_records.read_flow(plane.person, "f").desired.version == 1
 
 
 def test_a_reader_that_has_failed_for_good_is_to_be_fixed_before_its_channels_go() -> None:
@@ -329,14 +329,14 @@ def test_a_reader_that_has_failed_for_good_is_to_be_fixed_before_its_channels_go
     applied(plane, "f", **TIERS)
     plane.ill = frozenset({"store"})
     plane.comes_to("f", "running")
-    admin.want(plane.person, "f", "drained", by="me")
+    flow_requests.want(plane.person, "f", "drained", by="me")
     for _ in range(20):
         plane.turn()
     with pytest.raises(
         Refused, match="tier store must read the backlog of its channels before they are removed, and has failed: the store refuses it"
     ):
         cut_otherwise(plane)
-    assert reading.read_flow(plane.person, "f").desired.version == 1
+    assert flow_records.read_flow(plane.person, "f").desired.version == 1
 
 
 @pytest.mark.parametrize("kind", ["recut whose reader fails", "recut that is refused in the end"])

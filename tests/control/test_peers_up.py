@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from harness.faults.control.wire import ProxyWire
-from scribengin.embedded.java_server import free_ports
 from scribengin.embedded.kafka import KafkaCluster
+from scribengin.embedded.server import free_ports
 from tests.control.test_watching_up import Bench, until
 
 if TYPE_CHECKING:

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from scribengin.control import admin
+from scribengin.control import flow_requests
 from scribengin.control.quota_records import list_quotas, remove_quota, set_quota
-from scribengin.control.watch import IDLE_S, WorkerWatch
+from scribengin.control.worker_reports import IDLE_S, WorkerWatch
 from scribengin.core.errors import Refused
-from scribengin.local.limits import RateLimit
+from scribengin.local.rate_limit import RateLimit
 from scribengin.registry.contract import RegistryEntry
-from scribengin.registry.kinds import Share, TierSpec
 from scribengin.registry.memory import MemoryRegistry, MemoryStore
-from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.record_io import Stored, put, read_record
+from scribengin.registry.records import Share, TierSpec
 from scribengin.registry.tree import QUOTA, SHARE
-from scribengin.watching.board import Board
 from scribengin.watching.progress import TierProgress
-from scribengin.worker.limits import LiveLimits
+from scribengin.watching.telemetry import Board
+from scribengin.worker.registry_watch import LiveLimits
 from tests.control.hands import Plane
 from tests.looking import look_until
 
@@ -38,14 +38,16 @@ def plane(store: MemoryStore) -> Plane:
 def applied(plane: Plane, flow: str, cores: int = 1, memory_bytes: int = 0, **labels: str) -> None:
     specs = {"main": TierSpec(cores=cores, memory_bytes=memory_bytes)}
     given = labels or {"team": "search"}
-    admin.apply(plane.person, admin.Submission(flow, "0", "flow.yaml", "/base", specs, labels=given), state=lambda _: "/state", by="me")
+    flow_requests.apply(
+        plane.person, flow_requests.Submission(flow, "0", "flow.yaml", "/base", specs, labels=given), state=lambda _: "/state", by="me"
+    )
 
 
 def test_executors_are_counted_each(plane: Plane) -> None:
     set_quota(plane.person, SEARCH, cores=5, by="ann")
     specs = {"main": TierSpec(cores=2, executors=3)}
-    wide = admin.Submission("wide", "0", "flow.yaml", "/base", specs, labels={"team": "search"})
-    admin.apply(plane.person, wide, state=lambda _: "/state", by="me")
+    wide = flow_requests.Submission("wide", "0", "flow.yaml", "/base", specs, labels={"team": "search"})
+    flow_requests.apply(plane.person, wide, state=lambda _: "/state", by="me")
     said = "it needs 6 cores in total, but quota team=search allows 5"
     assert plane.comes_to("wide", "starting", lambda status: "quota" in status.reason).reason == said
     set_quota(plane.person, SEARCH, cores=6, by="ann")
@@ -56,8 +58,8 @@ def test_executors_are_counted_each(plane: Plane) -> None:
 def test_helpers_come_as_far_as_there_is_room_and_the_flow_runs_without_the_others(plane: Plane) -> None:
     set_quota(plane.person, SEARCH, cores=2, by="ann")
     specs = {"main": TierSpec(workers=3)}
-    shared = admin.Submission("shared", "0", "flow.yaml", "/base", specs, labels={"team": "search"})
-    admin.apply(plane.person, shared, state=lambda _: "/state", by="me")
+    shared = flow_requests.Submission("shared", "0", "flow.yaml", "/base", specs, labels={"team": "search"})
+    flow_requests.apply(plane.person, shared, state=lambda _: "/state", by="me")
     plane.comes_to("shared", "running", lambda _: len(plane.workers()) == 2)
     plane.rests()
     assert plane.status("shared").reason.startswith("tier main: 2 of 3 workers are running; main~")
@@ -285,6 +287,6 @@ def test_a_share_goes_with_its_flow(plane: Plane) -> None:
     assert share(plane, "orders") is not None
     plane.want("orders", "stopped")
     plane.comes_to("orders", "stopped")
-    admin.delete(plane.person, "orders")
+    flow_requests.delete(plane.person, "orders")
     assert plane.person.read(SHARE("orders").path) is None
     plane.person.commit(put(plane.person, SHARE("orders"), Share()))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scribengin.control.quotas import IDLE_PART, Taken, admit, divide
 from scribengin.control.world import Allowance, FlowSeen, ObservedTier, Wish, WorkerNode, World
-from scribengin.registry.kinds import Run
+from scribengin.registry.records import Run
 
 if TYPE_CHECKING:
     import pytest

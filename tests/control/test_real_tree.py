@@ -12,13 +12,13 @@ import pytest
 from kazoo.client import KazooClient
 
 from harness.zookeeper_shell import run_shell
-from scribengin.control import admin, reading
+from scribengin.control import flow_records, flow_requests
 from scribengin.core.secret import Secret
 from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.registry.access import DigestLogin, RegistryAddress
 from scribengin.registry.contract import ANYONE, Grant, May, RegistryEntry
-from scribengin.registry.kinds import Limit
-from scribengin.registry.records import Stored, read_record
+from scribengin.registry.record_io import Stored, read_record
+from scribengin.registry.records import Limit
 from scribengin.registry.tree import DESIRED, LEADER_TERM, LIMIT, MAPPED, RUN, STATUS
 from scribengin.registry.zookeeper import ZooKeeperRegistry, open_zookeeper
 from tests.control.hands import Plane, until
@@ -135,7 +135,7 @@ def test_zookeepers_own_shell_says_what_is_wanted_and_is_answered_beside_it(clie
     assert "version 9, which does not exist; there are 1" in other.refused[DESIRED("other").path]["why"]
     run = read_record(plane.person, RUN("tweets", "core"))
     assert isinstance(run, Stored), "it was set aside, and made anew"
-    assert reading.describe(plane.person, "tweets")["set_aside"][0]["path"] == RUN("tweets", "core").path
+    assert flow_records.describe(plane.person, "tweets")["set_aside"][0]["path"] == RUN("tweets", "core").path
     assert [name for name in plane.workers() if name.startswith("tweets")] == [name for name in started if name.startswith("tweets")]
     mended = run_shell(
         clients.address,
@@ -247,7 +247,7 @@ def test_little_is_left_of_flows_that_were_deleted_and_no_more_of_a_name_that_co
             for number in flows:
                 plane.comes_to(f"f{number}", state)
         for number in flows:
-            admin.delete(plane.person, f"f{number}")
+            flow_requests.delete(plane.person, f"f{number}")
 
     lives(range(1))
     one = count()

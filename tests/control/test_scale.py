@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.control import admin, reading
-from scribengin.control.scale import scale
+from scribengin.control import flow_records, flow_requests
+from scribengin.control.resources import scale
 from scribengin.core.errors import Refused
-from scribengin.registry.kinds import Host, Mapped, TierSpec
+from scribengin.registry.records import Host, Mapped, TierSpec
 from scribengin.registry.tree import HOST, MAPPED
 from tests.control.obedient import Plane, applied
 
@@ -22,26 +22,26 @@ def running(package: str = "0") -> Plane:
 
 
 def workers(plane: Plane) -> list[str]:
-    return [str(tier["worker"]) for tier in reading.describe(plane.person, "f")["tiers"]]
+    return [str(tier["worker"]) for tier in flow_records.describe(plane.person, "f")["tiers"]]
 
 
 def test_only_the_tier_that_is_scaled_gets_another_worker_and_it_stays_so_when_the_flow_comes_again() -> None:
     plane = running()
-    assert scale(plane.person, "f", ["core"], cores=4, by="me") == admin.Applied("f", 2, changed=True)
+    assert scale(plane.person, "f", ["core"], cores=4, by="me") == flow_requests.Applied("f", 2, changed=True)
     plane.comes_to("f", "running")
     assert workers(plane) == ["f.core-2", "f.edge-1", "f.store-1"]
     assert scale(plane.person, "f", ["core"], cores=4, by="me").changed is False
     specs = {tier: TierSpec(feeders=feeders) for tier, feeders in TIERS.items()}
-    same = admin.Submission("f", "0", "flow.yaml", "/base", specs)
-    assert admin.apply(plane.person, same, state=lambda _: "/state", by="me").changed is False
-    other = admin.Submission("f", "1", "flow.yaml", "/base", specs)
-    assert admin.apply(plane.person, other, state=lambda _: "/state", by="me").version == 3
+    same = flow_requests.Submission("f", "0", "flow.yaml", "/base", specs)
+    assert flow_requests.apply(plane.person, same, state=lambda _: "/state", by="me").changed is False
+    other = flow_requests.Submission("f", "1", "flow.yaml", "/base", specs)
+    assert flow_requests.apply(plane.person, other, state=lambda _: "/state", by="me").version == 3
     plane.comes_to("f", "running")
     assert workers(plane) == ["f.core-3", "f.edge-2", "f.store-2"]
-    assert reading.wanted(plane.person, "f")[1].tiers["core"].cores == 4  # type: ignore[union-attr]
-    admin.rollback(plane.person, "f", 1, by="me")
+    assert flow_records.wanted(plane.person, "f")[1].tiers["core"].cores == 4  # type: ignore[union-attr]
+    flow_requests.rollback(plane.person, "f", 1, by="me")
     plane.comes_to("f", "running")
-    assert reading.wanted(plane.person, "f")[1].tiers["core"].cores == 1  # type: ignore[union-attr]
+    assert flow_records.wanted(plane.person, "f")[1].tiers["core"].cores == 1  # type: ignore[union-attr]
 
 
 def test_all_tiers_are_scaled_from_the_sources_down() -> None:
@@ -61,16 +61,16 @@ def test_a_version_that_changes_nothing_that_runs_leaves_all_workers() -> None:
     plane = running()
     specs = {tier: TierSpec(feeders=feeders) for tier, feeders in TIERS.items()}
     for package in ("1", "2"):
-        comment = admin.Submission("f", package, "flow.yaml", "/base", specs)
-        admin.apply_all(plane.person, [comment], None, state=lambda _: "/state", by="me", effects={"f": "in place"})
+        comment = flow_requests.Submission("f", package, "flow.yaml", "/base", specs)
+        flow_requests.apply_all(plane.person, [comment], None, state=lambda _: "/state", by="me", effects={"f": "in place"})
         plane.comes_to("f", "running")
     assert workers(plane) == ["f.core-1", "f.edge-1", "f.store-1"]
-    assert reading.read_flow(plane.person, "f").status.version == 3  # type: ignore[union-attr]
+    assert flow_records.read_flow(plane.person, "f").status.version == 3  # type: ignore[union-attr]
     scale(plane.person, "f", ["edge"], cores=2, by="me")
     plane.comes_to("f", "running")
     assert workers(plane) == ["f.core-1", "f.edge-2", "f.store-1"]
-    code = admin.Submission("f", "3", "flow.yaml", "/base", specs)
-    admin.apply_all(plane.person, [code], None, state=lambda _: "/state", by="me", effects={"f": "restart"})
+    code = flow_requests.Submission("f", "3", "flow.yaml", "/base", specs)
+    flow_requests.apply_all(plane.person, [code], None, state=lambda _: "/state", by="me", effects={"f": "restart"})
     plane.comes_to("f", "running")
     assert workers(plane) == ["f.core-2", "f.edge-3", "f.store-2"]
 
@@ -78,8 +78,8 @@ def test_a_version_that_changes_nothing_that_runs_leaves_all_workers() -> None:
 def test_a_worker_that_cannot_go_on_between_two_batches_is_replaced_as_for_any_version() -> None:
     plane = running()
     specs = {tier: TierSpec(feeders=feeders) for tier, feeders in TIERS.items()}
-    pace = admin.Submission("f", "1", "flow.yaml", "/base", specs)
-    admin.apply_all(plane.person, [pace], None, state=lambda _: "/state", by="me", effects={"f": "next Batch"})
+    pace = flow_requests.Submission("f", "1", "flow.yaml", "/base", specs)
+    flow_requests.apply_all(plane.person, [pace], None, state=lambda _: "/state", by="me", effects={"f": "next Batch"})
     plane.comes_to("f", "running")
     assert workers(plane) == ["f.core-2", "f.edge-2", "f.store-2"]
 
@@ -105,7 +105,9 @@ def test_executors_are_looked_for_on_the_hosts_of_a_tier_s_group() -> None:
     plane = Plane()
     plane.person.commit(HOST("h1").create(Host(host="pc7")), HOST("h2").create(Host(host="pc8", spark="spark://pc8:7077")))
     tiers = {"core": TierSpec(group="pcs", hosts={"pc7": 1.0}), "edge": TierSpec(group="sparks", hosts={"h2": 1.0})}
-    admin.apply(plane.person, admin.Submission("f", "0" * 64, "flow.yaml", "/base", tiers), state=lambda _: "/state", by="me")
+    flow_requests.apply(
+        plane.person, flow_requests.Submission("f", "0" * 64, "flow.yaml", "/base", tiers), state=lambda _: "/state", by="me"
+    )
     assert scale(plane.person, "f", ["edge"], executors=3, by="me").changed is True
     with pytest.raises(Refused, match="tier core cannot have executors"):
         scale(plane.person, "f", executors=3, by="me")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.control.through import CLOCKS_S, Reached, reached
-from scribengin.plan.meetings import Meeting
-from scribengin.registry.kinds import QueryAck
+from scribengin.control.workflow_progress import CLOCKS_S, Reached, reached
+from scribengin.plan.flow_links import Meeting
+from scribengin.registry.records import QueryAck
 
 
 def ack(**through: list[tuple[float, float]]) -> QueryAck:

@@ -10,9 +10,9 @@ import pytest
 
 from harness.submit import submissions
 from scribengin.connectors.contract import BatchId, Receipt
-from scribengin.control import admin, operate, reading
+from scribengin.control import flow_records, flow_requests, operation_requests
 from scribengin.control.changes import Recut, rows_again
-from scribengin.control.reading import wanted
+from scribengin.control.flow_records import wanted
 from scribengin.control.topology import PlannedTopology, apply_topology, check_agreed, plan_rollback, plan_topology
 from scribengin.core.errors import InputError, Refused
 from scribengin.core.storage import make_folder
@@ -20,9 +20,9 @@ from scribengin.local.prepare import prepare
 from scribengin.packages.make import make_package
 from scribengin.packages.store import PackageStore
 from scribengin.plan.topology import topology_of
+from scribengin.registry.flow_ends import SourceLevel, Waters
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.outside import SourceLevel, Waters
-from scribengin.registry.records import Stored, read_record
+from scribengin.registry.record_io import Stored, read_record
 from scribengin.registry.tree import DESIRED, OPERATION, SPEC
 from scribengin.state.contract import Counts, Decision, SourceRange
 from scribengin.state.decisions import Decisions
@@ -32,7 +32,7 @@ from scribengin.state.topology import write_topology
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scribengin.registry.kinds import Operation
+    from scribengin.registry.records import Operation
 
 FLOW = """\
 version: 1
@@ -188,10 +188,10 @@ def test_another_max_dead_takes_effect_in_new_workers(person: Person) -> None:
 def test_what_is_wanted_stopped_is_wanted_to_run_again(person: Person) -> None:
     path = person.flow("numbers")
     person.applies(path)
-    admin.want(person.registry, "numbers", "stopped", by="me")
+    flow_requests.want(person.registry, "numbers", "stopped", by="me")
     assert effects(person.plans(path)) == {"flow": "in place"}
     person.applies(path)
-    assert reading.read_flow(person.registry, "numbers").desired.state == "running"
+    assert flow_records.read_flow(person.registry, "numbers").desired.state == "running"
 
 
 def test_a_plans_hash_is_refused_once_something_else_runs(person: Person) -> None:
@@ -200,7 +200,7 @@ def test_a_plans_hash_is_refused_once_something_else_runs(person: Person) -> Non
     person.writes("steps.py", STEPS.replace("== 1", "== 0"))
     seen = person.plans(path).hash
     assert person.plans(path).hash == seen
-    admin.want(person.registry, "numbers", "paused", by="me")
+    flow_requests.want(person.registry, "numbers", "paused", by="me")
     assert person.plans(path).hash == seen, "it is over versions, not over revisions"
     person.writes("steps.py", STEPS.replace("== 1", "== 2"))
     assert refused(lambda: person.applies(path, expected=seen)).code == "plan-stale"
@@ -213,7 +213,7 @@ def test_who_was_faster_makes_a_plan_stale(person: Person) -> None:
     path = person.flow("numbers")
     found, _ = submissions([path], person.packages, person.state)
     person.applies(path)
-    told = refused(lambda: admin.apply_all(person.registry, found, {"numbers": 0}, state=lambda _: "", by="me"))
+    told = refused(lambda: flow_requests.apply_all(person.registry, found, {"numbers": 0}, state=lambda _: "", by="me"))
     assert told.code == "plan-stale"
 
 
@@ -241,7 +241,7 @@ def test_a_query_that_cannot_keep_its_state_needs_a_persons_word(person: Person)
     assert begun.arguments == {"how": "lost", "queries": [["main", "counts"]]}
     path.write_text(WINDOWED)
     assert refused(lambda: person.applies(path, accept="lost")).code == "operation-under-way"
-    assert refused(lambda: admin.rollback(person.registry, "counted", 1, by="me")).code == "operation-under-way"
+    assert refused(lambda: flow_requests.rollback(person.registry, "counted", 1, by="me")).code == "operation-under-way"
 
 
 def test_going_back_to_what_cannot_keep_its_state_needs_a_word_too(person: Person) -> None:
@@ -254,8 +254,8 @@ def test_going_back_to_what_cannot_keep_its_state_needs_a_word_too(person: Perso
     assert plan.needs_word
     assert refused(lambda: check_agreed(plan)).code == "plan-unsaid"
     check_agreed(plan, accept="again")
-    assert admin.rollback(person.registry, "counted", 1, by="me", renew={"counted": [("main", "counts")]}) == {"counted": 1}
-    assert reading.read_flow(person.registry, "counted").desired.operation == "1"
+    assert flow_requests.rollback(person.registry, "counted", 1, by="me", renew={"counted": [("main", "counts")]}) == {"counted": 1}
+    assert flow_records.read_flow(person.registry, "counted").desired.operation == "1"
     operation = read_record(person.registry, OPERATION("counted", "1"))
     assert isinstance(operation, Stored)
     assert operation.record.version == 2, "the version that knows the checkpoint leaves it"
@@ -303,8 +303,8 @@ def test_a_tier_that_is_put_between_two_others_begins_when_the_version_that_runs
     asked = begun(person)
     assert (asked.kind, asked.step, asked.tiers, asked.version) == ("recut", "drain", ("z",), 1)
     assert asked.arguments == {"version": 2, "read": ["z"], "feeders": {"x": [], "y": ["x"], "z": ["y"]}}
-    operate.cancel(person.registry, "chain", "1", by="me")
-    assert reading.read_flow(person.registry, "chain").desired.version == 1
+    operation_requests.cancel(person.registry, "chain", "1", by="me")
+    assert flow_records.read_flow(person.registry, "chain").desired.version == 1
 
 
 def test_what_lies_in_channels_that_another_version_cut_is_not_to_be_read_by_the_one_that_is_wanted(person: Person) -> None:
@@ -313,7 +313,7 @@ def test_what_lies_in_channels_that_another_version_cut_is_not_to_be_read_by_the
     path.write_text(CHAIN)
     person.applies(path)
     write_topology(person.state, "chain", topology_of(prepare(path, state=person.state).plan))
-    operate.cancel(person.registry, "chain", "1", by="me")
+    operation_requests.cancel(person.registry, "chain", "1", by="me")
     again = person.plans(path).flows[0]
     assert again.recut is None, "what lies there was cut by another version than the one that is wanted"
 
@@ -430,9 +430,9 @@ def test_what_came_as_one_goes_back_as_one(person: Person) -> None:
     person.applies(person.folder)
     person.writes("steps.py", STEPS.replace("== 1", "== 0"))
     assert person.applies(person.folder) == {"first": (2, True), "second": (2, True)}
-    assert admin.rollback(person.registry, "second", 1, by="me", only=True) == {"second": 1}
-    assert admin.rollback(person.registry, "first", 1, by="me") == {"first": 1}
-    assert admin.rollback(person.registry, "first", 2, by="me") == {"first": 2, "second": 2}
+    assert flow_requests.rollback(person.registry, "second", 1, by="me", only=True) == {"second": 1}
+    assert flow_requests.rollback(person.registry, "first", 1, by="me") == {"first": 1}
+    assert flow_requests.rollback(person.registry, "first", 2, by="me") == {"first": 2, "second": 2}
     before = person.store.revision
-    assert refused(lambda: admin.rollback(person.registry, "first", 2, by="me")).code == "version-same"
+    assert refused(lambda: flow_requests.rollback(person.registry, "first", 2, by="me")).code == "version-same"
     assert person.store.revision == before

@@ -9,17 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.control import admin
+from scribengin.control import flow_requests
 from scribengin.control.upkeep import FORGOTTEN_S, ROUNDS, MaintainedFolder, place
 from scribengin.control.world import WorkerNode
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import RegistryEntry
-from scribengin.registry.kinds import TierSpec
 from scribengin.registry.lease import RegistryLease
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.record_io import Stored, put, read_record
+from scribengin.registry.records import MaintenanceOwner, MaintenanceReport, TierSpec, id_of_folder
 from scribengin.registry.tree import KEEPING, UPKEEP_LEASE, UPKEEP_LEASE_TERM, UPKEPT
-from scribengin.registry.upkeep_records import MaintenanceOwner, MaintenanceReport, id_of_folder
 from tests.control.hands import Plane
 
 if TYPE_CHECKING:
@@ -94,8 +93,8 @@ def version_of(plane: Plane, path: str) -> int:
 
 def applied(plane: Plane, flow: str, **folders: tuple[str, ...]) -> None:
     specs = {tier: TierSpec(folders=paths) for tier, paths in folders.items()}
-    submission = admin.Submission(flow, "0", "flow.yaml", "/base", specs)
-    admin.apply(plane.person, submission, state=lambda _: "/state", by="me")
+    submission = flow_requests.Submission(flow, "0", "flow.yaml", "/base", specs)
+    flow_requests.apply(plane.person, submission, state=lambda _: "/state", by="me")
 
 
 def deleted(plane: Plane, *flows: str) -> None:
@@ -103,7 +102,7 @@ def deleted(plane: Plane, *flows: str) -> None:
         plane.want(flow, "stopped")
         for _ in range(6):
             plane.look()
-        admin.delete(plane.person, flow)
+        flow_requests.delete(plane.person, flow)
         plane.look()
 
 

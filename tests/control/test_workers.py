@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.control import admin, reading
-from scribengin.control.mirror import Mirror
-from scribengin.control.observe import Observer
-from scribengin.control.places import apart, choose_node, on_each_host
-from scribengin.control.scale import set_workers
+from scribengin.control import flow_records, flow_requests
+from scribengin.control.placement import apart, choose_node, on_each_host
+from scribengin.control.registry_cache import Mirror
+from scribengin.control.resources import set_workers
+from scribengin.control.snapshot import Observer
 from scribengin.control.world import FlowSeen, ObservedTier, Wish, WorkerNode
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Create, Delete
-from scribengin.registry.host_records import Decommissioned
-from scribengin.registry.kinds import Run, TierSpec, WorkerCount, Workers
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.records import Stored, read_record
+from scribengin.registry.record_io import Stored, read_record
+from scribengin.registry.records import Decommissioned, Run, TierSpec, WorkerCount, Workers
 from scribengin.registry.tree import DECOMMISSIONED, STATUS, WORKERS
 from tests.control.hands import Plane as TwoHosts
 from tests.control.hands import until
@@ -31,7 +30,7 @@ TIERS = {
 @pytest.fixture
 def plane() -> Plane:
     plane = Plane()
-    admin.apply(plane.person, admin.Submission("f", "0", "flow.yaml", "/base", TIERS), state=lambda _: "/state", by="me")
+    flow_requests.apply(plane.person, flow_requests.Submission("f", "0", "flow.yaml", "/base", TIERS), state=lambda _: "/state", by="me")
     plane.comes_to("f", "running")
     plane.turn()
     plane.turn()
@@ -41,7 +40,7 @@ def plane() -> Plane:
 def workers(plane: Plane) -> dict[str, str]:
     for _ in range(6):
         plane.turn()
-    return {tier["tier"]: tier["worker"] for tier in reading.describe(plane.person, "f")["tiers"] if tier["state"] == "running"}
+    return {tier["tier"]: tier["worker"] for tier in flow_records.describe(plane.person, "f")["tiers"] if tier["state"] == "running"}
 
 
 ALL = {"edge": "f.edge-1", "core": "f.core-1", "core~2": "f.core~2-1", "last": "f.last-1"}
@@ -94,13 +93,15 @@ def test_a_number_that_a_person_writes_by_hand_is_taken_up_or_told_beside_it(pla
 def test_workers_follow_the_hosts_once_a_person_says_each() -> None:
     store = MemoryStore()
     plane = TwoHosts(store.client)
-    admin.apply(plane.person, admin.Submission("f", "0", "flow.yaml", "/base", {"core": TierSpec()}), state=lambda _: "/state", by="me")
+    flow_requests.apply(
+        plane.person, flow_requests.Submission("f", "0", "flow.yaml", "/base", {"core": TierSpec()}), state=lambda _: "/state", by="me"
+    )
     plane.comes_to("f", "running")
 
     def comes_to(*, helper: str, workers: WorkerCount, wanted: int) -> None:
         until(lambda: plane.look() or plane.node("f", "core~2") == helper, f"the helper on {helper or 'no host'}")  # type: ignore[func-returns-value]
         plane.rests()
-        rows = {tier["tier"]: tier for tier in reading.describe(plane.person, "f")["tiers"]}
+        rows = {tier["tier"]: tier for tier in flow_records.describe(plane.person, "f")["tiers"]}
         assert (rows["core"]["workers"], rows["core"]["wanted_workers"]) == (workers, wanted)
         assert (rows["core~2"]["workers"], rows["core~2"]["wanted_workers"]) == (None, 0)
         assert plane.status("f").state == "running"
@@ -131,7 +132,7 @@ def test_a_word_that_a_person_writes_by_hand_is_each_or_told_beside_it(plane: Pl
 
 def test_who_stops_or_drains_the_flow_need_not_think_of_helpers(plane: Plane) -> None:
     for goal in ("drained", "running", "paused", "running", "stopped"):
-        admin.want(plane.person, "f", goal, by="me")
+        flow_requests.want(plane.person, "f", goal, by="me")
         plane.comes_to("f", {"drained": "stopped"}.get(goal, goal))
     assert workers(plane) == {}
 

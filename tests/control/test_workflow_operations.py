@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scribengin.control import admin, reading
-from scribengin.control.workflow_operate import KEPT, begin, cancel, read_operations, rows_of
+from scribengin.control import flow_records, flow_requests
+from scribengin.control.operation_requests import KEPT, begin_workflow_operation, cancel_workflow_operation, read_operations, rows_of
 from scribengin.control.workflows import Workflows
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Create
 from tests.control.obedient import Plane, met
 
 if TYPE_CHECKING:
-    from scribengin.registry.kinds import Goal
+    from scribengin.registry.records import Goal
 
 FLOWS = ("orders", "bills", "mail")
 """each feeds the next one"""
@@ -31,11 +31,11 @@ def made() -> Plane:
 
 
 def asked(plane: Plane, goal: Goal) -> str:
-    return begin(plane.person, Workflows(plane.person).of("bills"), goal, by="ann")
+    return begin_workflow_operation(plane.person, Workflows(plane.person).of("bills"), goal, by="ann")
 
 
 def states(plane: Plane) -> dict[str, str]:
-    return {row.flow: "created" if row.status is None else row.status.state for row in reading.read_flows(plane.person)}
+    return {row.flow: "created" if row.status is None else row.status.state for row in flow_records.read_flows(plane.person)}
 
 
 def over(plane: Plane) -> list[dict[str, str]]:
@@ -88,7 +88,8 @@ def played(goal: Goal, lives: list[int]) -> Plane:
 def end_of(plane: Plane) -> Any:
     newest = read_operations(plane.person)[0]
     tiers = {
-        flow: [(tier["tier"], tier["state"], tier["failures"]) for tier in reading.describe(plane.person, flow)["tiers"]] for flow in FLOWS
+        flow: [(tier["tier"], tier["state"], tier["failures"]) for tier in flow_records.describe(plane.person, flow)["tiers"]]
+        for flow in FLOWS
     }
     return newest.step, newest.error, states(plane), tiers
 
@@ -111,7 +112,7 @@ def test_the_last_word_of_a_person_stands() -> None:
     plane = made()
     id_ = asked(plane, "drained")
     plane.turn()
-    admin.want(plane.person, "orders", "running", by="bob")
+    flow_requests.want(plane.person, "orders", "running", by="bob")
     over(plane)
     (operation,) = read_operations(plane.person, "mail")
     assert (operation.id, operation.step) == (id_, "failed")
@@ -133,34 +134,34 @@ def test_it_says_what_it_waits_for_and_asks_nobody_else_once_it_is_cancelled() -
     (row,) = rows_of(plane.person, "bills")
     assert (row.id, row.kind, row.under_way) == (id_, "workflow drained", True)
     assert row.arguments["waits_for"][0].startswith("flow orders is draining: waits for")
-    cancel(plane.person, id_)
+    cancel_workflow_operation(plane.person, id_)
     for _ in range(5):
         plane.turn()
-    assert {flow: reading.read_flow(plane.person, flow).desired.state for flow in FLOWS} == {
+    assert {flow: flow_records.read_flow(plane.person, flow).desired.state for flow in FLOWS} == {
         "orders": "drained",
         "bills": "running",
         "mail": "running",
     }
     for wrong, code in ((id_, "operation-over"), ("w7", "operation-unknown"), ("7", "operation-unknown"), ("w", "operation-unknown")):
         with pytest.raises(Refused) as refused:
-            cancel(plane.person, wrong)
+            cancel_workflow_operation(plane.person, wrong)
         assert refused.value.code == code
 
 
 def test_a_flow_that_is_deleted_meanwhile_holds_nobody_up_and_old_operations_are_forgotten() -> None:
     plane = made()
-    admin.want(plane.person, "orders", "stopped", by="ann")
+    flow_requests.want(plane.person, "orders", "stopped", by="ann")
     plane.comes_to("orders", "stopped")
     workflow = Workflows(plane.person).of("bills")
-    admin.delete(plane.person, "orders")
+    flow_requests.delete(plane.person, "orders")
     with pytest.raises(Refused) as gone:
-        begin(plane.person, workflow, "drained", by="ann")
+        begin_workflow_operation(plane.person, workflow, "drained", by="ann")
     assert gone.value.code == "flow-unknown"
     met(plane, "orders", "/in", "/orders", main=())
-    admin.want(plane.person, "orders", "stopped", by="ann")
+    flow_requests.want(plane.person, "orders", "stopped", by="ann")
     plane.comes_to("orders", "stopped")
     asked(plane, "drained")
-    admin.delete(plane.person, "orders")
+    flow_requests.delete(plane.person, "orders")
     over(plane)
     assert states(plane) == {"bills": "stopped", "mail": "stopped"}
     for _ in range(KEPT + 5):
@@ -171,14 +172,14 @@ def test_a_flow_that_is_deleted_meanwhile_holds_nobody_up_and_old_operations_are
 def test_an_agreement_to_other_columns_outlives_it() -> None:
     plane = made()
     again = met(plane, "orders", "/in", "/orders", edge=(), core=("edge",))
-    admin.apply_all(plane.person, [again], {"orders": 1}, state=lambda _: "/state", by="bob", columns=True)
-    agreed = reading.read_flow(plane.person, "orders").desired.accepts
+    flow_requests.apply_all(plane.person, [again], {"orders": 1}, state=lambda _: "/state", by="bob", columns=True)
+    agreed = flow_records.read_flow(plane.person, "orders").desired.accepts
     assert agreed["by"] == "bob"
     goals: tuple[Goal, ...] = ("stopped", "running")
     for goal in goals:
         asked(plane, goal)
         over(plane)
-        wanted = reading.read_flow(plane.person, "orders").desired
+        wanted = flow_records.read_flow(plane.person, "orders").desired
         assert (wanted.state, wanted.by, wanted.accepts) == (goal, "ann", agreed)
 
 

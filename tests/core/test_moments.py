@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from scribengin.api import letters, verbs
+from scribengin.api import lifecycle_routes, state_routes
 from scribengin.cli.commands import dead, logs, rewind
 from scribengin.client.problems import PointedError
 from scribengin.connectors.kafka.reader import _start_of
 from scribengin.connectors.sequence.options import start_fault, start_us
 from scribengin.core.errors import Refused, SourceError
-from scribengin.core.moments import parse_moment, parse_time
+from scribengin.core.time_text import parse_moment, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,8 +45,8 @@ ANY: dict[str, Callable[[str], datetime]] = {
     "logs --since": option(logs.command, "since"),
     "dead-letter list --since": option(LIST, "since"),
     "dead-letter list --until": option(LIST, "until"),
-    "API: letters": lambda text: datetime.fromisoformat(letters._moment(text)),
-    "API: rewind": lambda text: datetime.fromisoformat(verbs._time(text) or ""),
+    "API: letters": lambda text: datetime.fromisoformat(state_routes._moment(text)),
+    "API: rewind": lambda text: datetime.fromisoformat(lifecycle_routes._time(text) or ""),
 }
 FIXED: dict[str, Callable[[str], datetime]] = {
     "core": parse_time,

@@ -14,7 +14,7 @@ from scribengin.cli.commands.schema import schema_text
 from scribengin.cli.main import main
 from scribengin.connectors import contract as connectors
 from scribengin.plan.validate import validate_file
-from scribengin.spec.old_words import WORDS, translate
+from scribengin.spec.foreign_terms import WORDS, translate
 from scribengin.state import contract as state
 from scribengin.state import lease
 

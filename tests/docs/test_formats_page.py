@@ -13,7 +13,7 @@ from doc_pages import ROOT
 from scribengin.connectors import catalog
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import BatchLimits, ConnectorContext
-from scribengin.formats.json_lines import json_lines
+from scribengin.formats.json_out import json_lines
 from scribengin.plan.validate import validate_file
 
 if TYPE_CHECKING:

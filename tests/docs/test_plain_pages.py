@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from doc_pages import ROOT, blocks_of, run_commands, write_named
 
-from scribengin.embedded.java_server import free_ports
+from scribengin.embedded.server import free_ports
 
 if TYPE_CHECKING:
     from pathlib import Path

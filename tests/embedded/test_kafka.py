@@ -10,8 +10,7 @@ from kafka_tools import read_lines, write_lines
 
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.process import birth_of, within
-from scribengin.embedded.kafka import KafkaCluster
-from scribengin.embedded.wire import read_metadata
+from scribengin.embedded.kafka import KafkaCluster, read_metadata
 
 if TYPE_CHECKING:
     from pathlib import Path

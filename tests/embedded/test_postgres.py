@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from scribengin.core.process import within
-from scribengin.embedded import no_root
+from scribengin.embedded import server as no_root
 from scribengin.embedded.postgres import Postgres
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pytest
 from scribengin.core import process as core_process
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.process import Process, birth_of, within
-from scribengin.embedded import process
-from scribengin.embedded.process import ServerProcess, find_server, start_server
+from scribengin.embedded import server as process
+from scribengin.embedded.server import ServerProcess, find_server, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ _WITHIN_S = 60.0
 _STARTER = """
 import os, sys
 from pathlib import Path
-from scribengin.embedded.process import start_server
+from scribengin.embedded.server import start_server
 folder = Path(sys.argv[1])
 server = start_server("server", sys.argv[3:], pid_file=folder / "pid.json", log=folder / "server.log")
 if sys.argv[2] == "release":

@@ -6,7 +6,7 @@ import pytest
 
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.process import birth_of, within
-from scribengin.embedded import no_root
+from scribengin.embedded import server as no_root
 from scribengin.embedded.elasticsearch import Elasticsearch
 from scribengin.embedded.opensearch import OpenSearch
 

@@ -15,7 +15,7 @@ import pytest
 from scribengin.core.cache import cache_folder
 from scribengin.core.process import Process, birth_of, within
 from scribengin.embedded import services
-from scribengin.embedded.wire import read_metadata
+from scribengin.embedded.kafka import read_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from scribengin.flow_tests.clock import rule_text
+from scribengin.flow_tests.play import rule_text
 
 
 def test_what_a_column_is_called_is_no_question_for_the_time() -> None:

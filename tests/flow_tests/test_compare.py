@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scribengin.core.types import parse_schema
-from scribengin.flow_tests.compare import compare_rows
+from scribengin.flow_tests.judge import compare_rows
 
 SCHEMA = parse_schema("a BIGINT, b DOUBLE, c ARRAY<DOUBLE>, d MAP<STRING, BIGINT>")
 small = st.fixed_dictionaries({"a": st.integers(0, 2), "b": st.sampled_from([0.0, 1.0])})

@@ -11,10 +11,9 @@ from xml.etree import ElementTree
 import pytest
 
 from scribengin.core.errors import InputError
-from scribengin.flow_tests.crash import NoCrashError, expect_death
 from scribengin.flow_tests.from_run import add_test
-from scribengin.flow_tests.junit import write_junit
-from scribengin.flow_tests.report import outcome_text
+from scribengin.flow_tests.play import NoCrashError, expect_death
+from scribengin.flow_tests.report import outcome_text, write_junit
 from scribengin.flow_tests.suite import read_suite, run_suites
 from scribengin.flow_tests.update import rewrites
 from scribengin.local.contract import RunSettings

@@ -9,7 +9,7 @@ from scribengin.core.errors import InputError
 from scribengin.core.problems import Place
 from scribengin.core.types import parse_schema
 from scribengin.flow_tests.calls import _batches
-from scribengin.flow_tests.given import write_given
+from scribengin.flow_tests.twin import write_given
 from scribengin.plan.test_files import files_named
 from scribengin.spec.flow_tests import GivenRows
 from scribengin.spec.model import SchemaSpec, Source

@@ -17,8 +17,7 @@ from scribengin.core.problems import Place
 from scribengin.core.types import parse_schema
 from scribengin.flow_tests.contract import Difference, Result
 from scribengin.flow_tests.judge import Judge
-from scribengin.flow_tests.outputs import read_output
-from scribengin.flow_tests.twin import Scratch, make_twin
+from scribengin.flow_tests.twin import Scratch, make_twin, read_output
 from scribengin.formats.rows import rows_to_batch
 from scribengin.plan.checks.subject import Subject
 from scribengin.plan.checks.tests import check_tests

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.files.cutting import CsvCutter
+from scribengin.connectors.files.splitting import CsvCutter
 from scribengin.core.types import Schema, parse_schema
 from scribengin.formats.csv import CsvDecoder
 from scribengin.formats.csv_records import CsvBlock, end_by_records
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from scribengin.formats.blocks import DamageBlock
     from scribengin.formats.contract import DecodedColumns, DecodedRows
-    from scribengin.formats.csv_columns import QuickCsv
+    from scribengin.formats.csv import QuickCsv
 
 RIGHT: dict[str, list[str]] = {
     "BOOLEAN": ["true", "false"],

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from typed_rows import schemas, typed
 
 from scribengin.core.types import Schema, arrow_schema, parse_schema
-from scribengin.formats.arrow_fit import fitted, never_fits
 from scribengin.formats.catalog import decoder_for
-from scribengin.formats.parquet import ColumnMismatchError, conform, conformed
+from scribengin.formats.parquet import ColumnMismatchError, conform, conformed, fitted, never_fits
 from scribengin.formats.rows import column_to_values, rows_to_batch
 
 DAY = dt.date(2026, 3, 2)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from scribengin.core.types import parse_schema
 from scribengin.formats.blocks import LineBlock
 from scribengin.formats.json import JsonDecoder
-from scribengin.formats.json_lines import json_lines
-from scribengin.formats.json_rows import json_rows
+from scribengin.formats.json_out import json_lines, json_rows
 from scribengin.formats.rows import rows_to_batch
 
 SCHEMA = parse_schema("id BIGINT NOT NULL, small TINYINT, `näme` STRING, ok BOOLEAN, amount DOUBLE, at TIMESTAMP, until TIMESTAMP")

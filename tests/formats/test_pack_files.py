@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from scribengin.core.types import parse_schema
 from scribengin.formats.contract import RecordPlace
 from scribengin.formats.origins import Origins
-from scribengin.formats.pack_decoder import PackDecoder
-from scribengin.formats.pack_files import FRAME_BYTES, PackFileEncoder, pack_frames
-from scribengin.formats.packs import PackMaker, damaged_block, read_pack
+from scribengin.formats.packs import FRAME_BYTES, PackDecoder, PackFileEncoder, PackMaker, damaged_block, pack_frames, read_pack
 
 SCHEMA = parse_schema("id BIGINT")
 BATCH = pa.record_batch({"id": pa.array(range(9), pa.int64())})

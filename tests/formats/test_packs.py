@@ -24,10 +24,8 @@ from scribengin.core.types import Field, Schema, Type, arrow_schema, parse_schem
 from scribengin.formats.contract import Bad, RecordPlace
 from scribengin.formats.keyring import Keyring
 from scribengin.formats.origins import Hop, Origins
-from scribengin.formats.pack_body import compress, encrypt
-from scribengin.formats.pack_decoder import PackDecoder
-from scribengin.formats.pack_header import PREFIX_BYTES, RAW_BYTES, bind, disclose, enclose
-from scribengin.formats.packs import PackMaker, damaged_block, read_header, read_pack
+from scribengin.formats.pack_frame import PREFIX_BYTES, RAW_BYTES, bind, compress, disclose, enclose, encrypt
+from scribengin.formats.packs import PackDecoder, PackMaker, damaged_block, read_header, read_pack
 from scribengin.formats.parquet import ColumnMismatchError
 from scribengin.formats.rows import batch_to_rows, rows_to_batch
 

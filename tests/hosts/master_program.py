@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scribengin.control.executor import ordering
 from scribengin.control.master import Master
-from scribengin.control.orders import ordering
 from scribengin.core.secret import Secret
 from scribengin.local.run_log import open_run_log
 from scribengin.registry.access import DigestLogin, RegistryAddress
-from scribengin.registry.entrance import ConnectionSettings
+from scribengin.registry.connection_settings import ConnectionSettings
 from scribengin.registry.tree import MASTERS
 
 if TYPE_CHECKING:

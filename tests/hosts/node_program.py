@@ -6,16 +6,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scribengin.cli.serving import until_asked
+from scribengin.cli.server_options import until_asked
 from scribengin.control.home import Home
 from scribengin.core.secret import Secret
 from scribengin.hosts.node import Capacity, NodeAgent, worker_order
 from scribengin.launch.contract import LaunchOrder
 from scribengin.registry.access import DigestLogin, RegistryAddress
-from scribengin.registry.entrance import ConnectionSettings
+from scribengin.registry.connection_settings import ConnectionSettings
 
 if TYPE_CHECKING:
-    from scribengin.registry.host_records import WorkerOrder
+    from scribengin.registry.records import WorkerOrder
 
 PROGRAM = Path(__file__).with_name("worker_program.py")
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from scribengin.control import admin, reading
+from scribengin.control import flow_records, flow_requests
 from scribengin.core.secret import Secret
 from scribengin.registry.access import DigestLogin, RegistryAddress
+from scribengin.registry.connection_settings import ConnectionSettings
 from scribengin.registry.contract import RegistryEntry
-from scribengin.registry.entrance import ConnectionSettings
-from scribengin.registry.kinds import TierSpec
+from scribengin.registry.records import TierSpec
 from scribengin.registry.tree import LEADER, LEASE
 from tests.looking import look_until
 
@@ -34,8 +34,8 @@ NODE_PROGRAM = Path(__file__).with_name("node_program.py")
 HASTY = """
 import sys
 from scribengin.cli.main import main
-from scribengin.control import runs
-runs.REGAIN_S = float(sys.argv[1])
+from scribengin.control import worker_lifecycle
+worker_lifecycle.REGAIN_S = float(sys.argv[1])
 main(sys.argv[2:])
 """
 """a master with a patience of its own"""
@@ -130,11 +130,11 @@ class Plane:
     def apply(self, flow: str, *, by: Mapping[str, TierSpec] | None = None, **tiers: tuple[str, ...]) -> None:
         """A flow of tiers that do nothing."""
         specs = dict(by) if by is not None else {tier: TierSpec(feeders=feeders) for tier, feeders in tiers.items()}
-        submission = admin.Submission(flow, "0" * 64, "flow.yaml", "/base", specs)
-        admin.apply(self.registry, submission, state=lambda _: "/state", by="me")
+        submission = flow_requests.Submission(flow, "0" * 64, "flow.yaml", "/base", specs)
+        flow_requests.apply(self.registry, submission, state=lambda _: "/state", by="me")
 
     def state(self, flow: str) -> str:
-        status = reading.read_flow(self.registry, flow).status
+        status = flow_records.read_flow(self.registry, flow).status
         return "" if status is None else status.state
 
     def comes_to(self, flow: str, state: str, within_s: float = WITHIN_S) -> None:

@@ -8,7 +8,7 @@ import pytest
 from plane import until
 
 from scribengin.registry.contract import RegistryEntry
-from scribengin.registry.kinds import TierSpec
+from scribengin.registry.records import TierSpec
 from scribengin.registry.tree import RUN
 
 if TYPE_CHECKING:

@@ -19,11 +19,10 @@ from scribengin.core.records import seal
 from scribengin.core.storage import put_if_absent
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.hosts.folder_keeper import FolderKeeper
-from scribengin.registry.kinds import TierSpec
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.record_io import Stored, put, read_record
+from scribengin.registry.records import MaintenanceOwner, MaintenanceReport, TierSpec, id_of_folder
 from scribengin.registry.tree import KEEPING, UPKEEP_LEASE, UPKEPT
-from scribengin.registry.upkeep_records import MaintenanceOwner, MaintenanceReport, id_of_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

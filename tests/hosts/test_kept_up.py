@@ -11,7 +11,7 @@ import pytest
 
 from scribengin.core.errors import EnvironmentFault
 from scribengin.embedded.zookeeper import ZooKeeper
-from scribengin.hosts.kept_up import kept_up
+from scribengin.hosts.embedded_servers import kept_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable

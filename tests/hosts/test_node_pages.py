@@ -23,9 +23,9 @@ from scribengin.hosts.node import NodeAgent, reached_at, worker_order
 from scribengin.hosts.node_door import NodeGate, check_door
 from scribengin.hosts.up import House
 from scribengin.registry.access import DigestLogin, RegistryAddress
+from scribengin.registry.connection_settings import ConnectionSettings
 from scribengin.registry.contract import RegistryEntry
-from scribengin.registry.entrance import ConnectionSettings
-from scribengin.registry.host_records import WorkerOrder
+from scribengin.registry.records import WorkerOrder
 from scribengin.registry.tree import HOST_HTTP, HOST_JSON, HOST_UP
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ import structlog
 from plane import until
 from structlog.testing import CapturingLogger
 
-from scribengin.control import admin
+from scribengin.control import flow_requests
 from scribengin.core.errors import Refused
 from scribengin.hosts.package_keeper import PackageKeeper
 from scribengin.packages.store import PackageStore
-from scribengin.registry.kinds import TierSpec
 from scribengin.registry.memory import MemoryRegistry, MemoryStore
+from scribengin.registry.records import TierSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 def applied(registry: MemoryRegistry, number: int) -> str:
     package = f"{number:064x}"
-    submission = admin.Submission("tweets", package, "flow.yaml", "/base", {"main": TierSpec()})
-    admin.apply(registry, submission, state=lambda _: "/state", by="me")
+    submission = flow_requests.Submission("tweets", package, "flow.yaml", "/base", {"main": TierSpec()})
+    flow_requests.apply(registry, submission, state=lambda _: "/state", by="me")
     return package
 
 

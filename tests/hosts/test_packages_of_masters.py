@@ -11,7 +11,7 @@ from fileserver import serving
 from plane import until
 
 from harness.submit import submission
-from scribengin.control import admin
+from scribengin.control import flow_requests
 from scribengin.control.home import Home
 from scribengin.packages.store import PackageStore
 from scribengin.registry.contract import Create
@@ -56,7 +56,7 @@ class Person:
         """The hash of the package, which is put into a store of the person's own."""
         (self.folder / "steps.py").write_text(STEPS.replace("VERSION", version))
         made, _ = submission(self.folder / "flow.yaml", self.home.packages, self.home.state)
-        admin.apply(self.plane.registry, made, state=lambda _: str(self.home.state), by="me")
+        flow_requests.apply(self.plane.registry, made, state=lambda _: str(self.home.state), by="me")
         return made.package
 
     def submits(self, version: str) -> None:

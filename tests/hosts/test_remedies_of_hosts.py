@@ -13,23 +13,23 @@ import structlog
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from scribengin.api.elsewhere import HERE, locate_state
 from scribengin.api.node_pages import NodePages
 from scribengin.api.progress import router
+from scribengin.api.state_routing import HERE, locate_state
 from scribengin.api.tokens import Tokens
 from scribengin.cli.commands import master, node, up
 from scribengin.cli.main import main
-from scribengin.control import admin
-from scribengin.control.bell import Bell
-from scribengin.control.watch import WorkerWatch
+from scribengin.control import flow_requests
+from scribengin.control.alerting import Bell
+from scribengin.control.worker_reports import WorkerWatch
 from scribengin.core.errors import Refused, Unreachable
 from scribengin.core.secret import Secret
 from scribengin.registry.access import RegistryAddress
+from scribengin.registry.connection_settings import ConnectionSettings
 from scribengin.registry.contract import Create
-from scribengin.registry.entrance import ConnectionSettings
-from scribengin.registry.kinds import Host, Run, TierSpec
+from scribengin.registry.records import Host, Run, TierSpec
 from scribengin.registry.tree import HOST, HOST_UP, LEADER, RUN
-from scribengin.watching.board import Board
+from scribengin.watching.telemetry import Board
 from tests.looking import look_until
 from tests.plugins.remedies import mentions
 
@@ -127,8 +127,8 @@ def remedy_of(said: dict[str, Any], code: str) -> str:
 
 def elsewhere(registry: Registry, *, node: str = "") -> None:
     """A flow whose worker runs on another host."""
-    submission = admin.Submission("numbers", "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
-    admin.apply(registry, submission, state=lambda _: "/nowhere", by="me")
+    submission = flow_requests.Submission("numbers", "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
+    flow_requests.apply(registry, submission, state=lambda _: "/nowhere", by="me")
     registry.commit(RUN("numbers", "main").create(Run(number=1, node=node or "far", asked_at=0.0, generation=1)))
     registry.commit(HOST(node or "far").create(Host(host="far")))
 

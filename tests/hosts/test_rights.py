@@ -12,8 +12,8 @@ from plane import until
 from scribengin.core.errors import Refused
 from scribengin.core.secret import Secret
 from scribengin.registry.access import RegistryAddress, SaslLogin, Tls
+from scribengin.registry.connection_settings import ConnectionSettings
 from scribengin.registry.contract import Create, Delete, Forbidden, RegistryEntry, Replace
-from scribengin.registry.entrance import ConnectionSettings
 from scribengin.registry.tree import (
     ACK,
     DESIRED,

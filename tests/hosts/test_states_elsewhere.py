@@ -14,19 +14,19 @@ import msgspec
 import pytest
 
 from scribengin.api import planner
-from scribengin.api.elsewhere import HERE, StateLocation, locate_state
 from scribengin.api.node_pages import NodePages
 from scribengin.api.serving import Listen
 from scribengin.api.state_queries import StateQuery
-from scribengin.control import admin
+from scribengin.api.state_routing import HERE, StateLocation, locate_state
+from scribengin.control import flow_requests
 from scribengin.control.home import Home
 from scribengin.core.errors import Refused, Unreachable
 from scribengin.hosts.node import NodeAgent
 from scribengin.packages.make import make_package
 from scribengin.packages.package import PackedFlow, build_package
-from scribengin.registry.entrance import ConnectionSettings
-from scribengin.registry.kinds import Host, Run, TierSpec
+from scribengin.registry.connection_settings import ConnectionSettings
 from scribengin.registry.memory import MemoryStore
+from scribengin.registry.records import Host, Run, TierSpec
 from scribengin.registry.tree import HOST, HOST_UP, RUN
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ sinks: {kept: {from: odd, type: files, path: out, format: json}}
 
 def test_nodes_are_asked_those_of_the_workers_first_and_who_does_not_answer_is_named(tmp_path: Path) -> None:
     registry = MemoryStore().client()
-    submission = admin.Submission("tweets", "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
-    admin.apply(registry, submission, state=lambda _: str(tmp_path / "state"), by="me")
+    submission = flow_requests.Submission("tweets", "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
+    flow_requests.apply(registry, submission, state=lambda _: str(tmp_path / "state"), by="me")
     asked = []
 
     def has(node: str, flow: str) -> bool:
@@ -88,8 +88,8 @@ def test_a_node_looks_into_states_for_masters_and_for_nobody_else(plane: Plane, 
         home.packages.put([package.data], package.id)
         return package.id
 
-    submission = admin.Submission("numbers", packed("id % 2 = 1"), "flow.yaml", str(folder), {"main": TierSpec()})
-    admin.apply(plane.registry, submission, state=lambda _: str(state), by="me")
+    submission = flow_requests.Submission("numbers", packed("id % 2 = 1"), "flow.yaml", str(folder), {"main": TierSpec()})
+    flow_requests.apply(plane.registry, submission, state=lambda _: str(state), by="me")
 
     def looking(verb: str, **arguments: object) -> StateQuery:
         return StateQuery(verb, "numbers", arguments, ("numbers",), state=str(state), revision=plane.registry.sync())
@@ -125,7 +125,7 @@ def test_a_node_looks_into_states_for_masters_and_for_nobody_else(plane: Plane, 
         # two questions at a time, whoever asks
         slow = build_package("numbers", "0", [PackedFlow("numbers", "flow.py")], [], {"flow.py": b"import time\ntime.sleep(8)\n"})
         home.packages.put([slow.data], slow.id)
-        admin.apply(plane.registry, replace(submission, package=slow.id, path="flow.py"), state=lambda _: str(state), by="me")
+        flow_requests.apply(plane.registry, replace(submission, package=slow.id, path="flow.py"), state=lambda _: str(state), by="me")
         monkeypatch.setattr(planner, "TURN_S", 0.1)
         asks = msgspec.json.encode(looking("graph"))
         with ThreadPoolExecutor(3) as threads:

@@ -8,7 +8,7 @@ import pytest
 from plane import until
 
 from scribengin.registry.contract import RegistryEntry
-from scribengin.registry.kinds import Mapped
+from scribengin.registry.records import Mapped
 from scribengin.registry.tree import MAPPED, RUN
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import psutil
 import pytest
 from plane import until
 
-from scribengin.control import admin
+from scribengin.control import flow_requests
 from scribengin.registry.contract import RegistryEntry
-from scribengin.registry.kinds import Mapped
+from scribengin.registry.records import Mapped
 from scribengin.registry.tree import DESIRED, MAPPED, RUN, STATUS, WANTED
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def test_when_the_leader_is_killed_another_leads_and_workers_are_adopted(plane: 
         took.append(time.monotonic() - begun)
         # it does not only lead but acts
         state, other = other, state
-        admin.want(plane.registry, "tweets", state, by="me")
+        flow_requests.want(plane.registry, "tweets", state, by="me")
         plane.comes_to("tweets", state)
         assert {tier: plane.worker("tweets", tier) for tier in workers} == workers, "adopted, not started again"
     print(f"take-over after {', '.join(f'{each:.1f} s' for each in took)}")
@@ -57,7 +57,7 @@ def test_when_the_leader_is_killed_another_leads_and_workers_are_adopted(plane: 
     assert plane.says("status", "tweets")["tiers"][0]["process"]["pid"] == workers["core"].pid
     assert all(worker.is_running() for worker in workers.values())
     plane.master("m4")
-    admin.want(plane.registry, "tweets", other, by="me")
+    flow_requests.want(plane.registry, "tweets", other, by="me")
     plane.comes_to("tweets", other)
     assert {tier: plane.worker("tweets", tier) for tier in workers} == workers
 
@@ -75,7 +75,7 @@ def test_a_leader_that_slept_past_its_session_changes_nothing(plane: Plane) -> N
     # meanwhile another one does it, and all of it is over again: what the sleeper still has to write would make sense to ZooKeeper
     until(lambda: plane.leader() == "m2", "another leads")
     plane.comes_to("tweets", "running")
-    admin.want(plane.registry, "tweets", "stopped", by="me")
+    flow_requests.want(plane.registry, "tweets", "stopped", by="me")
     plane.comes_to("tweets", "stopped")
     until(lambda: not plane.registry.children("physicalnodes/a/orders"), "it is forgotten")
     until(lambda: not plane.registry.children("physicalnodes/a/seen"), "by the host, too")
@@ -138,7 +138,7 @@ def test_the_agent_of_a_host_is_killed_at_any_moment_and_the_next_one_goes_on(pl
         plane.comes_to(f"flow{number}", "running")
     workers = [plane.worker(f"flow{number}", "main") for number in range(4)]
     for number in range(4):
-        admin.want(plane.registry, f"flow{number}", "stopped", by="me")
+        flow_requests.want(plane.registry, f"flow{number}", "stopped", by="me")
     plane.kill("a")
     plane.node("a")
     for number in range(4):
@@ -157,11 +157,11 @@ def test_an_order_is_taken_up_at_once(plane: Plane) -> None:
     entry = plane.registry.read(DESIRED("tweets").path)
     assert isinstance(entry, RegistryEntry)
     begun = time.monotonic()
-    admin.want(plane.registry, "tweets", "stopped", by="me")
+    flow_requests.want(plane.registry, "tweets", "stopped", by="me")
     plane.comes_to("tweets", "stopped")
     print(f"stopped after {time.monotonic() - begun:.2f} s")
     begun = time.monotonic()
-    admin.want(plane.registry, "tweets", "running", by="me")
+    flow_requests.want(plane.registry, "tweets", "running", by="me")
     until(lambda: "tweets.main-2" in plane.registry.children("physicalnodes/a/seen"), "its process is there")
     took = time.monotonic() - begun
     print(f"ordered and begun after {took:.2f} s")

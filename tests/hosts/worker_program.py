@@ -8,13 +8,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from scribengin.control.world import RunId
-from scribengin.registry.entrance import ConnectionSettings
+from scribengin.registry.connection_settings import ConnectionSettings
 from scribengin.registry.lease import RegistryLease
 from scribengin.registry.tree import LEASE
-from scribengin.worker.page import serve_page
 from scribengin.worker.process import _read_spec
+from scribengin.worker.registry_watch import DesiredState
 from scribengin.worker.service import AttemptOutcome, AttemptStatus, WorkerService
-from scribengin.worker.wanted import DesiredState
+from scribengin.worker.status_page import serve_page
 
 if TYPE_CHECKING:
     import threading

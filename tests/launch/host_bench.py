@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from launch_benches import PROGRAM, ProcessBench
 
-from scribengin.control.fleet import HostLauncher
-from scribengin.control.mirror import Mirror
+from scribengin.control.host_launchers import HostLauncher
+from scribengin.control.registry_cache import Mirror
 from scribengin.hosts.agent import Agent
 from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
-from scribengin.registry.kinds import Host
 from scribengin.registry.lease import Election
 from scribengin.registry.memory import MemoryStore
+from scribengin.registry.records import Host
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.launch.contract import Launcher, ObservedWorker
-    from scribengin.registry.host_records import WorkerOrder
+    from scribengin.registry.records import WorkerOrder
 
 LOG = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 NAME = "a"

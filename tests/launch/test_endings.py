@@ -13,8 +13,8 @@ from launch_benches import WITHIN_S
 
 from scribengin.core.process import Process, birth_of, within
 from scribengin.launch.contract import LaunchOrder
-from scribengin.launch.endings import Endings
 from scribengin.launch.local import LocalLauncher
+from scribengin.launch.process_launcher import Endings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from launch_benches import WITHIN_S, keeper_of, one, process_of
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.process import within
 from scribengin.core.secret import Secret
-from scribengin.launch import children, logs, records
+from scribengin.launch import process_launcher, records
 from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.marks import marked_processes
@@ -47,11 +47,11 @@ for line in sys.stdin:
 _KILLED_BEFORE_THE_KEEPER = """
 import os, sys
 from pathlib import Path
-from scribengin.launch import children
+from scribengin.launch import process_launcher
 from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 
-children._start_keeper = lambda *_: os.kill(os.getpid(), 9)
+process_launcher._start_keeper = lambda *_: os.kill(os.getpid(), 9)
 LocalLauncher(Path(sys.argv[1])).start(LaunchOrder(sys.argv[2], ("true",)))
 """
 _KILLED_WHILE_THE_KEEPER_STARTS = """
@@ -396,15 +396,15 @@ def test_what_a_worker_says_is_kept_and_bounded(local: ProcessBench) -> None:
 
 def test_logs_outlast_a_worker_and_the_oldest_of_a_tier_go(local: ProcessBench) -> None:
     launcher = local.launcher()
-    workers = [f"a.main-{number}" for number in range(8, 8 + logs.KEPT_OF_A_TIER + 2)]
+    workers = [f"a.main-{number}" for number in range(8, 8 + process_launcher.KEPT_OF_A_TIER + 2)]
     for worker in workers:
         launcher.start(LaunchOrder(worker, ("true",)))
         local.until(launcher, worker, lambda seen: seen.is_over)
         launcher.forget(worker)
-    assert [bool(launcher.logs(worker)) for worker in workers] == [False, False] + [True] * logs.KEPT_OF_A_TIER
-    old = time.time() - logs.KEPT_S - 60
+    assert [bool(launcher.logs(worker)) for worker in workers] == [False, False] + [True] * process_launcher.KEPT_OF_A_TIER
+    old = time.time() - process_launcher.KEPT_S - 60
     os.utime(launcher.logs(workers[-1])[0], (old, old))
-    logs.prune_logs(local.home / "logs", known=[])
+    process_launcher.prune_logs(local.home / "logs", known=[])
     assert [bool(launcher.logs(worker)) for worker in workers[-2:]] == [True, False]
 
 
@@ -462,7 +462,7 @@ def test_a_worker_is_ended_though_no_record_of_that_can_be_written(local: Proces
 def test_a_lock_that_is_held_for_ever_is_told(local: ProcessBench, monkeypatch: pytest.MonkeyPatch) -> None:
     import fcntl
 
-    monkeypatch.setattr(children, "_LOCKED_WITHIN_S", 0.2)
+    monkeypatch.setattr(process_launcher, "_LOCKED_WITHIN_S", 0.2)
     launcher = local.launcher()
     with (local.home / "lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -16,7 +16,7 @@ from launch_benches import StandaloneBench, keeper_of, one, process_of
 
 from scribengin.core.errors import EnvironmentFault, Unreachable
 from scribengin.core.process import Process, within
-from scribengin.embedded.java_server import free_ports
+from scribengin.embedded.server import free_ports
 from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.keeper import TICK_S
 from scribengin.launch.marks import marked_processes

@@ -19,10 +19,10 @@ from scribengin.connectors.files.release import release_file
 from scribengin.core.errors import Unreachable
 from scribengin.core.storage import replace
 from scribengin.local.acks import Releases
-from scribengin.local.inspect import audit_flow
+from scribengin.local.audit import audit_flow
 from scribengin.local.prepare import prepare
-from scribengin.local.standing import read_standing
-from scribengin.state.acks import QueryKey
+from scribengin.local.status import read_standing
+from scribengin.state.channel_acks import QueryKey
 from scribengin.state.decisions import Decisions
 from scribengin.state.lease import take_lease
 

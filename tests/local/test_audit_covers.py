@@ -5,8 +5,7 @@ import shutil
 
 import pytest
 
-from scribengin.local.audited import audit_as_json
-from scribengin.local.inspect import audit_flow
+from scribengin.local.audit import audit_as_json, audit_flow
 from scribengin.local.prepare import prepare
 from scribengin.state.lease import take_lease
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.files.pieces import FilePiece
-from scribengin.connectors.files.read_lease import ReadLease
-from scribengin.local import done_files
-from scribengin.local.done_files import DoneFiles
+from scribengin.connectors.files.retention import ReadLease
+from scribengin.local import source_cleanup
+from scribengin.local.source_cleanup import DoneFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ def test_who_comes_to_read_between_the_look_and_the_deletion_gives_way(tmp_path:
     (internal / "owner.json").touch()
     file.touch()
     done = DoneFiles(tmp_path, [], print, "mine")
-    done._files[file] = done_files._File(tmp_path, FilePiece(file.name, 0, 0, 0, 0, 0, 0), set())
+    done._files[file] = source_cleanup._File(tmp_path, FilePiece(file.name, 0, 0, 0, 0, 0, 0), set())
     other, seen = ReadLease(tmp_path, "other"), list[set[str]]()
 
     def let_go(*_: Any) -> None:

@@ -12,18 +12,18 @@ import pytest
 from scribengin.cli.display import plain_line
 from scribengin.connectors.contract import BatchId, BatchLimits, Receipt, SourceStream
 from scribengin.core.numbered_log import NumberedLog
+from scribengin.local.backlog_view import Levels
+from scribengin.local.channel_backpressure import ChannelThrottle, QueryBackPressure
 from scribengin.local.contract import GateView, QueryView, RunView
-from scribengin.local.gates import ChannelThrottle, QueryBackPressure
-from scribengin.local.levels import Levels
 from scribengin.plan.channels import PlannedChannel
-from scribengin.spec.edge_model import Channel, Depth, EdgeProperties, Pack, Rate
-from scribengin.state.acks import ChannelLink, QueryKey, QueryReading, QueryTopology
+from scribengin.spec.model import Channel, Depth, EdgeProperties, Pack, Rate
+from scribengin.state.channel_acks import ChannelLink, QueryKey, QueryReading, QueryTopology
 from scribengin.state.contract import Counts, Decision, SourceRange
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder
 from scribengin.state.lineage import open_lineage, read_lineage, rewind
 from scribengin.state.source_log import SourceLog
-from scribengin.watching.words import gate_text, slowest_text
+from scribengin.watching.wording import gate_text, slowest_text
 
 CHANNEL, READ_AS = "a_to_far", "a"
 FILE_ROWS = 100

@@ -10,12 +10,12 @@ import pytest
 
 from scribengin.control.world import RunId
 from scribengin.core.errors import Refused
-from scribengin.local.going_back import Back, back_to, begin_anew
-from scribengin.local.inspect import audit_flow, planned_changes
+from scribengin.local.audit import audit_flow, planned_changes
 from scribengin.local.positions import decided_ends
 from scribengin.local.prepare import prepare
-from scribengin.registry.kinds import Operation, Spec
+from scribengin.local.rewind import Back, back_to, begin_anew
 from scribengin.registry.memory import MemoryStore
+from scribengin.registry.records import Operation, Spec
 from scribengin.registry.tree import OPERATION
 from scribengin.state.decisions import Decisions
 from scribengin.state.lease import take_lease

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scribengin.cli.summaries import show_summaries
+from scribengin.cli.summary import show_summaries
 from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.connectors.summary.forms import asked_of
 from scribengin.core import numbered_log

@@ -5,12 +5,12 @@ import pytest
 from scribengin.connectors.contract import BatchId
 from scribengin.core.errors import InputError
 from scribengin.formats.notice import FormatNotice
-from scribengin.local.learning import sentence, why_new_dropped
 from scribengin.local.prepare import prepare
+from scribengin.local.schema_drift import sentence, why_new_dropped
+from scribengin.state.columns import learn
 from scribengin.state.contract import Decision
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
-from scribengin.state.learned import learn
 from scribengin.state.lineage import open_lineage
 
 FLOW = """\

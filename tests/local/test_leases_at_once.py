@@ -16,16 +16,16 @@ from uuid import uuid4
 import pyarrow as pa
 
 from scribengin.connectors.contract import BatchId, BatchLimits, ConnectorContext, Decided
-from scribengin.connectors.files import read_lease
+from scribengin.connectors.files import retention
+from scribengin.connectors.files.maintenance import keep_folder
 from scribengin.connectors.files.options import SINK, SOURCE
 from scribengin.connectors.files.pieces import pieces_of, root_of
-from scribengin.connectors.files.read_lease import HOLDS_S, ReadLease
+from scribengin.connectors.files.retention import HOLDS_S, ReadLease
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.connectors.files.source import FilesSource
-from scribengin.connectors.files.upkeep import keep_folder
 from scribengin.core.types import arrow_schema, parse_schema
-from scribengin.local.done_files import DoneFiles, _File, _Reader
-from scribengin.state.acks import QueryKey
+from scribengin.local.source_cleanup import DoneFiles, _File, _Reader
+from scribengin.state.channel_acks import QueryKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,9 +140,8 @@ def test_merging_retention_and_archiving_leave_what_a_reader_has_taken(tmp_path:
 
 
 def test_it_fails_where_leases_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("closing", "read_lease"):
-        monkeypatch.setattr(f"scribengin.connectors.files.{module}.leased", lambda *_, **__: False)
-    monkeypatch.setattr("scribengin.local.done_files.leased", lambda *_, **__: False)
+    monkeypatch.setattr("scribengin.connectors.files.retention.leased", lambda *_, **__: False)
+    monkeypatch.setattr("scribengin.local.source_cleanup.leased", lambda *_, **__: False)
     assert run_all(tmp_path, lambda found: found.wrong != []).wrong != []
 
 
@@ -172,4 +171,4 @@ def test_a_reader_that_was_killed_loses_what_it_held_when_its_time_is_over(tmp_p
     keep_folder(top, lambda: None, now_s=lambda: time.time() + HOLDS_S + 1)
     assert not (top / old).exists()
     keep_folder(top, lambda: None, now_s=lambda: time.time() + HOLDS_S + 3601)
-    assert read_lease._leases(top) == []
+    assert retention._leases(top) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from scribengin.local.limits import FlowLimits, RateLimit
+from scribengin.local.rate_limit import FlowLimits, RateLimit
 
 FLOW = """\
 version: 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.local.inspect import planned_changes
+from scribengin.local.audit import planned_changes
 from scribengin.local.prepare import prepare
 from scribengin.state.lineage import open_lineage
 

@@ -7,17 +7,16 @@ from types import SimpleNamespace
 import pytest
 
 from scribengin.connectors.contract import BatchId, SourceStream
-from scribengin.local.catch_up import WINDOW_S, CatchUp
 from scribengin.local.contract import RunSettings
-from scribengin.local.meter import Meter
+from scribengin.local.query_metrics import WINDOW_S, CatchUp, Meter
 from scribengin.local.run import run_flow
 from scribengin.spark.commit import CommittedBatch
-from scribengin.spark.max_dead import DeadTally
+from scribengin.spark.dead_letter_limit import DeadTally
 from scribengin.spark.query import QueryRun
-from scribengin.state.acks import ChannelBacklog
+from scribengin.state.channel_acks import ChannelBacklog
 from scribengin.state.clocks import Clock
 from scribengin.state.contract import Counts, Decision
-from scribengin.watching.words import watermark_text
+from scribengin.watching.wording import watermark_text
 
 
 def committed(files: int, rows: int) -> CommittedBatch:

@@ -9,7 +9,7 @@ from urllib.request import urlopen
 import pytest
 
 from scribengin.core.errors import EnvironmentFault, Exit
-from scribengin.embedded.java_server import free_ports
+from scribengin.embedded.server import free_ports
 
 ENDLESS = """\
 version: 1

@@ -17,17 +17,16 @@ from scribengin.cli.commands.offsets import set_ as set_offset
 from scribengin.cli.commands.reset import command as reset
 from scribengin.core import faults
 from scribengin.core.errors import Refused
-from scribengin.local.inspect import audit_flow, planned_changes
-from scribengin.local.letters import Which
+from scribengin.local.audit import audit_flow, planned_changes
+from scribengin.local.dead_letter_replay import replay
+from scribengin.local.dead_letters import Which
 from scribengin.local.prepare import prepare
-from scribengin.local.replay import replay
-from scribengin.local.standing import read_standing
-from scribengin.local.stored import letters_waiting
+from scribengin.local.status import read_standing
+from scribengin.local.stored_queries import letters_waiting
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease
-from scribengin.state.moves import Journal
 from scribengin.state.replays import Replays
-from scribengin.state.topology import tiers_with_state
+from scribengin.state.topology import Journal, tiers_with_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +62,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 from scribengin.core import faults
-from scribengin.local.migrate import migrate
+from scribengin.local.move_queries import migrate
 from scribengin.local.prepare import prepare
 from scribengin.plan.sql.parse import parse_expression
 from scribengin.state.lease import take_lease

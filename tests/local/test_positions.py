@@ -5,10 +5,10 @@ import pytest
 from scribengin.core import storage
 from scribengin.core.errors import Refused
 from scribengin.core.records import seal, unseal
-from scribengin.local.inspect import audit_flow
+from scribengin.local.audit import audit_flow
 from scribengin.local.positions import move_back, move_forward, way_back
 from scribengin.local.prepare import prepare
-from scribengin.state.dead import read_letters
+from scribengin.state.dead_letters import read_letters
 from scribengin.state.lease import take_lease
 from scribengin.state.lineage import past_lineages
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from scribengin.cli.preview_settings import preview_settings
-from scribengin.cli.preview_text import _visible
+from scribengin.cli.preview_view import _visible
 from scribengin.connectors.files.source import FilesSource
 from scribengin.core.errors import InputError
 from scribengin.local.preview import Previews
 from scribengin.local.preview_contract import NodePreview, Preview, PreviewSettings
-from scribengin.state.dead import read_letters
+from scribengin.state.dead_letters import read_letters
 from scribengin.state.folder import StateFolder
 
 PYTHON_ONLY = """\

@@ -10,27 +10,25 @@ import pytest
 
 from scribengin.connectors.contract import BatchId
 from scribengin.core.errors import Refused
+from scribengin.local.dead_letter_repair import find_doomed, find_to_edit, given_letters, keep_all, whole_letters
+from scribengin.local.dead_letter_replay import replay
+from scribengin.local.dead_letters import Which, count_letters
 from scribengin.local.flow_run import left_behind
-from scribengin.local.letters import Which, count_letters
-from scribengin.local.migrate import _give_way
+from scribengin.local.move_queries import _give_way
 from scribengin.local.prepare import prepare
-from scribengin.local.purging import find_doomed
-from scribengin.local.repairing import find_to_edit, given_letters, keep_all, whole_letters
-from scribengin.local.replay import replay
 from scribengin.state.contract import DeadLetter, Decision, SourceRange
-from scribengin.state.dead import DeadWriter
+from scribengin.state.dead_letters import DeadWriter, repaired_keys
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import begin_moved, leave, open_lineage, read_lineage
-from scribengin.state.moves import Journal, MovedLineage, write_moved
-from scribengin.state.repairs import repaired_keys
 from scribengin.state.replays import Pending, Replays, read_entering, waiting
 from scribengin.state.source_log import SourceLog
+from scribengin.state.topology import Journal, MovedLineage, write_moved
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from scribengin.local.dead_letter_replay import Given
     from scribengin.local.prepare import PreparedFlow
-    from scribengin.local.replay import Given
     from scribengin.state.folder import QueryFolder
     from scribengin.state.replays import Key
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors.contract import SourceStream
 from scribengin.local.acks import Releases
-from scribengin.local.levels import Levels
+from scribengin.local.backlog_view import Levels
 from scribengin.local.prepare import prepare
-from scribengin.state.acks import FlowAcks, QueryStanding
+from scribengin.state.channel_acks import FlowAcks, QueryStanding
 from scribengin.state.source_log import REPLAY, SourceLog
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from scribengin.control.submission import submission_of
 from scribengin.local import session
 from scribengin.local.contract import RunSettings
 from scribengin.local.prepare import prepare
-from scribengin.spark.lent import LentStart
+from scribengin.spark.shared_session import LentStart
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scribengin.local.audit import audit_flow, planned_changes
 from scribengin.local.contract import RunSettings
-from scribengin.local.inspect import audit_flow, planned_changes
 from scribengin.local.prepare import prepare
 from scribengin.local.run import run_flow
 from scribengin.packages.make import make_package

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flows import flow, sink, source, step
 
 from scribengin.plan.advice import cut_advice
-from scribengin.plan.split import plan_flow
+from scribengin.plan.tier_flows import plan_flow
 from scribengin.spec.model import Dedupe, Filter, Group, Member, Tier
 from scribengin.state.contract import Counts
 from scribengin.state.totals import SinkTotals, Totals

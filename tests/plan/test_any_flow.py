@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.core.types import parse_schema
 from scribengin.plan.check import check_flow
-from scribengin.plan.cut import build_plan
 from scribengin.plan.diff import diff_plans
 from scribengin.plan.explain_tiers import as_json, as_mermaid, explain
 from scribengin.plan.graph import base
-from scribengin.plan.split import plan_flow
+from scribengin.plan.queries import build_plan
+from scribengin.plan.tier_flows import plan_flow
 from scribengin.spec.model import (
     Action,
     Aggregate,

@@ -18,15 +18,14 @@ from scribengin.core.problems import Place
 from scribengin.plan.channels import BUILT_IN, edge_properties
 from scribengin.plan.check import check_flow
 from scribengin.plan.graph import Graph, inputs_of
-from scribengin.plan.split import plan_flow
+from scribengin.plan.tier_flows import plan_flow
 from scribengin.plan.tiers import assign
 from scribengin.plan.validate import validate_file
 from scribengin.spec import tier_keys
-from scribengin.spec.calls import CallPlaces
-from scribengin.spec.edge_model import Channel, Depth, EdgeProperties
-from scribengin.spec.model import Tier
+from scribengin.spec.call_sites import CallPlaces
+from scribengin.spec.dump import edge_data
+from scribengin.spec.model import Channel, Depth, EdgeProperties, Tier
 from scribengin.spec.parse import parse_flow
-from scribengin.spec.tier_data import edge_data
 
 if TYPE_CHECKING:
     from scribengin.core.problems import Problem

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scribengin.plan.cut import build_plan
+from scribengin.plan.queries import build_plan
 from scribengin.plan.validate import validate_file
 
 if TYPE_CHECKING:

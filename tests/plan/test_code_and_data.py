@@ -13,9 +13,9 @@ import pytest
 from scribengin.connectors.contract import BatchLimits
 from scribengin.core.errors import InputError
 from scribengin.local.prepare import open_sinks, open_sources, prepare
-from scribengin.plan.python_modules import find_module
+from scribengin.plan.python_functions import find_module
 from scribengin.plan.relative_places import RelativePlace, relative_places
-from scribengin.plan.split import plan_flow
+from scribengin.plan.tier_flows import plan_flow
 from scribengin.plan.validate import validate_file
 from scribengin.spark.user_code import activate, pack
 

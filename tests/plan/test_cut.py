@@ -9,8 +9,8 @@ from flows import flow, schema, sink, source, step, tweets
 from scribengin.connectors.catalog import sink_types
 from scribengin.core.options import NodeType
 from scribengin.core.types import parse_schema
-from scribengin.plan.cut import build_plan
-from scribengin.plan.guarantee import path_guarantee
+from scribengin.plan.guarantees import path_guarantee
+from scribengin.plan.queries import build_plan
 from scribengin.spec.model import (
     Aggregate,
     Dedupe,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 from flows import flow, sink, source, step, tweets
 
-from scribengin.plan.cut import build_plan
 from scribengin.plan.diff import StoredQuery, diff_plans
+from scribengin.plan.queries import build_plan
 from scribengin.spec.model import Filter, Flow, Merge, Sql
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from flows import flow, sink, source, step
 from pyspark.sql import functions
 
 from scribengin.core.types import parse_schema
-from scribengin.plan.cut import build_plan
-from scribengin.plan.engines import portable
 from scribengin.plan.explain import explain
+from scribengin.plan.queries import build_plan
+from scribengin.plan.stages import portable
 from scribengin.spec.model import Aggregate, Defaults, Filter, Python, Select, Sql, WindowSpec
 from scribengin.vector.portable import NotPortableError
 

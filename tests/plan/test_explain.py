@@ -12,7 +12,7 @@ from scribengin.core.options import NodeType, Option
 from scribengin.plan.describe import describe, span
 from scribengin.plan.diff import diff_plans
 from scribengin.plan.explain_tiers import as_json, as_mermaid, explain
-from scribengin.plan.split import FlowPlan, plan_flow
+from scribengin.plan.tier_flows import FlowPlan, plan_flow
 from scribengin.spec.model import Source, Sql
 
 if TYPE_CHECKING:

@@ -12,14 +12,27 @@ from flows import flow, sink, source, step, tweets
 
 from scribengin.plan.diff import PlanChanges
 from scribengin.plan.explain_tiers import as_json, as_mermaid, explain
-from scribengin.plan.split import FlowPlan, plan_flow
-from scribengin.spec.edge_model import Channel, Depth, EdgeProperties, Encryption, Pack, Rate
-from scribengin.spec.model import Dedupe, Defaults, Filter, Flow, Merge, Resources, Tier
+from scribengin.plan.tier_flows import FlowPlan, plan_flow
+from scribengin.spec.model import (
+    Channel,
+    Dedupe,
+    Defaults,
+    Depth,
+    EdgeProperties,
+    Encryption,
+    Filter,
+    Flow,
+    Merge,
+    Pack,
+    Rate,
+    Resources,
+    Tier,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scribengin.plan.paths import FlowPath
+    from scribengin.plan.guarantees import FlowPath
 
 SECRET = "aHVudGVyMg=="
 

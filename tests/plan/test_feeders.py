@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from flows import flow, sink, source, step, tweets
 
-from scribengin.plan.cut import build_plan
-from scribengin.plan.feeders import feeders
+from scribengin.plan.ledger_edges import feeders
+from scribengin.plan.queries import build_plan
 from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Python, Route, WindowSpec
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.files.sink import PublishedFiles
 from scribengin.local.prepare import open_sinks, prepare
-from scribengin.plan.kept_folders import kept_folders
+from scribengin.plan.maintained_places import kept_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scribengin.connectors.catalog import sink_types, source_types
-from scribengin.plan.meetings import MeetingIndex, circle, meetings, outside_of
-from scribengin.registry.outside import ExternalPlace, Outside
+from scribengin.plan.flow_links import MeetingIndex, circle, meetings, outside_of
+from scribengin.registry.flow_ends import ExternalPlace, Outside
 from scribengin.spec.load import load_flow
 from tests.looking import calls_in
 

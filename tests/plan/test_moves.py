@@ -10,15 +10,14 @@ from flows import flow, sink, source, step
 
 from scribengin.plan.diff import PlanChanges, StoredQuery, label_of
 from scribengin.plan.flow_diff import flow_changes
-from scribengin.plan.split import FlowPlan, plan_flow
+from scribengin.plan.tier_flows import FlowPlan, plan_flow
 from scribengin.plan.topology import topology_of
-from scribengin.spec.edge_model import Channel, EdgeProperties, Encryption, Rate
-from scribengin.spec.model import Aggregate, Defaults, Filter, Flow, Tier, WindowSpec
+from scribengin.spec.model import Aggregate, Channel, Defaults, EdgeProperties, Encryption, Filter, Flow, Rate, Tier, WindowSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.plan.moves import Moves
+    from scribengin.plan.query_moves import Moves
 
 
 def declared(*, stateful: bool = False, **tiers: str) -> Flow:

@@ -10,7 +10,7 @@ import pytest
 
 from scribengin.connectors import catalog
 from scribengin.local.run import is_endless
-from scribengin.plan.meetings import Meeting, meetings
+from scribengin.plan.flow_links import Meeting, meetings
 from scribengin.plan.validate import validate_file
 from scribengin.spec.load import load_flow
 

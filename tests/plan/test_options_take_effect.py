@@ -12,9 +12,9 @@ import pytest
 import scribengin
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.local.prepare import sink_place, source_place
-from scribengin.plan.split import plan_flow
+from scribengin.plan.tier_flows import plan_flow
 from scribengin.plan.validate import validate_file
-from scribengin.spec.edge_model import EdgeProperties
+from scribengin.spec.model import EdgeProperties
 from tests.plan.test_any_option import NODES, flow_text, good, needed
 
 if TYPE_CHECKING:

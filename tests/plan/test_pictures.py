@@ -13,12 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scribengin.plan.flow_graph import graph_as_json
-from scribengin.plan.layered import Box, layered
-from scribengin.plan.picture import GraphPicture, PictureEdge, PictureNode, picture_of, width_of
-from scribengin.plan.picture_mermaid import as_mermaid
-from scribengin.plan.picture_svg import as_svg
-from scribengin.plan.picture_text import as_text
-from scribengin.plan.split import plan_flow
+from scribengin.plan.graph_layout import Box, layered
+from scribengin.plan.picture import GraphPicture, PictureEdge, PictureNode, as_mermaid, as_svg, as_text, picture_of, width_of
+from scribengin.plan.tier_flows import plan_flow
 from scribengin.spec.model import Aggregate, Filter, Flow, Merge, Route, Tier
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scribengin.connectors.catalog import sink_types, source_types
-from scribengin.plan.cut import build_plan
+from scribengin.plan.queries import build_plan
 from scribengin.spec.dump import dump_flow
 from scribengin.spec.parse import parse_flow
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scribengin.plan.split import plan_flow
+from scribengin.plan.tier_flows import plan_flow
 from scribengin.plan.validate import validate_file
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scribengin.core.errors import Refused
-from scribengin.plan.split import plan_flow
-from scribengin.plan.spread import Branches, read_branches, spread, spread_text
+from scribengin.plan.spread_utilities import Branches, read_branches, spread, spread_text
+from scribengin.plan.tier_flows import plan_flow
 from scribengin.plan.validate import validate_file
 from scribengin.spec.model import Dedupe, Merge, Utilities
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.plan.sql.windows import SqlWindow, windows_of
+from scribengin.plan.sql.shape import SqlWindow, windows_of
 
 _MIN = 60 * 10**6
 _HOUR = 60 * _MIN

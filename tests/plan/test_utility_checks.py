@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.plan import python_functions
-from scribengin.plan.cut import build_plan
 from scribengin.plan.explain import explain
+from scribengin.plan.queries import build_plan
 from scribengin.plan.validate import validate_file
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scribengin.plan.cut import build_plan
+from scribengin.plan.queries import build_plan
 from scribengin.plan.validate import validate_file
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def test_no_user_code_runs_and_neither_spark_nor_arrow_is_loaded(folder: Path) -
     (folder / "flow.yaml").write_text(FLOW)
     program = (
         "import sys; from pathlib import Path; from scribengin.plan.validate import validate_file\n"
-        "from scribengin.plan.cut import build_plan\n"
+        "from scribengin.plan.queries import build_plan\n"
         "flow, found = validate_file(Path(sys.argv[1]), {}); assert not found, found; build_plan(flow)\n"
         "print([name for name in ('pyspark', 'pyarrow', 'duckdb', 'rich', 'steps') if name in sys.modules])"
     )

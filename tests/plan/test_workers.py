@@ -6,7 +6,7 @@ import pytest
 from flows import flow, sink, source, step
 
 from scribengin import frame
-from scribengin.plan.cut import build_plan
+from scribengin.plan.queries import build_plan
 from scribengin.plan.workers import why_alone, why_whole
 from scribengin.spec.model import Action, Dedupe, Filter, Join, Python
 

@@ -18,8 +18,8 @@ import pytest
 
 from scribengin.core.errors import EnvironmentFault
 from scribengin.embedded import cassandra, elasticsearch, hbase, hdfs, kafka, objects, opensearch
-from scribengin.embedded.go_tool import built
 from scribengin.embedded.jars import fetch
+from scribengin.embedded.objects import built
 from tests.plugins.selection import needs
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from registry_benches import DEADLINE_S, LOGIN
 from scribengin.core.errors import Unreachable
 from scribengin.core.secret import Secret
 from scribengin.embedded.jars import pyspark_jars
-from scribengin.embedded.java_server import free_ports, java_command
-from scribengin.embedded.process import start_server
+from scribengin.embedded.server import free_ports, java_command, start_server
 from scribengin.registry.access import DigestLogin, RegistryAddress, SaslLogin, Tls
 from scribengin.registry.contract import Create, Forbidden
 from scribengin.registry.zookeeper import open_zookeeper

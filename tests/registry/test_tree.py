@@ -11,9 +11,9 @@ from registry_benches import STRANGER, WORKER
 from harness.pages.registry import registry_page
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Conflict, Create, Damaged, Forbidden, RegistryEntry, Replace, fence_of, parent_of
-from scribengin.registry.kinds import Desired, GroupRecord, Limit
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.records import Newer, Stored, names, read_record, set_aside
+from scribengin.registry.record_io import Newer, Stored, names, read_record, set_aside
+from scribengin.registry.records import Desired, GroupRecord, Limit
 from scribengin.registry.tree import (
     DESIRED,
     GROUP,
@@ -35,7 +35,7 @@ from scribengin.registry.tree import (
 if TYPE_CHECKING:
     from registry_benches import Bench
 
-    from scribengin.registry.records import Record
+    from scribengin.registry.record_io import Record
     from scribengin.registry.tree import Branch
 
 NAMES = {

@@ -67,7 +67,7 @@ class _Scope:
         return found
 
     def _writes_what_it_returns(self) -> bool:
-        """`control.act` has one function that says where each action writes, and what."""
+        """`control.executor` has one function that says where each action writes, and what."""
         return isinstance(self._nodes[0], ast.FunctionDef) and self._nodes[0].name == "_written"
 
     def _of(self, value: ast.AST) -> set[str]:

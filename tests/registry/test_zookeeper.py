@@ -19,9 +19,9 @@ from harness.zookeeper_shell import run_shell
 from scribengin.core.errors import Refused, Unreachable
 from scribengin.registry.access import RegistryAddress
 from scribengin.registry.contract import ANYONE, Create, Damaged, Forbidden, Grant, May, RegistryEntry, SessionState
-from scribengin.registry.kinds import Desired, Limit
 from scribengin.registry.lease import LEADER, Election, RegistryLease
-from scribengin.registry.records import Stored, read_record, set_aside
+from scribengin.registry.record_io import Stored, read_record, set_aside
+from scribengin.registry.records import Desired, Limit
 from scribengin.registry.tree import DESIRED, LIMIT, right_of_tier
 from scribengin.registry.zookeeper import open_zookeeper
 

@@ -9,12 +9,12 @@ import pytest
 
 from scribengin.core.types import parse_schema
 from scribengin.spark.chunk import Chunk, UnknownOrigin
-from scribengin.spark.hangs import Watchpoint
-from scribengin.spark.letters import DeadLetterWriter, LetterRules
+from scribengin.spark.dead_letter_writer import DeadLetterWriter, LetterRules
+from scribengin.spark.node_schema import vector_node
 from scribengin.spark.program import PythonNode
 from scribengin.spark.python_step import RecordStep
-from scribengin.spark.step_nodes import vector_node
-from scribengin.spark.vector_run import VectorRun
+from scribengin.spark.stage import VectorRun
+from scribengin.spark.watchdog import Watchpoint
 from scribengin.spec.model import Filter, Step
 from scribengin.state.contract import Counts
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.core.errors import Refused
-from scribengin.local.going_back import back_to
 from scribengin.local.positions import go_back
 from scribengin.local.prepare import prepare
+from scribengin.local.rewind import back_to
 from scribengin.local.summaries import read_summaries
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease

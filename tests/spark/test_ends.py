@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow.dataset as ds
 
+from scribengin.local.audit import audit_flow
 from scribengin.local.contract import RunSettings
-from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import prepare
 from scribengin.local.run import run_flow
 from tests.spark.test_stateless_steps import ran

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scribengin.local.inspect import audit_flow
+from scribengin.local.audit import audit_flow
 from scribengin.local.prepare import prepare
-from scribengin.state.dead import read_letters
+from scribengin.state.dead_letters import read_letters
 
 if TYPE_CHECKING:
     from tests.spark.conftest import FlowFolder

@@ -9,8 +9,8 @@ import pytest
 
 from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.core.types import parse_schema
-from scribengin.spark.feed import Feed
 from scribengin.spark.program import SourceRef
+from scribengin.spark.source_input import Feed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 from scribengin.core.types import parse_schema
 from scribengin.formats.structs import StructForm
 from scribengin.spark.chunk import Chunk, UnknownOrigin
-from scribengin.spark.free_utilities import Free, Utility
-from scribengin.spark.hangs import Watchpoint
-from scribengin.spark.looking import looking_form
-from scribengin.spark.ordering import Chooser, Evidence
-from scribengin.spark.time_limit import checksum_of
+from scribengin.spark.predicate_pushdown import looking_form
+from scribengin.spark.step_ordering import Chooser, Evidence
+from scribengin.spark.utilities import Free, Utility
+from scribengin.spark.watchdog import Watchpoint, checksum_of
 from scribengin.state.contract import Counts
 from scribengin.state.ledger import balance
 

@@ -14,12 +14,12 @@ from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.core.errors import StepError
 from scribengin.core.types import parse_schema
 from scribengin.formats.contract import RecordPlace
-from scribengin.plan.cut import build_plan
+from scribengin.plan.queries import build_plan
 from scribengin.plan.resolve import Inherited
 from scribengin.spark.chunk import Chunk, Origin
-from scribengin.spark.gate import GateNode, LateRowCounter, LateRule, WindowGrid, late_rule
-from scribengin.spark.layout import NodeLayout
-from scribengin.spark.letters import DeadLetterWriter, LetterRules
+from scribengin.spark.dead_letter_writer import DeadLetterWriter, LetterRules
+from scribengin.spark.late_rows import GateNode, LateRowCounter, LateRule, WindowGrid, late_rule
+from scribengin.spark.node_schema import NodeLayout
 from scribengin.spec.model import Aggregate, Dedupe, Join, Merge, Sql, Step, WindowSpec
 from scribengin.spec.parse import parse_flow
 from scribengin.state.contract import Counts

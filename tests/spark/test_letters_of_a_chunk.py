@@ -11,8 +11,8 @@ from scribengin.core.types import parse_schema
 from scribengin.formats.blocks import LineBlock
 from scribengin.formats.catalog import decoder_for
 from scribengin.spark.chunk import BlockOrigin, Chunk
-from scribengin.spark.letters import DeadLetterWriter, LetterRules
-from scribengin.state.dead import read_segment
+from scribengin.spark.dead_letter_writer import DeadLetterWriter, LetterRules
+from scribengin.state.dead_letters import read_segment
 from scribengin.state.folder import QueryFolder
 
 if TYPE_CHECKING:

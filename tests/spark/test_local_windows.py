@@ -12,7 +12,7 @@ import pytest
 
 from scribengin.core.errors import InputError
 from scribengin.core.zones import zone_names
-from scribengin.spark.local_windows import window_ends_us, with_local_window
+from scribengin.spark.late_rows import window_ends_us, with_local_window
 from tests.spark.test_stateless_steps import ran
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 from scribengin.core.types import parse_schema
 from scribengin.formats.structs import StructForm
-from scribengin.spark.looking import looking_form
+from scribengin.spark.predicate_pushdown import looking_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

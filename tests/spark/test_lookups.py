@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scribengin.local.inspect import audit_flow
-from scribengin.local.letters import Which
+from scribengin.local.audit import audit_flow
+from scribengin.local.dead_letter_repair import find_to_edit, keep_all
+from scribengin.local.dead_letter_replay import replay
+from scribengin.local.dead_letters import Which
 from scribengin.local.prepare import prepare
-from scribengin.local.repairing import find_to_edit, keep_all
-from scribengin.local.replay import replay
-from scribengin.state.dead import read_letters
+from scribengin.state.dead_letters import read_letters
 
 if TYPE_CHECKING:
     from scribengin.local.contract import RunResult

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.state.dead import read_letters
+from scribengin.state.dead_letters import read_letters
 from scribengin.state.folder import StateFolder
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scribengin.cli.commands.run import exit_of
-from scribengin.spark.max_dead import DeadTally, Excess
+from scribengin.spark.dead_letter_limit import DeadTally, Excess
 from scribengin.spec.model import MaxDead, RecordBound
 from scribengin.state.contract import Counts
-from scribengin.state.dead import read_letters
+from scribengin.state.dead_letters import read_letters
 from scribengin.state.folder import StateFolder
 
 if TYPE_CHECKING:

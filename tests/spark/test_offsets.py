@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from pyspark import cloudpickle
 
 from scribengin.connectors.contract import BatchLimits, ConnectorContext
-from scribengin.spark.offsets import OffsetConfig, OffsetReader, _Descriptor
 from scribengin.spark.program import SourceRef
+from scribengin.spark.source_input import OffsetConfig, OffsetReader, _Descriptor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ class Connected:
 
 def test_what_spark_sends_to_tasks_has_no_connection_of_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An HDFS source has one, and each Query with state over it ended before its first Batch."""
-    monkeypatch.setattr("scribengin.spark.feed.open_source", lambda *_: Connected())
+    monkeypatch.setattr("scribengin.spark.source_input.open_source", lambda *_: Connected())
     reader = OffsetReader(
         OffsetConfig(SourceRef("n", "sequence", ConnectorContext("n", tmp_path), 0), tmp_path, BatchLimits(None, None, None))
     )

@@ -160,8 +160,8 @@ sinks:
 
 
 def test_too_many_records_that_one_pass_does_not_find_fail_the_query(folder: FlowFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scribengin.spark.culprits._Search.at_once", lambda _: [])
-    monkeypatch.setattr("scribengin.spark.culprits.LIMIT", 2)
+    monkeypatch.setattr("scribengin.spark.bad_record_search._Search.at_once", lambda _: [])
+    monkeypatch.setattr("scribengin.spark.bad_record_search.LIMIT", 2)
     folder.flow(HEAD + "  share: {from: rows, select: {part: 10 / (n % 3)}}\n" + sinks_of("share"))
     write(folder)
     result = folder.run()

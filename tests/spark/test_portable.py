@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.plan.sql.parse import parse_expression
-from scribengin.vector.early import asks_early
 from scribengin.vector.engine import ARROW, NotSureError, values
-from scribengin.vector.portable import NotPortableError, translate
+from scribengin.vector.portable import NotPortableError, asks_early, translate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,9 +8,9 @@ import pytest
 
 from scribengin.connectors.contract import SourceStream
 from scribengin.spark import portions
-from scribengin.spark.compiled import BatchPart
+from scribengin.spark.compiled_query import BatchPart
 from scribengin.spark.portions import divided
-from scribengin.state.dead import read_letters
+from scribengin.state.dead_letters import read_letters
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
 from tests.beside import helper_beside

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from scribengin.spark.python_command import python_command
+from scribengin.spark.session import python_command
 
 if TYPE_CHECKING:
     from pathlib import Path

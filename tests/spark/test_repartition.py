@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scribengin.core.errors import Refused
-from scribengin.local.inspect import audit_flow
+from scribengin.local.audit import audit_flow
 from scribengin.local.prepare import prepare
 from scribengin.local.summaries import read_summaries
 from scribengin.spark.offset_log import state_partitions

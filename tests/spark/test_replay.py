@@ -14,16 +14,16 @@ import pytest
 
 from scribengin.core.errors import Refused
 from scribengin.core.types import arrow_schema, parse_schema
+from scribengin.local.audit import audit_flow
 from scribengin.local.contract import RunSettings
-from scribengin.local.inspect import audit_flow
-from scribengin.local.letters import Which
+from scribengin.local.dead_letter_repair import find_to_edit
+from scribengin.local.dead_letter_replay import replay
+from scribengin.local.dead_letters import Which
 from scribengin.local.positions import move_back
 from scribengin.local.prepare import prepare
-from scribengin.local.repairing import find_to_edit
-from scribengin.local.replay import replay
 from scribengin.local.run import run_flow
-from scribengin.spark.replayed import REFUSED
-from scribengin.state.dead import read_letters
+from scribengin.spark.replay_input import REFUSED
+from scribengin.state.dead_letters import read_letters
 from scribengin.state.lease import take_lease
 from scribengin.state.ledger import read_totals
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import SourceStream
 from scribengin.formats.blocks import LineBlock
-from scribengin.spark.origin import ReplayOrigin, pack_at
+from scribengin.spark.row_origin import ReplayOrigin, pack_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

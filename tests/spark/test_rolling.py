@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.files.read_lease import ReadLease
-from scribengin.connectors.files.upkeep import roll_folder
+from scribengin.connectors.files.maintenance import roll_folder
+from scribengin.connectors.files.retention import ReadLease
 from scribengin.core import faults
 from scribengin.local.contract import RunSettings
 from scribengin.local.run import run_flow, run_flows

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.spark import native
+from scribengin.spark.bad_record_search import Unsupported, failing_rows
 from scribengin.spark.failures import is_data_error
 from scribengin.spark.native import NativeFrame
-from scribengin.spark.row_safe import Unsupported, failing_rows
 from scribengin.spec.model import Filter, Select, Sql, Step
 from tests.spark.test_stateless_steps import letters, ran
 
@@ -128,7 +128,7 @@ def test_where_the_optimiser_is_another_than_was_known_the_search_finds_the_rows
     def of_another_spark(*_: object) -> None:
         raise TypeError("'JavaPackage' object is not callable")
 
-    monkeypatch.setattr("scribengin.spark.culprits.failing_rows", of_another_spark)
+    monkeypatch.setattr("scribengin.spark.bad_record_search.failing_rows", of_another_spark)
     folder.flow(FLOW).data("names/a.jsonl", [{"i": 4, "name": "four"}])
     folder.data("data/a.jsonl", [{"i": i, "x": "n/a" if i == 3 else str(i)} for i in range(6)])
     ran(folder)

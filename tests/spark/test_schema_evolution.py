@@ -12,8 +12,8 @@ import pytest
 from scribengin.core.errors import InputError
 from scribengin.local.positions import go_back
 from scribengin.local.prepare import prepare
-from scribengin.local.standing import read_standing
-from scribengin.state.accepted import Word
+from scribengin.local.status import read_standing
+from scribengin.state.columns import Word
 from scribengin.state.lease import take_lease
 from tests.spark.test_stateless_steps import ran
 

@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException
 from scribengin.control.world import RunId
 from scribengin.spark.session import stop_session
 from scribengin.worker.attempt import TierAttempt
-from scribengin.worker.glance import Glance
+from scribengin.worker.status_page import Glance
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

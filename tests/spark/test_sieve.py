@@ -10,7 +10,7 @@ import pytest
 
 from scribengin.core.types import parse_schema
 from scribengin.formats.structs import StructForm
-from scribengin.spark.sieve import compiled, sieve_of
+from scribengin.spark.predicate_pushdown import compiled, sieve_of
 from scribengin.spec.model import Filter, Select, Step
 
 if TYPE_CHECKING:

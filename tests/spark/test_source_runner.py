@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scribengin.core.process import within
-from scribengin.spark.python_command import python_command
+from scribengin.spark.session import python_command
 from scribengin.spark.source_runner import RUNNER
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scribengin.local.inspect import audit_flow
+from scribengin.local.audit import audit_flow
 from scribengin.local.prepare import prepare
-from scribengin.state.dead import read_letters
+from scribengin.state.dead_letters import read_letters
 from scribengin.state.folder import StateFolder
 
 if TYPE_CHECKING:

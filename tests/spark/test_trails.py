@@ -11,10 +11,10 @@ import pytest
 from scribengin.formats.origins import Origins
 from scribengin.local.prepare import prepare
 from scribengin.local.tracing import trace_record
-from scribengin.state.dead import read_letters
+from scribengin.state.dead_letters import read_letters
 from scribengin.state.decisions import Decisions
+from scribengin.state.provenance import find_arrivals, forget_trails
 from scribengin.state.retention import Retention
-from scribengin.state.trails import find_arrivals, forget_trails
 
 FLOW = """\
 version: 1

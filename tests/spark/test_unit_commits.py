@@ -11,22 +11,22 @@ import pytest
 from scribengin.connectors.contract import BatchId, SourceStream
 from scribengin.core.errors import Refused, StateError
 from scribengin.core.types import parse_schema
-from scribengin.plan.engines import portable
-from scribengin.spark.compiled import Compiled, Tail
+from scribengin.plan.stages import portable
+from scribengin.spark.compiled_query import Compiled, Tail
 from scribengin.spark.program import Program, StreamsEntry, VectorNode
 from scribengin.spark.task_report import TaskReport
 from scribengin.spark.unit_commits import OtherIntent, UnitCommits, _stays_in_its_task, plan_of
 from scribengin.state.contract import Decision, SourceRange
 from scribengin.state.decisions import Decisions
 from scribengin.state.intents import Intents
-from scribengin.vector.steps import VectorStep
+from scribengin.vector.engine import VectorStep
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from scribengin.connectors.unit_contract import UnitSink
+    from scribengin.connectors.contract import UnitSink
 
 BATCH = BatchId("f", "q", "l", 0, 1)
 ONE, TWO = (SourceRange("a", 0, 1),), (SourceRange("a", 0, 2),)

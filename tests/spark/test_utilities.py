@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scribengin.plan.spread import Branches, spread, spread_text
+from scribengin.plan.spread_utilities import Branches, spread, spread_text
 from scribengin.plan.validate import validate_file
-from scribengin.state.dead import read_letters
+from scribengin.state.dead_letters import read_letters
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
 from tests.spark.test_stateless_steps import letters, ran

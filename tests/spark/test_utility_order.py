@@ -10,11 +10,10 @@ import pytest
 
 from scribengin.core.types import parse_schema
 from scribengin.spark.chunk import Chunk, UnknownOrigin
-from scribengin.spark.free_utilities import Free, Utility
-from scribengin.spark.hangs import Watchpoint
-from scribengin.spark.ordering import Chooser, Evidence, best_order, expected_ns
-from scribengin.spark.orders import learned
+from scribengin.spark.step_ordering import Chooser, Evidence, best_order, expected_ns, learned
 from scribengin.spark.task_report import TaskReport
+from scribengin.spark.utilities import Free, Utility
+from scribengin.spark.watchdog import Watchpoint
 from scribengin.state.contract import Counts
 
 if TYPE_CHECKING:

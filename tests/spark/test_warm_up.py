@@ -6,7 +6,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from scribengin.spark import warm_up
-from scribengin.spark.offsets import clock
+from scribengin.spark.source_input import clock
 
 if TYPE_CHECKING:
     from pathlib import Path

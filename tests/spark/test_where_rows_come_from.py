@@ -6,10 +6,10 @@ import datetime as dt
 import os
 from typing import TYPE_CHECKING
 
-from scribengin.local.letters import Which
+from scribengin.local.dead_letter_repair import find_to_edit
+from scribengin.local.dead_letter_replay import replay
+from scribengin.local.dead_letters import Which
 from scribengin.local.prepare import prepare
-from scribengin.local.repairing import find_to_edit
-from scribengin.local.replay import replay
 
 if TYPE_CHECKING:
     from tests.conftest import FlowFolder

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scribengin.spark.work_clock import WorkClock
+from scribengin.spark.utilities import WorkClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,16 +8,18 @@ from declared_tiers import edges, parts, targets
 from hypothesis import strategies as st
 
 from scribengin.core.types import Field, Schema, Type
-from scribengin.spec.alert_model import Alert, Condition, Measure
-from scribengin.spec.edge_model import EdgeProperties
 from scribengin.spec.model import (
     Aggregate,
+    Alert,
+    Condition,
     Dedupe,
     Defaults,
+    EdgeProperties,
     Filter,
     Flow,
     Join,
     MaxDead,
+    Measure,
     Merge,
     Parse,
     Python,

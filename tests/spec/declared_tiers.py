@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from scribengin.spec.edge_model import Channel, Depth, EdgeProperties, Encryption, Pack, Rate
-from scribengin.spec.model import Group, Member, Resources, Tier
+from scribengin.spec.model import Channel, Depth, EdgeProperties, Encryption, Group, Member, Pack, Rate, Resources, Tier
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

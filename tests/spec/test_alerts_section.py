@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from scribengin.spec.alert_model import Alert, Condition
 from scribengin.spec.alerts import parse_condition
 from scribengin.spec.fmt import format_text
+from scribengin.spec.model import Alert, Condition
 
 FLOW = """\
 version: 1

@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from scribengin.spec import document as document_module
-from scribengin.spec.document import Document
-from scribengin.spec.nodes import Mapping, Scalar, resolve_plain
+from scribengin.spec import yaml_document as document_module
+from scribengin.spec.yaml_document import Document, Mapping, Scalar, resolve_plain
 
 
 @pytest.fixture(params=["libyaml", "python"])

@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.core.options import NodeType, Option
 from scribengin.core.secret import Secret
-from scribengin.core.units import parse_bytes, parse_duration_s
-from scribengin.spec.document import Document
+from scribengin.core.units import parse_bytes, parse_duration_s, show_bytes_exactly, show_duration_exactly
 from scribengin.spec.dump import dump_flow
 from scribengin.spec.fmt import format_text
-from scribengin.spec.nodes import Mapping, Scalar
 from scribengin.spec.parse import Parsed, parse_flow
-from scribengin.spec.units_text import show_bytes_exactly, show_duration_exactly
+from scribengin.spec.yaml_document import Document, Mapping, Scalar
 from scribengin.spec.yaml_text import write_yaml
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.spec.fill import fill
 from scribengin.spec.model import Filter
+from scribengin.spec.variables import fill
 
 
 def source(keys: str) -> str:

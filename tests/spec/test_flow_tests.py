@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scribengin.connectors.catalog import sink_types, source_types
-from scribengin.spec import flow_test_keys
+from scribengin.spec import keys
 from scribengin.spec.dump import dump_flow
 from scribengin.spec.flow_tests import ALL, Crash, Expected, FlowTest, GivenRows, VersionChange
 from scribengin.spec.model import Flow, Sink, Source
@@ -165,7 +165,7 @@ def test_dumped_tests_read_back_as_the_same(declared: tuple[FlowTest, ...]) -> N
     assert parsed.flow == flow
 
 
-@pytest.mark.parametrize("section", flow_test_keys.SECTIONS, ids=lambda section: section.called)
+@pytest.mark.parametrize("section", keys.TEST_SECTIONS, ids=lambda section: section.called)
 def test_every_key_of_tests_says_what_it_means(section: Any) -> None:
     for key in section.keys:
         assert key.doc

@@ -8,8 +8,8 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from scribengin.spec.document import Document
-from scribengin.spec.located import DocumentPlaces
+from scribengin.spec.yaml_document import Document
+from scribengin.spec.yaml_places import DocumentPlaces
 
 _LETTERS = string.ascii_letters + "äöüßéλжשאあ漢字😀𝒳"
 

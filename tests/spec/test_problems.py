@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import scribengin.spec
-from scribengin.spec.old_words import WORDS, old_word, translate
+from scribengin.spec.foreign_terms import WORDS, old_word, translate
 from scribengin.spec.problem_entry import ProblemEntry, example_flow
 from scribengin.spec.problems import CATALOG, CODES
 

@@ -10,9 +10,9 @@ from ruamel.yaml import YAML
 
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.spec.dump import flow_data
+from scribengin.spec.json_schema import flow_schema
 from scribengin.spec.problem_entry import ProblemEntry, example_flow
 from scribengin.spec.problems import CATALOG
-from scribengin.spec.schema import flow_schema
 from tests.design_flow import TWEETS
 
 if TYPE_CHECKING:

@@ -16,10 +16,9 @@ from scribengin.core.errors import InputError
 from scribengin.core.secret import Secret
 from scribengin.spec import tier_keys
 from scribengin.spec.dump import dump_flow
-from scribengin.spec.edge_model import Channel, Depth, EdgeProperties, Encryption, Pack, Rate
-from scribengin.spec.model import Group, Member, Merge, Resources, Tier
+from scribengin.spec.json_schema import flow_schema
+from scribengin.spec.model import Channel, Depth, EdgeProperties, Encryption, Group, Member, Merge, Pack, Rate, Resources, Tier
 from scribengin.spec.parse import parse_flow
-from scribengin.spec.schema import flow_schema
 from tests.design_flow import TWEETS
 
 TYPES = {"source_types": source_types(), "sink_types": sink_types()}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import BatchId, Receipt, SourceStream
 from scribengin.core.numbered_log import NumberedLog
-from scribengin.state.acks import ChannelLink, QueryKey, QueryReading, QueryTopology
+from scribengin.state.channel_acks import ChannelLink, QueryKey, QueryReading, QueryTopology
 from scribengin.state.contract import Counts, Decision, SourceRange
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder

@@ -13,8 +13,8 @@ from flow_states import INPUT, Chain, Stage, acknowledged, at, file_entry
 from scribengin.connectors.contract import BatchId, Receipt, SourceStream
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.records import seal
-from scribengin.state.ack_intake import ChannelIntake, ChannelPiece
-from scribengin.state.acks import Acks, ChannelBacklog, ChannelLink, QueryKey, QueryReading, QueryTopology
+from scribengin.state.channel_acks import Acks, ChannelBacklog, ChannelLink, QueryKey, QueryReading, QueryTopology
+from scribengin.state.channel_checks import ChannelIntake, ChannelPiece
 from scribengin.state.contract import Decision, SourceRange
 from scribengin.state.decisions import Decisions, decision_as_json
 from scribengin.state.folder import QueryFolder

@@ -12,8 +12,8 @@ from scribengin.connectors.contract import SourceStream
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.formats.contract import Handed
 from scribengin.state.channel_audit import ChannelAudit, _Feeder, _Walk, audit_channels
+from scribengin.state.channel_digests import NOT_WHOLE, taken_of
 from scribengin.state.lineage import rewind
-from scribengin.state.taken import NOT_WHOLE, taken_of
 
 if TYPE_CHECKING:
     from pathlib import Path

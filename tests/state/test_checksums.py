@@ -9,10 +9,9 @@ import pytest
 from flow_states import INPUT, Chain, file_entry
 
 from scribengin.formats.contract import Handed
-from scribengin.state.acks import Acks, QueryKey
-from scribengin.state.checksums import named
-from scribengin.state.mismatches import mismatch_of
-from scribengin.state.taken import NOT_WHOLE, taken_of, together
+from scribengin.state.channel_acks import Acks, QueryKey
+from scribengin.state.channel_checks import mismatch_of, named
+from scribengin.state.channel_digests import NOT_WHOLE, taken_of, together
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,7 +118,7 @@ def test_a_batch_that_was_taken_in_part_before_it_was_decided_is_not_compared_by
     acks.read()
     read_anew = []
     monkeypatch.setattr(
-        "scribengin.state.acks.mismatch_of", lambda *given, **more: read_anew.append(given[5]) or mismatch_of(*given, **more)
+        "scribengin.state.channel_acks.mismatch_of", lambda *given, **more: read_anew.append(given[5]) or mismatch_of(*given, **more)
     )
     put(chain, 1)
     take(chain, 1, rows=6, digest=(DIGEST - 11) % 2**64, unit=1)

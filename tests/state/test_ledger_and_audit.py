@@ -8,14 +8,13 @@ from scribengin.connectors.contract import SourceStream
 from scribengin.core import faults
 from scribengin.core.errors import EnvironmentFault, Refused, StateError
 from scribengin.spark.counting import add_losses
-from scribengin.state.audit import audit_query
+from scribengin.state.audit import audit_query, read_losses
 from scribengin.state.contract import Counts, DeadLetter
-from scribengin.state.dead import DeadWriter, purge_dead, read_letters
+from scribengin.state.dead_letters import DeadWriter, purge_dead, read_letters
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder, StateFolder
 from scribengin.state.ledger import Ledger, balance, read_batches, read_held, read_totals, write_held
 from scribengin.state.lineage import open_lineage, read_lineage
-from scribengin.state.losses import read_losses
 from scribengin.state.source_log import SourceLog
 from scribengin.testing import campaign
 from scribengin.testing.protocol import SOURCE, STEP, Driver, Job

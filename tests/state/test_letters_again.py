@@ -11,28 +11,38 @@ import pytest
 from scribengin.connectors.contract import BatchId, BatchLimits, ConnectorContext, SourceStream
 from scribengin.core import faults, numbered_log
 from scribengin.core.errors import EnvironmentFault, Refused
-from scribengin.core.moments import now_text
+from scribengin.core.time_text import now_text
 from scribengin.core.types import parse_schema
 from scribengin.formats.blocks import ArrowBlock, DamageBlock, LineBlock
 from scribengin.formats.contract import Bad, RecordPlace
 from scribengin.formats.origins import Origins
 from scribengin.formats.packs import PackBlock
 from scribengin.formats.table_blocks import TableBlock
-from scribengin.local import purging
-from scribengin.local.letters import Which
+from scribengin.local import dead_letter_repair
+from scribengin.local.dead_letter_repair import find_doomed, undo_purge
+from scribengin.local.dead_letters import Which
 from scribengin.local.positions import way_back
-from scribengin.local.purging import find_doomed, undo_purge
-from scribengin.spark.feed import Feed
 from scribengin.spark.program import SourceRef
+from scribengin.spark.source_input import Feed
 from scribengin.state.audit import audit_query
 from scribengin.state.contract import DeadLetter, Decision, SourceRange
-from scribengin.state.dead import dated_letters, expire_letters, letters_from, purge_dead, read_letters
+from scribengin.state.dead_letter_input import form_of, row_block, row_decoder
+from scribengin.state.dead_letters import (
+    Repair,
+    dated_letters,
+    expire_letters,
+    letters_from,
+    purge_dead,
+    purge_places,
+    read_letters,
+    read_places,
+    read_repair,
+    repaired_keys,
+    write_repair,
+)
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
-from scribengin.state.letter_blocks import form_of, row_block, row_decoder
 from scribengin.state.lineage import Lineage, begin_moved, leave, open_lineage, read_lineage, rewind
-from scribengin.state.purged import purge_places, read_places
-from scribengin.state.repairs import Repair, read_repair, repaired_keys, write_repair
 from scribengin.state.replays import Entering, Pending, Replays, missing_lines, of_query, read_entering, settle, waiting
 from scribengin.state.source_log import SourceLog, is_replay
 from scribengin.state.trash import KEPT, PURGE, Trash
@@ -111,11 +121,11 @@ class TestUndo:
         before = self.lines(job)
         (key, *_), count = [(batch, place) for batch, place, _ in letters_from(job.query)], sum(map(len, before.values()))
         write_repair(job.query, key, Repair(b"mended"))
-        cut_short(point, lambda: purging.purge(find_doomed([job.query], Which(), replayed=False), trash))
+        cut_short(point, lambda: dead_letter_repair.purge(find_doomed([job.query], Which(), replayed=False), trash))
         found, gone = violations(job)
         assert (found, gone + sum(map(len, self.lines(job).values()))) == ((), count)
         if point:
-            purging.purge(find_doomed([job.query], Which(), replayed=False), trash)
+            dead_letter_repair.purge(find_doomed([job.query], Which(), replayed=False), trash)
         assert (violations(job), list(letters_from(job.query)), repaired_keys(job.query)) == (((), count), [], set())
         assert len(trash.all()) == 1
         purge_dead(job.query)
@@ -133,7 +143,7 @@ class TestUndo:
 
     def test_letters_of_a_purge_that_was_cut_short_come_back_without_it_being_completed(self, job, trash):
         before = self.lines(job)
-        cut_short("purge.after@2", lambda: purging.purge(find_doomed([job.query], Which(), replayed=False), trash))
+        cut_short("purge.after@2", lambda: dead_letter_repair.purge(find_doomed([job.query], Which(), replayed=False), trash))
         assert violations(job)[1] > 0
         said = undo_purge(trash)
         assert (self.lines(job), violations(job)) == (before, ((), 0))
@@ -143,7 +153,7 @@ class TestUndo:
         count = sum(map(len, self.lines(job).values()))
         batch, place, _ = next(letters_from(job.query))
         write_repair(job.query, (batch, place), Repair(b"mended"))
-        purging.purge(find_doomed([job.query], Which(), replayed=False), trash)
+        dead_letter_repair.purge(find_doomed([job.query], Which(), replayed=False), trash)
         expire_letters(job.query, datetime.now(UTC) + timedelta(days=1))
         assert undo_purge(trash).as_json() | {"id": ""} == {"id": "", "restored": 0, "expired": count, "queries": {}}
         assert violations(job) == ((), 0)
@@ -151,7 +161,7 @@ class TestUndo:
 
     def test_letters_come_back_to_the_lineage_that_a_rewind_has_left(self, job, trash):
         before = self.lines(job)
-        purging.purge(find_doomed([job.query], Which(), replayed=False), trash)
+        dead_letter_repair.purge(find_doomed([job.query], Which(), replayed=False), trash)
         old = read_lineage(job.query).id
         rewind(job.query, {SOURCE: 0})
         undo_purge(trash)
@@ -161,7 +171,7 @@ class TestUndo:
         }
 
     def test_letters_of_a_state_that_was_reset_wait_in_the_trash(self, job, trash):
-        purging.purge(find_doomed([job.query], Which(), replayed=False), trash)
+        dead_letter_repair.purge(find_doomed([job.query], Which(), replayed=False), trash)
         job.query.path.rename(job.state / "away")
         with pytest.raises(Refused, match="started over since") as refused:
             undo_purge(trash)
@@ -171,7 +181,7 @@ class TestUndo:
         assert violations(job) == ((), 0)
 
     def test_after_a_week_the_copies_are_deleted_too(self, job, trash):
-        purging.purge(find_doomed([job.query], Which(), replayed=False), trash)
+        dead_letter_repair.purge(find_doomed([job.query], Which(), replayed=False), trash)
         folder = trash.folder_of(trash.find())
         assert list(folder.rglob("*.jsonl"))
         now = datetime.now(UTC)

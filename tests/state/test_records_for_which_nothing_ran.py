@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import BatchId, Decided, Published, Receipt
-from scribengin.state.ack_cursor import DecisionCursor
 from scribengin.state.audit import audit_query
+from scribengin.state.channel_acks import DecisionCursor
 from scribengin.state.contract import Counts, Decision, SourceRange
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder
-from scribengin.state.recovery import recover_query
-from scribengin.state.settling import publish
+from scribengin.state.publishing import publish, recover_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,9 +6,9 @@ import pytest
 
 from scribengin.core import numbered_log
 from scribengin.core.errors import StateError
-from scribengin.state import dead
+from scribengin.state import dead_letters
 from scribengin.state.audit import AuditReport, audit_query
-from scribengin.state.dead import DeadWriter, expire_letters, purge_dead, read_expired, read_letters
+from scribengin.state.dead_letters import DeadWriter, expire_letters, purge_dead, read_expired, read_letters
 from scribengin.state.decisions import Decisions
 from scribengin.state.ledger import read_totals
 from scribengin.state.lineage import read_lineage
@@ -165,7 +165,7 @@ def test_a_kill_between_mark_and_deletion_leaves_nothing_behind_and_nothing_wron
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(dead, "remove_tree", killed)
+        patched.setattr(dead_letters, "remove_tree", killed)
         with pytest.raises(KeyboardInterrupt):
             Retention(job.query, DAY, clock).apply()
     assert audit(job).balanced

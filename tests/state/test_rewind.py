@@ -6,7 +6,7 @@ import pytest
 
 from scribengin.core import storage
 from scribengin.core.errors import Refused
-from scribengin.state.dead import read_letters
+from scribengin.state.dead_letters import read_letters
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder
 from scribengin.state.lineage import finish_rewind, past_lineages, read_lineage, rewind

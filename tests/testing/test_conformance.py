@@ -8,8 +8,8 @@ from harness.broken_files import PurgesEarly
 from harness.broken_sinks import BROKEN, CopyingSink, NamesFromTheAttempt, NoStaging, SkippingSink, TrustingSink
 from scribengin.connectors.catalog import open_sink, open_source, source_types
 from scribengin.connectors.contract import ConnectorContext, StagingSink
+from scribengin.connectors.files.maintenance import roll_folder
 from scribengin.connectors.files.options import SINK
-from scribengin.connectors.files.upkeep import roll_folder
 from scribengin.core.types import parse_schema
 from scribengin.testing.checker import read_output
 from scribengin.testing.conformance import check_sink, check_source

@@ -7,7 +7,7 @@ from watched_flow import Tier, a_tier
 
 from scribengin.spec.alerts import FORMS, parse_condition, show_condition
 from scribengin.watching.alerts import AlertState, WatchedFlow, next_state
-from scribengin.watching.figures import figures_of
+from scribengin.watching.flow_figures import figures_of
 
 
 class Rule:

@@ -9,9 +9,9 @@ import pytest
 from scribengin.connectors.contract import Backlog
 from scribengin.local.contract import EndView, QueryView
 from scribengin.watching.backlogs import OLD_S, Backlogs
-from scribengin.watching.board import Board
-from scribengin.watching.figures import figures_of, flow_as_json
+from scribengin.watching.flow_figures import figures_of, flow_as_json
 from scribengin.watching.progress import TierProgress
+from scribengin.watching.telemetry import Board
 
 
 class Clock:

@@ -10,11 +10,11 @@ from watched_flow import a_tier
 
 from scribengin.core.errors import Refused
 from scribengin.local.contract import EndView, GateView, QueryView, RunView
-from scribengin.watching.board import STALE_S, Board
-from scribengin.watching.figures import figures_of, flow_as_json
-from scribengin.watching.intake import BEHIND, intake_of
+from scribengin.watching.flow_figures import figures_of, flow_as_json
+from scribengin.watching.producer_signal import BEHIND, intake_of
 from scribengin.watching.progress import Teller, decode, encode, is_news
-from scribengin.watching.words import bottleneck_text
+from scribengin.watching.telemetry import STALE_S, Board
+from scribengin.watching.wording import bottleneck_text
 
 
 def figures(tier, flow="tweets"):

@@ -15,8 +15,8 @@ from watched_flow import Tier, a_tier
 
 from scribengin.core.units import parse_duration_s
 from scribengin.local.contract import EndView, GateView
-from scribengin.watching.board import STALE_S, Board
 from scribengin.watching.exposition import METRICS, RegistryFlow, expose
+from scribengin.watching.telemetry import STALE_S, Board
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from typing import Any
 
 from harness.manual_clock import ManualClock
 from scribengin.local.contract import EndView, GateView, QueryView, RunView
-from scribengin.watching.board import Board
 from scribengin.watching.progress import Teller
+from scribengin.watching.telemetry import Board
 
 
 @dataclass

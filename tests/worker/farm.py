@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import structlog
 
 from harness.submit import submission
-from scribengin.control import admin, reading
+from scribengin.control import flow_records, flow_requests
 from scribengin.control.home import Home
 from scribengin.control.master import Master
 from scribengin.core.errors import Unreachable
@@ -22,11 +22,11 @@ from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.marks import marked_processes
-from scribengin.local.inspect import audit_flow
+from scribengin.local.audit import audit_flow
 from scribengin.local.prepare import prepare
 from scribengin.registry.access import DEFAULT_ROOT, RegistryAddress
 from scribengin.registry.contract import RegistryEntry
-from scribengin.registry.records import Stored, read_record
+from scribengin.registry.record_io import Stored, read_record
 from scribengin.registry.tree import LEASE, REPORT, RUN
 from scribengin.registry.zookeeper import ZooKeeperRegistry, open_zookeeper
 from tests.looking import look_until
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from scribengin.control.world import RunId
     from scribengin.core.process import Process
     from scribengin.launch.contract import ObservedWorker
-    from scribengin.registry.kinds import Report, Run
+    from scribengin.registry.records import Report, Run
 
 FLOW = """\
 version: 1
@@ -159,7 +159,7 @@ class Farm:
         (place / "flow.yaml").write_text(flow)
         (place / "steps.py").write_text(steps)
         made, _ = submission(place / "flow.yaml", self.home.packages, self.home.state)
-        admin.apply(self.registry, made, state=lambda _: str(self.home.state), by="me")
+        flow_requests.apply(self.registry, made, state=lambda _: str(self.home.state), by="me")
 
     def adds(self, count: int = 100) -> None:
         """A file of records comes."""
@@ -175,7 +175,7 @@ class Farm:
 
     def describes(self) -> dict[str, Any]:
         """What `status numbers` says."""
-        return reading.describe(self.registry, "numbers")
+        return flow_records.describe(self.registry, "numbers")
 
     def standby(self) -> Any:
         """What `status numbers` says of the spare of its tier, without the address of its page."""
@@ -184,7 +184,7 @@ class Farm:
 
     def wishes(self, goal: Any) -> None:
         """A person's word."""
-        admin.want(self.registry, "numbers", goal, by="me")
+        flow_requests.want(self.registry, "numbers", goal, by="me")
 
     def audits(self) -> tuple[str, ...]:
         """What `scribengin audit` finds wrong."""

@@ -12,7 +12,7 @@ from scribengin.core.errors import SourceMissing, Unreachable
 from scribengin.local.contract import RunSettings
 from scribengin.worker import attempt
 from scribengin.worker.attempt import TierAttempt
-from scribengin.worker.glance import Glance
+from scribengin.worker.status_page import Glance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from farm import Farm, until
 
-from scribengin.control import runs
+from scribengin.control import worker_lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ def farm(tmp_path: Path) -> Iterator[Farm]:
 def test_a_worker_that_is_woken_after_another_took_over_loses_and_doubles_nothing(
     farm: Farm, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "REGAIN_S", 2.0)  # the master of the farm lives here; how long it waits is of no account
+    monkeypatch.setattr(worker_lifecycle, "REGAIN_S", 2.0)  # the master of the farm lives here; how long it waits is of no account
     gate = farm.folder / "gate"
     farm.launchers["b"].away = True
     farm.environment = {"SCRIBENGIN_FAULT": f"{point}@2:wait={gate}"}

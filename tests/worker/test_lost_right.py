@@ -10,8 +10,8 @@ import pytest
 from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError, StateError
 from scribengin.worker.attempt import TierAttempt
-from scribengin.worker.glance import Glance
 from scribengin.worker.service import AttemptOutcome
+from scribengin.worker.status_page import Glance
 
 if TYPE_CHECKING:
     from scribengin.local.contract import RunResult

@@ -11,8 +11,7 @@ from scribengin.control.world import RunId
 from scribengin.registry.lease import Election, RegistryLease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.tree import LEASE
-from scribengin.worker.glance import Glance
-from scribengin.worker.page import serve_page
+from scribengin.worker.status_page import Glance, serve_page
 
 
 def asks(url: str, path: str, host: str | None = None) -> tuple[int, bytes]:

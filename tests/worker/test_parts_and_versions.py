@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused, Unreachable
-from scribengin.registry.kinds import Report, Run, TierWish
 from scribengin.registry.lease import RegistryLease
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.record_io import Stored, put, read_record
+from scribengin.registry.records import Report, Run, TierWish
 from scribengin.registry.tree import LEASE, REPORT, RUN, WANTED
+from scribengin.worker.registry_watch import DesiredState
 from scribengin.worker.service import AttemptOutcome, AttemptStatus, WorkerService
-from scribengin.worker.wanted import DesiredState
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,15 +17,15 @@ from fastapi.responses import JSONResponse
 
 from harness.manual_clock import ManualClock
 from scribengin.api.progress import router
-from scribengin.control.bell import Bell
-from scribengin.control.watch import WorkerWatch
+from scribengin.control.alerting import Bell
+from scribengin.control.worker_reports import WorkerWatch
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.local.contract import QueryView, RunView
 from scribengin.registry.lease import RegistryLease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.tree import LEASE
-from scribengin.watching.board import Board
 from scribengin.watching.progress import Teller
+from scribengin.watching.telemetry import Board
 from scribengin.worker import progress
 from scribengin.worker.progress import Reporter
 

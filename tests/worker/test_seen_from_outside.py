@@ -11,13 +11,13 @@ from farm import FLOW, STEPS, until
 
 from harness.submit import submission
 from scribengin.cli.main import main
-from scribengin.control import admin, reading
+from scribengin.control import flow_records, flow_requests
 from scribengin.control.home import Home
 from scribengin.hosts.up import House
 from scribengin.launch.marks import marked_processes
 from scribengin.registry.access import RegistryAddress
-from scribengin.registry.entrance import ConnectionSettings
-from scribengin.registry.records import Stored, read_record
+from scribengin.registry.connection_settings import ConnectionSettings
+from scribengin.registry.record_io import Stored, read_record
 from scribengin.registry.tree import NODE_HTTP, NODE_JSON
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     home = Home(tmp_path / "home")
     with House(home), home.registry() as registry:
         made, _ = submission(flow / "flow.yaml", home.packages, home.state)
-        admin.apply(registry, made, state=lambda _: str(home.state), by="me")
+        flow_requests.apply(registry, made, state=lambda _: str(home.state), by="me")
         until(lambda: list((flow / "out").glob("part-*")), "the first Batch")
         yield home
-        admin.want(registry, "numbers", "stopped", by="me")
+        flow_requests.want(registry, "numbers", "stopped", by="me")
 
 
 @pytest.mark.timeout(600)
@@ -62,8 +62,8 @@ def test_a_worker_is_shown_by_its_own_page_and_when_it_is_gone_by_the_registry(h
     with home.registry() as registry:
         there = [read_record(registry, spot("numbers.main")) for spot in (NODE_HTTP, NODE_JSON)]
         assert [link.record.url for link in there if isinstance(link, Stored)] == [own["http"], f"{own['http']}/json"]
-        admin.want(registry, "numbers", "stopped", by="me")
-        until(lambda: reading.read_flow(registry, "numbers").status.state == "stopped", "stopped")  # type: ignore[union-attr]
+        flow_requests.want(registry, "numbers", "stopped", by="me")
+        until(lambda: flow_records.read_flow(registry, "numbers").status.state == "stopped", "stopped")  # type: ignore[union-attr]
     known = shows("worker", "show", "numbers.main-1")
     assert (known["source"], known["worker"], known["state"]) == ("registry", "numbers.main-1", "ended")
 

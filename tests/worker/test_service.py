@@ -11,13 +11,13 @@ from farm import until
 
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit
-from scribengin.registry.kinds import Report, Run, TierWish
 from scribengin.registry.lease import RegistryLease
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.record_io import Stored, put, read_record
+from scribengin.registry.records import Report, Run, TierWish
 from scribengin.registry.tree import LEASE, REPORT, RUN, WANTED
+from scribengin.worker.registry_watch import DesiredState, Orders
 from scribengin.worker.service import AttemptOutcome, WorkerService
-from scribengin.worker.wanted import DesiredState, Orders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

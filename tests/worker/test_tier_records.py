@@ -10,16 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from scribengin.connectors.contract import BatchId, Receipt, SourceStream
-from scribengin.control import admin, reading
-from scribengin.control.happened import read_happened
+from scribengin.control import flow_records, flow_requests
+from scribengin.control.event_history import read_happened
 from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError
 from scribengin.local.contract import EndView, QueryView, RunView
-from scribengin.registry.column_records import ColumnsRecord
-from scribengin.registry.kinds import Desired, Ends, QueryAck, Spec, TierSpec
 from scribengin.registry.lease import RegistryLease
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.record_io import Stored, put, read_record
+from scribengin.registry.records import ColumnsRecord, Desired, Ends, QueryAck, Spec, TierSpec
 from scribengin.registry.tree import ACK, COLUMNS, DESIRED, LEASE, NODE_SINK, NODE_SOURCE, NODE_STATE, SPEC, TASK
 from scribengin.state.contract import Decision, SourceRange
 from scribengin.state.decisions import Decisions
@@ -31,8 +30,8 @@ from tests.state.flow_states import INPUT, Chain, at, file_entry
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scribengin.registry.kinds import Task
-    from scribengin.state.acks import QueryTopology
+    from scribengin.registry.records import Task
+    from scribengin.state.channel_acks import QueryTopology
 
 ID = RunId("tweets", "core", 4)
 
@@ -181,8 +180,8 @@ def test_each_task_says_what_it_reads_and_writes_and_how_far_it_is(bench: Bench)
     assert {task.owner for task in tasks} == {"tweets.core-4"}
     assert {tuple(task.position.items()) for task in tasks} == {(("tweets", 1),)}
     person = bench.store.client()
-    person.commit(admin.DESIRED("tweets").create(Desired(state="running", version=1)))
-    said = reading.read_tasks(person, "tweets")
+    person.commit(flow_requests.DESIRED("tweets").create(Desired(state="running", version=1)))
+    said = flow_records.read_tasks(person, "tweets")
     assert [(each.tier, each.task, each.batch) for each in said] == [("core", number, 0) for number in range(5)]
 
 
@@ -250,7 +249,7 @@ def test_what_data_have_that_schemas_have_not_is_told_in_the_tree_and_becomes_an
         return RunView("tweets", "running", 1.0, (QueryView("kept", "running"),), noticed=rows)
 
     person = bench.store.client()
-    person.commit(admin.DESIRED("tweets").create(Desired(state="running", version=1)))
+    person.commit(flow_requests.DESIRED("tweets").create(Desired(state="running", version=1)))
     counted = noticed("amount", "2026-01-02T00:00:00Z", kind="nulled", records=2, now="null", type="DOUBLE")
     bench.records.show(shown(noticed("more", "2026-01-01T00:00:00Z"), counted))
     bench.records.write_columns(counts=False)
@@ -259,7 +258,10 @@ def test_what_data_have_that_schemas_have_not_is_told_in_the_tree_and_becomes_an
         ("2026-01-02T00:00:00Z", 'source tweets: column "amount": 2 values are not of type DOUBLE, first in a.jsonl:1: null'),
         ("2026-01-01T00:00:00Z", 'source tweets: column "more" (STRING) is new, first in a.jsonl:1: dropped'),
     ]
-    assert [(row["tier"], row["column"]) for row in reading.describe(person, "tweets")["noticed"]] == [("core", "more"), ("core", "amount")]
+    assert [(row["tier"], row["column"]) for row in flow_records.describe(person, "tweets")["noticed"]] == [
+        ("core", "more"),
+        ("core", "amount"),
+    ]
 
     # counts alone are no news, but for the half-minute's look, and for the last one
     before = bench.store.revision
@@ -285,15 +287,15 @@ def test_what_data_have_that_schemas_have_not_is_told_in_the_tree_and_becomes_an
 
 def test_columns_without_end_and_what_a_hand_wrote_do_no_harm(bench: Bench) -> None:
     person = bench.store.client()
-    person.commit(admin.DESIRED("tweets").create(Desired(state="running", version=1)))
+    person.commit(flow_requests.DESIRED("tweets").create(Desired(state="running", version=1)))
     rows = tuple(noticed(f"c{index}", f"2026-01-01T00:00:{index:04}Z", type="S" * 10_000) for index in range(300))
     bench.records.show(RunView("tweets", "running", 1.0, (QueryView("kept", "running"),), noticed=rows))
     bench.records.write_columns()
-    found = reading.read_noticed(person, "tweets")
+    found = flow_records.read_noticed(person, "tweets")
     assert (len(found), found[-1]["column"], len(found[0]["type"])) == (100, "c299", 501)
     person.commit(put(person, COLUMNS("tweets", "core"), ColumnsRecord(noticed=({"source": 7}, {}))))
     assert read_happened(person, "tweets") == ()
-    assert reading.read_noticed(person, "tweets") == []
+    assert flow_records.read_noticed(person, "tweets") == []
 
 
 def test_columns_of_a_tier_that_the_flow_has_no_more_are_told_by_the_one_that_has_its_nodes(bench: Bench) -> None:
@@ -309,7 +311,10 @@ def test_columns_of_a_tier_that_the_flow_has_no_more_are_told_by_the_one_that_ha
     person.commit(COLUMNS("tweets", "core").create(record), COLUMNS("tweets", "edge").create(record))
 
     def told() -> list[list[str]]:
-        return [[row["tier"] for row in rows] for rows in (reading.read_noticed(person, "tweets"), reading.read_accepted(person, "tweets"))]
+        return [
+            [row["tier"] for row in rows]
+            for rows in (flow_records.read_noticed(person, "tweets"), flow_records.read_accepted(person, "tweets"))
+        ]
 
     assert told() == [["core", "edge"]] * 2
     person.commit(put(person, DESIRED("tweets"), Desired(state="running", version=2)))

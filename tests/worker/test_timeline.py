@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from scribengin.worker.timeline import LAST, Timeline, born_at, read_timelines
+from scribengin.worker.log import LAST, Timeline, born_at, read_timelines
 
 
 def test_each_milestone_counts_the_first_time_and_the_line_comes_with_the_last() -> None:

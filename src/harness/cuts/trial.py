@@ -17,12 +17,12 @@ import yaml
 
 from harness.cuts.data import FAR, FIRST_CLOSER, STEPS, write_data
 from scribengin.core.errors import InputError
+from scribengin.local.audit import audit_flow
 from scribengin.local.contract import RunSettings
-from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import prepare
 from scribengin.local.run import run_flow
 from scribengin.plan.validate import validate_file
-from scribengin.state.dead import read_letters
+from scribengin.state.dead_letters import read_letters
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

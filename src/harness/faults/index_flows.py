@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.faults.outcomes import Life
-    from scribengin.embedded.lone_server import LoneServer
+    from scribengin.embedded.server import LoneServer
 
 _SERVERS: dict[str, Callable[[Path], LoneServer]] = {"opensearch": OpenSearch, "elasticsearch": Elasticsearch}
 ROUTES = tuple(f"files-to-{type_}{by_key}" for type_ in _SERVERS for by_key in ("", "-by-key"))

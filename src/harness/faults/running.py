@@ -11,7 +11,7 @@ from harness.faults.flows import FOLD_EVERY
 from harness.faults.java import java_settings
 from harness.faults.small_disk import SmallDisk, no_small_disk
 from harness.faults.tier_flows import CUTS, TierFlow
-from scribengin.state.dead import read_letters
+from scribengin.state.dead_letters import read_letters
 from scribengin.state.folder import StateFolder
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from harness.faults.flows import FlowKind
     from harness.faults.reader import ReaderProcess
-    from scribengin.embedded.lone_server import LoneServer
+    from scribengin.embedded.server import LoneServer
     from scribengin.testing.records import RecordKey
 
 _KEYS = {"aggregate": "at, bucket", "join": "part, seq", "dedupe": "part, seq"}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from harness.faults.drivers import fault_variable, plain_environment, session_members
 from scribengin.core.faults import VARIABLE
 from scribengin.core.java import FIRST_COMPILER_ONLY, find_java
-from scribengin.embedded.java_server import HOST, free_ports
+from scribengin.embedded.server import HOST, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

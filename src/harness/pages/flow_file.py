@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.pages.flow_file_prose import ALERTS, EDITORS, HEAD, MAX_DEAD, PYTHON, SCHEMAS, SQL, TESTS, TIERS, TIME
-from scribengin.spec import alert_keys, flow_test_keys, keys, tier_keys
+from scribengin.core.units import show_bound, show_bytes_exactly, show_duration_exactly
+from scribengin.spec import keys, tier_keys
 from scribengin.spec.key import Section
 from scribengin.spec.problems import CATALOG
-from scribengin.spec.units_text import show_bound, show_bytes_exactly, show_duration_exactly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -133,13 +133,13 @@ def _tiers() -> str:
 
 
 def _alerts() -> str:
-    return "\n".join([ALERTS, _table(_HEAD, [_key_row(key) for key in alert_keys.ALERT.keys])])
+    return "\n".join([ALERTS, _table(_HEAD, [_key_row(key) for key in keys.ALERT.keys])])
 
 
 def _tests() -> str:
-    rows = [_key_row(key) for key in flow_test_keys.TEST.keys]
+    rows = [_key_row(key) for key in keys.TEST.keys]
     parts = [TESTS, _table(_HEAD, rows)]
-    for section in flow_test_keys.SECTIONS[1:]:
+    for section in keys.SECTIONS[1:]:
         inner = [_key_row(key) for key in section.keys]
         parts.append(f"`{section.called}`: {section.doc}\n\n{_table(_HEAD, inner)}")
     return "\n".join(parts)

@@ -9,14 +9,14 @@ import msgspec
 import structlog
 
 from scribengin.api.app import make_app
-from scribengin.api.gate import Authentication
+from scribengin.api.auth import Authentication
 from scribengin.api.plane import Plane
 from scribengin.api.planner import Planner
-from scribengin.control.bell import Bell
-from scribengin.control.watch import WorkerWatch
+from scribengin.control.alerting import Bell
+from scribengin.control.worker_reports import WorkerWatch
 from scribengin.packages.store import PackageStore
 from scribengin.registry.memory import MemoryStore
-from scribengin.watching.board import Board
+from scribengin.watching.telemetry import Board
 
 
 def openapi_document() -> dict[str, Any]:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.registry.contract import COMMIT_BYTES, RECORD_BYTES
-from scribengin.registry.records import DAMAGED
+from scribengin.registry.record_io import DAMAGED
 from scribengin.registry.tree import OWN_FOLDERS, TREE, BranchOwner, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scribengin.registry.records import Record
+    from scribengin.registry.record_io import Record
     from scribengin.registry.tree import Branch
 
 _HEAD = f"""\

@@ -10,25 +10,23 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from scribengin.api.access import Role
-from scribengin.api.answers import answer_routes
-from scribengin.api.described import described
+from scribengin.api.auth import Role
 from scribengin.api.events import event_routes
-from scribengin.api.flows import flow_routes
+from scribengin.api.flow_routes import flow_routes
 from scribengin.api.groups import group_routes
-from scribengin.api.health import health_routes
-from scribengin.api.letters import letter_routes
-from scribengin.api.limits import BodyLimit
-from scribengin.api.master_page import master_routes
+from scribengin.api.health import health_routes, master_routes
+from scribengin.api.lifecycle_routes import verb_routes
 from scribengin.api.nodes import node_routes
+from scribengin.api.openapi import described
 from scribengin.api.packages import package_routes
 from scribengin.api.peers import peer_routes
 from scribengin.api.plane import ApiRequest, Plane
 from scribengin.api.progress import router
 from scribengin.api.quotas import quota_routes
 from scribengin.api.records import record_routes
+from scribengin.api.request_limits import BodyLimit
+from scribengin.api.state_routes import answer_routes, letter_routes
 from scribengin.api.token_routes import token_routes
-from scribengin.api.verbs import verb_routes
 from scribengin.api.workflows import workflow_routes
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, ProblemDetails, encode, to_problem
 from scribengin.client.transport import REVISION

@@ -19,16 +19,16 @@ import msgspec
 from fastapi import APIRouter, Header
 from starlette.responses import Response, StreamingResponse
 
-from scribengin.api.access import Role
+from scribengin.api.auth import Role
 from scribengin.api.plane import ApiRequest
 from scribengin.api.views import labels_of, row_of
 from scribengin.client.models import FlowEvent, FlowRow
 from scribengin.client.problems import Fault, PointedError
-from scribengin.control import reading
-from scribengin.control.mirror import Mirror
+from scribengin.control import flow_records
+from scribengin.control.registry_cache import Mirror
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.registry.contract import Registry, RegistryEntry
-from scribengin.registry.records import Stored, stored_as
+from scribengin.registry.record_io import Stored, stored_as
 from scribengin.registry.tree import DESIRED, STATUS
 
 MOST_STREAMS = 200
@@ -171,6 +171,6 @@ def _seen(mirror: Mirror, flow: str) -> FlowRevision | None:
         return None
     stands = stored_as(status, STATUS(flow)) if isinstance(status, RegistryEntry) else None
     known = stands if isinstance(stands, Stored) else None
-    row = row_of(reading.ObservedFlow(flow, wanted.record, None if known is None else known.record))
+    row = row_of(flow_records.ObservedFlow(flow, wanted.record, None if known is None else known.record))
     revision = max(wanted.entry.changed, 0 if known is None else known.entry.changed)
     return FlowRevision(row, revision, labels_of(mirror, flow))

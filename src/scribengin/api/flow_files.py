@@ -11,7 +11,7 @@ from scribengin.api.planner import ask_planner
 from scribengin.api.state_queries import StateQuery
 from scribengin.client.models import Submit
 from scribengin.client.problems import PointedError
-from scribengin.control import reading
+from scribengin.control import flow_records
 from scribengin.control.submission import Submission
 from scribengin.control.topology import PlannedTopology
 from scribengin.core.errors import InputError, Refused
@@ -19,7 +19,7 @@ from scribengin.registry.tree import FILE
 
 if TYPE_CHECKING:
     from scribengin.api.plane import Plane
-    from scribengin.registry.kinds import FlowFile
+    from scribengin.registry.records import FlowFile
 
 
 def plan_file(plane: Plane, flow: str, file: FlowFile) -> tuple[PlannedTopology, list[Submission]]:
@@ -56,6 +56,6 @@ def plan_file(plane: Plane, flow: str, file: FlowFile) -> tuple[PlannedTopology,
 def _base_before(plane: Plane, flow: str) -> str:
     """The folder where relative paths of the desired version start; empty if there is none."""
     try:
-        return reading.version_of(plane.registry, flow, reading.read_flow(plane.registry, flow).desired.version).base
+        return flow_records.version_of(plane.registry, flow, flow_records.read_flow(plane.registry, flow).desired.version).base
     except Refused:
         return ""

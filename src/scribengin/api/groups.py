@@ -7,11 +7,11 @@ import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from scribengin.api.access import Role
+from scribengin.api.auth import Role
 from scribengin.api.plane import ApiRequest
-from scribengin.api.sent_on import sent_to_leader
+from scribengin.api.state_routing import sent_to_leader
 from scribengin.api.views import labels_of
-from scribengin.client.group_models import GroupRow, SetMember
+from scribengin.client.models import GroupRow, SetMember
 from scribengin.control.groups import GroupSeen, find_group, group_as_json, read_groups, set_member
 from scribengin.registry.contract import Registry
 

@@ -1,18 +1,51 @@
 """`/livez`, `/readyz`, `/v1/masters`: whether this master is alive, whether it can do its part, and which masters there are."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
-from scribengin.api.access import Role
+from scribengin.api.auth import Role
 from scribengin.api.plane import ApiRequest, Plane
 from scribengin.api.views import masters_of
-from scribengin.client.host_models import Health, MasterRow
+from scribengin.client.models import Health, MasterRow, MasterView
+from scribengin.client.transport import REVISION
+from scribengin.control.html_page import page
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import SessionState
+
+# `/` and `/v1/master`: a status summary of this master, for people and for programs.
+
+
+def master_routes(may: Callable[[Role], Any]) -> APIRouter:
+    """The routes; `may` returns the dependency that admits callers with a role."""
+    routes = APIRouter(tags=["health"])
+
+    @routes.get("/v1/master", response_model=MasterView)
+    def show_master(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
+        """This master: whether it leads, its Term, its last reconciliation and last decisions, flows by state; masters, nodes."""
+        return asked.answer(_view(asked))
+
+    @routes.get("/", response_class=HTMLResponse, include_in_schema=False)
+    def show_page(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
+        """The same as a web page."""
+        view = _view(asked)
+        said = msgspec.to_builtins(view)
+        headers = {REVISION: str(view.revision), "Cache-Control": "no-store"}
+        return HTMLResponse(page(said, title=f"master {view.id}", json="/v1/master"), headers=headers)
+
+    return routes
+
+
+def _view(asked: ApiRequest) -> MasterView:
+    asked.check_all()
+    states = Counter(row.state for row in asked.view.flows())
+    about = {"leads": asked.plane.leads(), "term": None, "revision": asked.plane.revision(), **asked.plane.glance()}
+    lists = {"masters": masters_of(asked.registry), "nodes": asked.view.nodes()}
+    return msgspec.convert(msgspec.to_builtins({**about, "states": dict(sorted(states.items())), **lists}), MasterView)
 
 
 def health_routes(plane: Plane, may: Callable[[Role], Any]) -> APIRouter:

@@ -13,8 +13,7 @@ import msgspec
 from scribengin.api.planner import AT_ONCE, turn
 from scribengin.client import problems
 from scribengin.core.errors import ScribenginError, Unreachable
-from scribengin.core.loopback import is_loopback
-from scribengin.core.tls import trusted
+from scribengin.core.net import is_loopback, trusted
 from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.tree import HOST_UP
 

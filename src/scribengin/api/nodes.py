@@ -7,15 +7,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from scribengin.api.access import Role
+from scribengin.api.auth import Role
 from scribengin.api.plane import ApiRequest
-from scribengin.client.host_models import Binding, Bound, NodeChanged, NodeRow, NodeView
-from scribengin.client.models import Written
-from scribengin.control import bindings
+from scribengin.client.models import Binding, Bound, NodeChanged, NodeRow, NodeView, Written
+from scribengin.control import node_bindings
 from scribengin.control.world import RunId
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.registry.contract import Registry
-from scribengin.registry.records import Stored, read_record
+from scribengin.registry.record_io import Stored, read_record
 from scribengin.registry.tree import HOST, RUN, SPARE
 
 
@@ -47,7 +46,7 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
 
         def act(registry: Registry) -> Written:
             asked.check_all()
-            bindings.forget(registry, _known(node))
+            node_bindings.forget(registry, _known(node))
             return Written(asked.plane.revision())
 
         return asked.write("forget node", node, act)
@@ -58,8 +57,8 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
 
         def act(registry: Registry) -> NodeChanged:
             asked.check_all()
-            changed = bindings.decommission(registry, _known(node), by=asked.who.name)
-            return NodeChanged(node, decommissioned=True, changed=changed, workers=tuple(bindings.workers_on(registry, node)))
+            changed = node_bindings.decommission(registry, _known(node), by=asked.who.name)
+            return NodeChanged(node, decommissioned=True, changed=changed, workers=tuple(node_bindings.workers_on(registry, node)))
 
         return asked.write("decommission", node, act)
 
@@ -69,8 +68,8 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
 
         def act(registry: Registry) -> NodeChanged:
             asked.check_all()
-            changed = bindings.recommission(registry, _known(node))
-            return NodeChanged(node, decommissioned=False, changed=changed, workers=tuple(bindings.workers_on(registry, node)))
+            changed = node_bindings.recommission(registry, _known(node))
+            return NodeChanged(node, decommissioned=False, changed=changed, workers=tuple(node_bindings.workers_on(registry, node)))
 
         return asked.write("recommission", node, act)
 
@@ -80,7 +79,7 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
 
         def act(registry: Registry) -> Bound:
             asked.check_flow(flow)
-            changed = bindings.bind(registry, f"{flow}.{tier}", _known(to.node), by=asked.who.name, start=to.start)
+            changed = node_bindings.bind(registry, f"{flow}.{tier}", _known(to.node), by=asked.who.name, start=to.start)
             return Bound(f"{flow}.{tier}", to.node, changed)
 
         return asked.write(f"{'spawn' if to.start else 'map'} {tier} on {to.node}"[:200], flow, act, to)
@@ -91,7 +90,7 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
 
         def act(registry: Registry) -> Bound:
             asked.check_flow(flow)
-            return Bound(f"{flow}.{tier}", "", bindings.unbind(registry, f"{flow}.{tier}"))
+            return Bound(f"{flow}.{tier}", "", node_bindings.unbind(registry, f"{flow}.{tier}"))
 
         return asked.write(f"unmap {tier}"[:200], flow, act)
 

@@ -7,11 +7,10 @@ import msgspec
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from scribengin.api.access import Role
+from scribengin.api.auth import Role
 from scribengin.api.plane import ApiRequest
-from scribengin.api.sent_on import sent_to_leader
-from scribengin.client.models import Written
-from scribengin.client.peer_models import AllEnds, PeerRow, SetPeer
+from scribengin.api.state_routing import sent_to_leader
+from scribengin.client.models import AllEnds, PeerRow, SetPeer, Written
 from scribengin.control.peering import set_peer
 from scribengin.control.peers import list_peers, remove_peer
 from scribengin.registry.contract import Registry

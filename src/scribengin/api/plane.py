@@ -10,18 +10,17 @@ import msgspec
 from starlette.responses import Response
 
 from scribengin.api.audit import AuditLog
-from scribengin.api.expecting import ExpectingRegistry
+from scribengin.api.idempotency import ABANDONED_S, SLOW_ABANDONED_S, ExpectingRegistry, Once, StoredAnswer, WriteClaim
 from scribengin.api.node_pages import NodePages
-from scribengin.api.once import ABANDONED_S, SLOW_ABANDONED_S, Once, StoredAnswer, WriteClaim
 from scribengin.api.tokens import Tokens
 from scribengin.api.views import RegistryView, check_flow, labels_of
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, encode, to_problem
 from scribengin.client.transport import KEY, REVISION
-from scribengin.control import reading
+from scribengin.control import flow_records
 from scribengin.control.workflows import Workflows
 from scribengin.core.errors import Refused, ScribenginError, Unreachable
 from scribengin.registry.contract import SessionState
-from scribengin.registry.records import names
+from scribengin.registry.record_io import names
 from scribengin.registry.tree import DESIRED
 
 if TYPE_CHECKING:
@@ -29,10 +28,9 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from scribengin.api.access import Who
-    from scribengin.api.gate import Authentication
+    from scribengin.api.auth import Authentication, Who
     from scribengin.api.planner import Planner
-    from scribengin.control.watch import WorkerWatch
+    from scribengin.control.worker_reports import WorkerWatch
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
 
@@ -108,7 +106,7 @@ class ApiRequest:
         """Raise Refused for an invalid name of a flow, or for a flow that this caller may not see."""
         check_flow(self.registry, flow)
         if self.who.labels and not self.who.may_see(labels_of(self.registry, flow)):
-            raise reading.unknown_flow(
+            raise flow_records.unknown_flow(
                 flow, [name for name in names(self.registry, "flows") if self.who.may_see(labels_of(self.registry, name))]
             )
 

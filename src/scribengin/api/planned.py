@@ -5,9 +5,9 @@ import msgspec
 from scribengin.api.plane import ApiRequest
 from scribengin.api.planner import ask_planner
 from scribengin.api.state_queries import StateQuery
+from scribengin.client.change_models import Topology
 from scribengin.client.models import FLOW_NAME, PACKAGE_ID, Submit
 from scribengin.client.problems import Fault, PointedError
-from scribengin.client.verb_models import Topology
 from scribengin.control import topology
 from scribengin.control.submission import Submission
 from scribengin.control.workflows import refuse_circle

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.api import planner_process
-from scribengin.api.elsewhere import HERE, StateLocation, locate_state
 from scribengin.api.planner_process import PlannerTask, StateAnswer
 from scribengin.api.state_queries import StateNeed, StateQuery, registered
+from scribengin.api.state_routing import HERE, StateLocation, locate_state
 from scribengin.client.problems import Fault, ProblemDetails, to_error
-from scribengin.control import reading
+from scribengin.control import flow_records
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError
 from scribengin.packages.fetch import FetchedPackages
 from scribengin.registry.contract import RegistryEntry
@@ -211,8 +211,8 @@ def records_for(registry: Registry, query: StateQuery) -> dict[str, Mapping[str,
     `read_flow` and `version_of`."""
     if registered(query.verb).plans:
         return _records_of(registry, query.flows, query.versions)
-    desired = reading.read_flow(registry, query.flow).desired
-    spec = reading.version_of(registry, query.flow, desired.version)
+    desired = flow_records.read_flow(registry, query.flow).desired
+    spec = flow_records.version_of(registry, query.flow, desired.version)
     return {DESIRED(query.flow).path: desired.dump(), SPEC(query.flow, str(desired.version)).path: spec.dump()}
 
 
@@ -224,7 +224,7 @@ def _records_of(registry: Registry, flows: Sequence[str], versions: Mapping[str,
         desired = registry.read(DESIRED(flow).path)
         version = str(desired.value.get("version", "")) if isinstance(desired, RegistryEntry) else ""
         paths = [DESIRED(flow).path, STATUS(flow).path]
-        newest = max(reading.versions_of(registry, flow), default=0)
+        newest = max(flow_records.versions_of(registry, flow), default=0)
         also = [str(versions[flow])] if flow in versions else []
         paths += [SPEC(flow, number).path for number in {version, str(newest), *also} if SPEC.fits(flow, number)]
         entries = {path: registry.read(path) for path in paths}

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from scribengin.api.sent_on import sent_to
-from scribengin.control.watch import WorkerWatch
+from scribengin.api.state_routing import sent_to
+from scribengin.control.worker_reports import WorkerWatch
 from scribengin.core.errors import Refused, Unreachable
 from scribengin.watching.progress import MOST_BYTES, PACE
 

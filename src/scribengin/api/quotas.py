@@ -8,10 +8,10 @@ import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from scribengin.api.access import Role
+from scribengin.api.auth import Role
 from scribengin.api.plane import ApiRequest
+from scribengin.client.change_models import QuotaRow, SetQuota
 from scribengin.client.models import Written
-from scribengin.client.verb_models import QuotaRow, SetQuota
 from scribengin.control.quota_records import list_quotas, remove_quota, set_quota
 from scribengin.registry.contract import Registry
 

@@ -7,7 +7,7 @@ import msgspec
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from scribengin.api.access import Role
+from scribengin.api.auth import Role
 from scribengin.api.plane import ApiRequest
 from scribengin.api.tokens import shown_record
 from scribengin.client.models import RecordView, RecordWrite, Written

@@ -14,10 +14,10 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from scribengin.api.gate import Authentication
+from scribengin.api.auth import Authentication
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, encode, to_problem
 from scribengin.core.errors import EnvironmentFault, Refused
-from scribengin.core.loopback import is_loopback
+from scribengin.core.net import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
 
-    from scribengin.api.gate import Proves
+    from scribengin.api.auth import Proves
 
 _MAKE_ONE = "make one: scribengin token add NAME --role ROLE"
 _EVERYWHERE = ("0.0.0.0", "::")

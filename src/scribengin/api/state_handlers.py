@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scribengin.api.planner_process import PlanInput
     from scribengin.control.offsets import PositionChange
     from scribengin.core.problems import Problem
-    from scribengin.local.letters import Which
+    from scribengin.local.dead_letters import Which
     from scribengin.local.prepare import PreparedFlow
     from scribengin.state.folder import QueryFolder
 
@@ -32,8 +32,7 @@ def trace(prepared: PreparedFlow, record: str) -> dict[str, Any]:
 
 def audit(prepared: PreparedFlow) -> dict[str, Any]:
     """Whether outputs, dead letters and ledger balance."""
-    from scribengin.local.audited import audit_as_json
-    from scribengin.local.inspect import audit_flow
+    from scribengin.local.audit import audit_as_json, audit_flow
 
     return audit_as_json(prepared, audit_flow(prepared))
 
@@ -54,7 +53,7 @@ def graph(prepared: PreparedFlow) -> dict[str, Any]:
 
 def dead_letter_counts(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
     """The number of dead letters by Query, step and reason."""
-    from scribengin.local.letters import count_letters
+    from scribengin.local.dead_letters import count_letters
 
     which = _which(said)
     made = {query.name for tier in prepared.plan.tiers for query in tier.queries}
@@ -64,8 +63,8 @@ def dead_letter_counts(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
 
 def dead_letters(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
     """A page of dead letters."""
-    from scribengin.local.letters import place_of, read_page
-    from scribengin.state.dead import letter_as_json
+    from scribengin.local.dead_letters import place_of, read_page
+    from scribengin.state.dead_letters import letter_as_json
 
     which = _which(said)
     page = read_page(_queries(prepared, which.query), which, after=said["after"], limit=said["limit"])
@@ -82,8 +81,8 @@ def dead_letters(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
 
 def replay_letters(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
     """Request the replay of dead letters: of several simultaneous requests, only one takes each dead letter."""
-    from scribengin.local.repairing import given_letters
-    from scribengin.local.replay import replay
+    from scribengin.local.dead_letter_repair import given_letters
+    from scribengin.local.dead_letter_replay import replay
 
     text = said["repaired"]
     given = None if text is None else given_letters(text.encode(errors="surrogateescape").split(b"\n"), "repaired")
@@ -93,14 +92,14 @@ def replay_letters(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
 
 def repair_letter(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
     """Repair a dead letter, or show what can be repaired."""
-    from scribengin.local.repairing import repair_letter
+    from scribengin.local.dead_letter_repair import repair_letter
 
     return repair_letter(prepared, said)
 
 
 def purge_letters(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
     """Delete dead letters under the leases. It may be killed at any point, and repeated."""
-    from scribengin.local.purging import find_doomed, purge
+    from scribengin.local.dead_letter_repair import find_doomed, purge
     from scribengin.state.lease import take_leases
     from scribengin.state.trash import PURGE, Trash
 
@@ -118,7 +117,7 @@ def purge_letters(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
 
 def undo_purge(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
     """Restore purged dead letters under the leases."""
-    from scribengin.local.purging import undo_purge
+    from scribengin.local.dead_letter_repair import undo_purge
     from scribengin.state.lease import take_leases
     from scribengin.state.trash import PURGE, Trash
 
@@ -150,7 +149,7 @@ def rewind(given: PlanInput, to_time: str | None, to_batch: int | None, query: s
 
 def spread(given: PlanInput, tiers: Sequence[str], partitions: int) -> Any:
     """The operation that distributes state over that many partitions; None if it is so already."""
-    from scribengin.control.scale import plan_spread
+    from scribengin.control.resources import plan_spread
 
     operation = plan_spread(given.registry, given.packages, given.query.flow, tiers, partitions=partitions)
     return None if operation is None else msgspec.to_builtins(operation)
@@ -158,7 +157,7 @@ def spread(given: PlanInput, tiers: Sequence[str], partitions: int) -> Any:
 
 def limit_target(given: PlanInput, target: str) -> tuple[str, str]:
     """The section of the record of limits, and the name in it, of a source or an edge."""
-    from scribengin.control.limits import find_limited
+    from scribengin.control.rate_limits import find_limited
 
     return find_limited(given.registry, given.packages, given.query.flow, target)
 
@@ -260,7 +259,7 @@ def _change(going: PositionChange) -> dict[str, Any]:
 
 
 def _which(said: Mapping[str, Any]) -> Which:
-    from scribengin.local.letters import Which
+    from scribengin.local.dead_letters import Which
 
     names = ("query", "step", "reason", "prefix", "since", "until")
     return Which(**{name: said[name] for name in names if name in said})

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from scribengin.api.access import Role
+from scribengin.api.auth import Role
 from scribengin.client.models import Submit  # noqa: TC001  msgspec looks at it
 from scribengin.core.errors import Refused
 

@@ -13,12 +13,12 @@ from uuid import uuid4
 import msgspec
 
 from scribengin.api.tokens import Tokens, make_token, taken, unknown
-from scribengin.client.host_models import RoleName, TokenRow
+from scribengin.client.models import RoleName, TokenRow
 from scribengin.core.errors import StateError
 from scribengin.core.storage import explained, make_folder, read_or_none
 from scribengin.registry.contract import Conflict
-from scribengin.registry.kinds import Token
-from scribengin.registry.records import Stored, read_record
+from scribengin.registry.record_io import Stored, read_record
+from scribengin.registry.records import Token
 from scribengin.registry.tree import TOKEN
 
 if TYPE_CHECKING:

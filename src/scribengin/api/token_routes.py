@@ -6,10 +6,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from scribengin.api.access import Role
+from scribengin.api.auth import Role
 from scribengin.api.plane import ApiRequest
-from scribengin.client.host_models import MadeToken, NewToken, TokenRow
-from scribengin.client.models import Written
+from scribengin.client.models import MadeToken, NewToken, TokenRow, Written
 from scribengin.registry.contract import Registry
 
 

@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from scribengin.api.access import Role, Who
-from scribengin.client.host_models import TokenRow
-from scribengin.control.known import again
+from scribengin.api.auth import Role, Who
+from scribengin.client.models import TokenRow
+from scribengin.control.record_validation import again
 from scribengin.core.errors import Refused
-from scribengin.core.moments import now_text
 from scribengin.core.problems import did_you_mean
+from scribengin.core.time_text import now_text
 from scribengin.registry.contract import Replace
-from scribengin.registry.kinds import Token
-from scribengin.registry.records import Stored, names, read_record, read_records
+from scribengin.registry.record_io import Stored, names, read_record, read_records
+from scribengin.registry.records import Token
 from scribengin.registry.tree import TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from scribengin.client.host_models import RoleName
+    from scribengin.client.models import RoleName
     from scribengin.registry.contract import Registry
 
 _TOKEN = re.compile(r"sgt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")

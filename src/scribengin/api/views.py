@@ -9,40 +9,50 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from scribengin.client.host_models import MasterRow, NodeRow
-from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, FolderRow, TaskRow, VersionRow
-from scribengin.client.peer_models import AllEnds, EndLevels, EndPlace, FlowEnds, SourceEnds
-from scribengin.client.workflow_models import (
+from scribengin.client.models import (
+    FLOW_NAME,
+    AllEnds,
     Edge,
+    EndLevels,
+    EndPlace,
+    FlowEnds,
     FlowNode,
+    FlowRow,
+    FlowView,
+    FolderRow,
     IllRow,
+    MasterRow,
     MeetingRow,
+    NodeRow,
+    SourceEnds,
+    TaskRow,
     ThroughRow,
     TierNode,
+    VersionRow,
     Waits,
     WorkflowOperation,
     WorkflowPart,
     WorkflowRow,
     WorkflowView,
 )
-from scribengin.control import bindings, reading
+from scribengin.control import flow_records, node_bindings
 from scribengin.control.attempts import read_attempts
-from scribengin.control.happened import read_happened
+from scribengin.control.event_history import read_happened
+from scribengin.control.operation_requests import read_operations
 from scribengin.control.peers import read_remote, with_remote
-from scribengin.control.through import Reached, reached
-from scribengin.control.workflow_operate import read_operations
+from scribengin.control.workflow_progress import Reached, reached
 from scribengin.control.workflows import Workflow, Workflows, is_ill
-from scribengin.core.moments import moment_text
+from scribengin.core.time_text import moment_text
 from scribengin.registry.contract import RegistryEntry
-from scribengin.registry.records import Stored, names, read_record
+from scribengin.registry.record_io import Stored, names, read_record
 from scribengin.registry.tree import DESIRED, LEADER, MASTERS, SPEC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from scribengin.client.verb_models import Happened
+    from scribengin.client.change_models import Happened
     from scribengin.registry.contract import Damaged, Registry
-    from scribengin.registry.outside import ExternalPlace
+    from scribengin.registry.flow_ends import ExternalPlace
     from scribengin.registry.peers import RemoteFlow, RemoteSource
 
     class Reading(Protocol):
@@ -67,7 +77,7 @@ class RegistryView:
 
     def flows(self, labels: Mapping[str, str] | None = None) -> list[FlowRow]:
         """As `Client.flows`."""
-        rows = reading.read_flows(self._registry)
+        rows = flow_records.read_flows(self._registry)
         if self._labels or labels:
             wanted = {**self._labels, **(labels or {})}.items()
             rows = tuple(row for row in rows if wanted <= labels_of(self._registry, row.flow).items())
@@ -76,7 +86,7 @@ class RegistryView:
             there = self.seen(met.keys())
             met = {name: workflow.only(there) for name, workflow in met.items() if name in there}
         if not self._labels and not labels:  # of a text that was refused nobody knows the labels
-            rows = tuple(sorted((*rows, *reading.read_refused_files(self._registry)), key=lambda row: row.flow))
+            rows = tuple(sorted((*rows, *flow_records.read_refused_files(self._registry)), key=lambda row: row.flow))
         shown = [_met(row_of(row), met[row.flow]) if row.flow in met else row_of(row) for row in rows]
         return self._met_by_peers(shown)
 
@@ -117,7 +127,7 @@ class RegistryView:
     def workflows(self) -> list[WorkflowRow]:
         """As `Client.workflows`."""
         found = [workflow.only(self.seen(workflow.flows)) for workflow in self._workflows.all()]
-        states = {row.flow: row_of(row).state for row in reading.read_flows(self._registry)} if found else {}
+        states = {row.flow: row_of(row).state for row in flow_records.read_flows(self._registry)} if found else {}
         return [
             WorkflowRow(each.name, {flow: states.get(flow, "created") for flow in each.flows}, len(each.meetings))
             for each in found
@@ -127,7 +137,7 @@ class RegistryView:
     def workflow(self, name: str, waits: Callable[[str], Mapping[str, Waits]] = lambda _flow: {}) -> WorkflowView:
         """As `Client.workflow`; `waits`: flow → source → its backlog."""
         check_flow(self._registry, name)
-        reading.read_flow(self._registry, name)
+        flow_records.read_flow(self._registry, name)
         remote = self._remote()
         found = self._with_remote(self.workflow_of(name), remote)
         specs, nodes = self._workflows.specs(found.flows), list[FlowNode]()
@@ -136,7 +146,7 @@ class RegistryView:
                 there = remote[flow]
                 nodes.append(FlowNode(flow, there.state, there.wanted, there.version, there.since, there.reason, there.next, ()))
                 continue
-            row, spec = row_of(reading.read_flow(self._registry, flow)), specs.get(flow)
+            row, spec = row_of(flow_records.read_flow(self._registry, flow)), specs.get(flow)
             tiers = tuple(TierNode(tier, said.feeders) for tier, said in spec.tiers.items()) if spec is not None else ()
             nodes.append(FlowNode(flow, row.state, row.wanted, row.version, row.since, row.reason, row.next, tiers))
         waiting = {flow: waits(flow) for flow in {each.reading for each in found.meetings}}
@@ -149,7 +159,7 @@ class RegistryView:
 
     def ends(self, flows: Collection[str] = (), looks: Callable[[str], Mapping[str, tuple[float, Waits]]] = lambda _flow: {}) -> AllEnds:
         """As `Client.ends`; `looks`: flow → source → (age of the measurement in seconds, backlog)."""
-        rows = {row.flow: row_of(row) for row in reading.read_flows(self._registry)}
+        rows = {row.flow: row_of(row) for row in flow_records.read_flows(self._registry)}
         specs = self._workflows.specs(self.seen([name for name in rows if not flows or name in flows]))
         found, remote = [], self._remote() if flows else {}
         for name, spec in sorted(specs.items()):
@@ -174,7 +184,7 @@ class RegistryView:
         rows = [MeetingRow(each.feeding, each.sink, each.reading, each.source, each.place) for each in found.meetings]
         ill = []
         for other, relation in found.relations(name).items():
-            status = remote.get(other) or reading.read_status(self._registry, other)
+            status = remote.get(other) or flow_records.read_status(self._registry, other)
             if status is not None and is_ill(status):
                 ill.append(IllRow(other, relation, status.state, status.since, status.reason, status.next))
         feeders, fed = (tuple(row for row in rows if getattr(row, side) == name) for side in ("reading", "feeding"))
@@ -185,8 +195,11 @@ class RegistryView:
         """How far the sources of a flow are acknowledged through all downstream flows; those that the caller may not see count too."""
         whole = self._with_remote(self._workflows.of(name), remote)
         specs = self._workflows.specs(whole.flows)
-        told = {flow: {id_: _said(source, f"{flow}.{id_}") for id_, source in there.sources.items()} for flow, there in remote.items()}
-        acks = {flow: tuple(reading.acks_of(self._registry, flow, tuple(spec.tiers)).values()) for flow, spec in specs.items()}
+        told = {
+            flow: {id_: _reported_by_peer(source, f"{flow}.{id_}") for id_, source in there.sources.items()}
+            for flow, there in remote.items()
+        }
+        acks = {flow: tuple(flow_records.acks_of(self._registry, flow, tuple(spec.tiers)).values()) for flow, spec in specs.items()}
         return {source: self._through_row(there) for source, there in reached(name, acks, whole.meetings, told).items()}
 
     def _remote(self) -> Mapping[str, RemoteFlow]:
@@ -212,7 +225,7 @@ class RegistryView:
         """As `Client.flow`."""
         check_flow(self._registry, name)
         revision = wanted_revision(self._registry, name)  # before the rest: a wish that comes meanwhile makes it stale, not wrong
-        found = reading.describe(self._registry, name)
+        found = flow_records.describe(self._registry, name)
         view = msgspec.convert({**found, "wanted": {**found["wanted"], "revision": revision}}, FlowView)
         return replace(view, folders=self._kept(view.folders), workflow=self._part(name))
 
@@ -224,8 +237,8 @@ class RegistryView:
     def tasks(self, name: str) -> list[TaskRow]:
         """As `Client.tasks`."""
         check_flow(self._registry, name)
-        reading.read_flow(self._registry, name)
-        return reading.read_tasks(self._registry, name)
+        flow_records.read_flow(self._registry, name)
+        return flow_records.read_tasks(self._registry, name)
 
     def attempts(self, name: str) -> list[dict[str, Any]]:
         """As `Client.attempts`, without the reports of workers to a master."""
@@ -240,11 +253,11 @@ class RegistryView:
     def versions(self, name: str) -> list[VersionRow]:
         """As `Client.versions`."""
         check_flow(self._registry, name)
-        return reading.history(self._registry, name)
+        return flow_records.history(self._registry, name)
 
     def nodes(self) -> list[NodeRow]:
         """As `Client.nodes`."""
-        return msgspec.convert(bindings.nodes(self._registry), list[NodeRow])
+        return msgspec.convert(node_bindings.nodes(self._registry), list[NodeRow])
 
     def node(self, name: str) -> NodeRow:
         """One node. Raises Refused if there is no node of that name."""
@@ -252,10 +265,10 @@ class RegistryView:
         for row in found:
             if row.node == name:
                 return row
-        raise bindings.unknown_node(name, [row.node for row in found])
+        raise node_bindings.unknown_node(name, [row.node for row in found])
 
 
-def _said(source: RemoteSource, name: str) -> Reached:
+def _reported_by_peer(source: RemoteSource, name: str) -> Reached:
     """How far the source is acknowledged, as its peer reports; the source itself is the reason if the peer has reported nothing."""
     return Reached(source.through) if source.through is not None else Reached(None, source.unknown or name)
 
@@ -268,7 +281,7 @@ def _places(places: Iterable[ExternalPlace]) -> tuple[EndPlace, ...]:
 def check_flow(registry: Registry, name: str) -> None:
     """Raise Refused for an invalid name of a flow."""
     if not FLOW_NAME.fullmatch(name):
-        raise reading.unknown_flow(name, names(registry, "flows"))
+        raise flow_records.unknown_flow(name, names(registry, "flows"))
 
 
 def _met(row: FlowRow, workflow: Workflow) -> FlowRow:
@@ -306,7 +319,7 @@ def wanted_revision(registry: Registry, flow: str) -> int:
     return found.changed if isinstance(found, RegistryEntry) else 0
 
 
-def row_of(row: reading.ObservedFlow) -> FlowRow:
+def row_of(row: flow_records.ObservedFlow) -> FlowRow:
     """A flow in the list."""
     desired, status = row.desired, row.status
     if status is None:

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from scribengin.api.access import Role
+from scribengin.api.auth import Role
 from scribengin.api.plane import ApiRequest
-from scribengin.api.sent_on import sent_to_leader
-from scribengin.client.workflow_models import WantWorkflow, WorkflowBegun, WorkflowRow, WorkflowView
-from scribengin.control import reading
-from scribengin.control.workflow_operate import begin
+from scribengin.api.state_routing import sent_to_leader
+from scribengin.client.models import WantWorkflow, WorkflowBegun, WorkflowRow, WorkflowView
+from scribengin.control import flow_records
+from scribengin.control.operation_requests import begin_workflow_operation
 from scribengin.registry.contract import Registry
 
 
@@ -41,11 +41,11 @@ def workflow_routes(may: Callable[[Role], Any]) -> APIRouter:
 
         def act(registry: Registry) -> WorkflowBegun:
             asked.check_flow(flow)
-            reading.read_flow(registry, flow)
+            flow_records.read_flow(registry, flow)
             found = asked.plane.workflows.of(flow)
             if set(asked.view.workflow_of(flow).flows) != set(found.flows):
                 asked.check_all()
-            return WorkflowBegun(found.name, begin(registry, found, want.state, by=asked.who.name), found.flows)
+            return WorkflowBegun(found.name, begin_workflow_operation(registry, found, want.state, by=asked.who.name), found.flows)
 
         return asked.write(f"{want.state} workflow", flow, act, want)
 

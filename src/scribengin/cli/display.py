@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from scribengin.core.units import show_duration
-from scribengin.watching.words import gate_text, lag_text, lost_text, rate_text, slowest_text, soon_text, under_way, watermark_text
+from scribengin.watching.wording import gate_text, lag_text, lost_text, rate_text, slowest_text, soon_text, under_way, watermark_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

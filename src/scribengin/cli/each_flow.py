@@ -10,7 +10,7 @@ import click
 
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer, problems_of
 from scribengin.cli.flow_argument import as_called
-from scribengin.cli.labels_option import NAME_ONE, chosen, labels_option
+from scribengin.cli.value_options import NAME_ONE, chosen, labels_option
 from scribengin.core.errors import Exit, ScribenginError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from scribengin.core.units import show_bytes, show_duration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.client.answer_models import FlowGraph, GraphNode
+    from scribengin.client.state_models import FlowGraph, GraphNode
 
 
 def show_steps(graph: FlowGraph) -> None:

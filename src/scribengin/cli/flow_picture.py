@@ -64,9 +64,9 @@ def _answer(
     if svg is not None:
         return written(picture, result, svg, problems)
     if mermaid:
-        from scribengin.plan.picture_mermaid import as_mermaid as draw
+        from scribengin.plan.picture import as_mermaid as draw
     else:
-        from scribengin.plan.picture_text import as_text as draw
+        from scribengin.plan.picture import as_text as draw
     text = draw(picture)
     if mermaid:
         result["mermaid"] = text
@@ -75,7 +75,7 @@ def _answer(
 
 def written(picture: GraphPicture, result: dict[str, Any], file: Path, problems: Sequence[Problem] = ()) -> CommandAnswer:
     """The picture as a file of SVG; `-` is stdout. Raises EnvironmentFault where it cannot be written."""
-    from scribengin.plan.picture_svg import as_svg
+    from scribengin.plan.picture import as_svg
 
     text = as_svg(picture)
     if str(file) == "-":

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scribengin.core.units import show_duration
-from scribengin.watching.words import (
+from scribengin.watching.wording import (
     batch_of,
     gate_text,
     lag_text,

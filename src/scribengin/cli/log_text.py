@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.core.moments import moment_text, parse_time, shown_moment
+from scribengin.core.time_text import moment_text, parse_time, shown_moment
 from scribengin.core.units import show_duration
-from scribengin.worker.timeline import WORD
+from scribengin.worker.log import WORD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -132,7 +132,7 @@ def main(arguments: list[str] | None = None) -> None:
         fault = missing_extra(error, words_of(given)[0])
         if fault is None:
             raise
-        status = _told(fault, given)
+        status = _report_fault(fault, given)
     except (click.Abort, KeyboardInterrupt) as error:
         interrupt = error if isinstance(error, KeyboardInterrupt) else error.__context__  # without one a question was answered with no
         if isinstance(interrupt, KeyboardInterrupt) and (place := _place_of_others(interrupt)):
@@ -161,7 +161,7 @@ def _place_of_others(error: BaseException) -> str:
     return next((f"{file}:{line}" for file, line in reversed(lines) if not file.startswith(installed)), "")
 
 
-def _told(fault: EnvironmentFault, given: list[str]) -> int:
+def _report_fault(fault: EnvironmentFault, given: list[str]) -> int:
     """A fault from before the command could begin, for people or, asked for with --json, for programs."""
     (problem,) = problems_of(fault)
     if _asks_json(given):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from scribengin.cli.home_option import home_option
+from scribengin.cli.server_options import home_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ class Masters:
         from scribengin.client.client import Client
         from scribengin.control.masters import certificates_of, token_of
 
-        masters = self.named or self._found()
+        masters = self.named or self._master_addresses()
         if not masters:
             raise self.home.not_up()
         certificates = certificates_of(os.environ)
@@ -61,7 +61,7 @@ class Masters:
         with self.home.registry() as registry:
             yield RegistryView(registry)
 
-    def _found(self) -> tuple[str, ...]:
+    def _master_addresses(self) -> tuple[str, ...]:
         """The master of the home; of a registry that was named those that are up, the one that leads first."""
         if self.home.entrance is None:
             return (self.home.master(),) if self.home.master() else ()

@@ -13,9 +13,9 @@ from scribengin.core.problems import Place
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scribengin.client.host_models import NodeRow
+    from scribengin.client.models import NodeRow
     from scribengin.core.problems import Problem
-    from scribengin.plan.spread import Spread
+    from scribengin.plan.spread_utilities import Spread
     from scribengin.spec.model import Flow
 
 AS_NODES = 0
@@ -67,7 +67,7 @@ def spread_flow(flow: Flow, tiers: int, branches: str | None, name: str) -> tupl
 
 def spread_file(flow: Flow, tiers: int, branches: str | None, name: str) -> tuple[Spread, str, list[Problem]]:
     """(what runs where, the flow file, warnings); `name` is the file that the flow comes from."""
-    from scribengin.plan.spread import read_branches, spread, spread_text
+    from scribengin.plan.spread_utilities import read_branches, spread, spread_text
 
     meeting = None if branches is None else read_branches(branches)
     try:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import click
 from rich.text import Text
 
-from scribengin.cli.summaries import show_summaries
 from scribengin.cli.tables import open_console, print_grid
+from scribengin.core.time_text import shown_moment
 from scribengin.core.units import show_duration
-from scribengin.state.orders import order_texts
-from scribengin.watching.words import STEADY_S, catch_up_text, lag_text, lost_text
+from scribengin.state.utility_orders import order_texts
+from scribengin.watching.wording import STEADY_S, catch_up_text, lag_text, lost_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,6 +22,59 @@ if TYPE_CHECKING:
     from scribengin.local.contract import QueryResult, RunResult
     from scribengin.local.ledger import LedgerLine
     from scribengin.state.contract import Counts
+
+
+# Summaries as people see them: a table, JSON lines or CSV, as the sink says.
+
+
+def show_summaries(found: Mapping[str, Any]) -> None:
+    """On stdout, in the sinks' order; what is said of a table goes to stderr where the table is for programs."""
+    for each in found["summaries"]:
+        if len(found["summaries"]) > 1 or each["format"] == "table":
+            click.echo(f"{each['sink']}: {_as_of(each)}", err=each["format"] != "table")
+        _show_rows(each)
+        if each["groups"] > each["keep"]:
+            first = f"{each['sink']}: result() gave {each['groups']:,} rows; the first {each['keep']:,} are shown (`keep`)"
+            click.echo(first, err=each["format"] != "table")
+        elif each["left_out"]:
+            kept = f"{each['sink']}: more than {each['keep']:,} groups (`keep`): each that is kept is whole"
+            click.echo(f"{kept}, {each['rows_left_out']:,} rows are of others", err=each["format"] != "table")
+
+
+def _as_of(each: Mapping[str, Any]) -> str:
+    if not each["decided_at"]:
+        told = "no Batch yet"
+    elif each["batch"] is None:
+        told = f"{each['rows_in']:,} rows through {each['decided_at']}, when the flow was cut otherwise"
+    else:
+        told = f"{each['rows_in']:,} rows through Batch {each['batch']:,} at {each['decided_at']}"
+    if each["since"] is None:
+        return told
+    begun = f"Batch {each['since_batch']:,}" if each["since_batch"] else shown_moment(each["since"])
+    return f"{told}, from {begun} on: what came before does not count in it"
+
+
+def _show_rows(each: Mapping[str, Any]) -> None:
+    if each["format"] == "json":
+        import msgspec
+
+        for row in each["rows"]:
+            click.echo(msgspec.json.encode(row).decode())
+    elif each["format"] == "csv":
+        import csv
+        import io
+
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(each["columns"])
+        writer.writerows([["" if row.get(name) is None else row[name] for name in each["columns"]] for row in each["rows"]])
+        click.echo(text.getvalue(), nl=False)
+    elif each["rows"]:
+        from scribengin.cli.tables import print_table
+
+        rows = [{name: "" if row.get(name) is None else row[name] for name in each["columns"]} for row in each["rows"]]
+        print_table(rows, {name: name for name in each["columns"]})
+
 
 _STYLE = {"finished": "green", "stopped": "yellow", "failed": "red"}
 _BEFORE, _BEHIND = ("in", "made"), ("out", "filtered", "folded", "dead", "late")

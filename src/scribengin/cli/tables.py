@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from scribengin.core.moments import shown_moment
+from scribengin.core.time_text import shown_moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

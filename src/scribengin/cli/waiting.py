@@ -10,7 +10,7 @@ import click
 
 from scribengin.core.errors import ScribenginError
 from scribengin.core.units import parse_duration_s
-from scribengin.watching.intake import BEHIND
+from scribengin.watching.producer_signal import BEHIND
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -43,10 +43,10 @@ _PRELOADED = (
     "pyspark.core.context",
     "scribengin.plan.validate",
     "scribengin.local.preview",
-    "scribengin.local.inspect",
+    "scribengin.local.audit",
     "scribengin.flow_tests.suite",
     "scribengin.cli.test_report",
-    "scribengin.cli.preview_text",
+    "scribengin.cli.preview_view",
 )
 """one by one between two looks for a command, once the first has been answered"""
 _GATEWAY = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
@@ -280,7 +280,7 @@ def _serve(link: socket.socket, request: dict[str, Any], lender: _Lender) -> Non
 
 def _run(link: socket.socket, request: dict[str, Any], lender: _Lender) -> int | None:
     from scribengin.cli.main import main
-    from scribengin.spark.lent import lend_sessions
+    from scribengin.spark.shared_session import lend_sessions
 
     say(link, say="taken")
     _, streams, _, _ = socket.recv_fds(link, 1, 3)

@@ -10,7 +10,7 @@ from scribengin.core.units import show_bytes, show_duration
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scribengin.client.workflow_models import FlowNode, Waits, WorkflowView
+    from scribengin.client.models import FlowNode, Waits, WorkflowView
 
 _COLOURS = {"failed": "#c62828", "degraded": "#ef6c00", "stopped": "#757575", "paused": "#757575", "running": "#2e7d32"}
 

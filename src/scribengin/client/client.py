@@ -5,38 +5,348 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx2
 import msgspec
 
 from scribengin.client import problems
-from scribengin.client.answer_client import AnswerClient
-from scribengin.client.host_client import HostClient
-from scribengin.client.host_models import Health
+from scribengin.client.change_models import (
+    AppliedTopology,
+    Going,
+    Happened,
+    Limits,
+    OperationRow,
+    Position,
+    QuotaRow,
+    Rewind,
+    Scale,
+    Scaled,
+    SetLimit,
+    SetOffset,
+    SetQuota,
+    Topology,
+)
 from scribengin.client.models import (
+    AllEnds,
     AppliedFlow,
+    Binding,
+    Bound,
     FlowEvent,
     FlowRow,
     FlowView,
+    GroupRow,
+    Health,
+    LogLines,
+    MadeToken,
+    MasterRow,
+    MasterView,
+    NewToken,
+    NodeChanged,
+    NodeRow,
+    NodeView,
+    PeerRow,
     RecordView,
     RecordWrite,
     Rollback,
+    SetPeer,
     Submit,
     SubmitFlow,
     TaskRow,
+    TokenRow,
     VersionRow,
     Want,
+    WantWorkflow,
     WentBack,
+    WorkflowBegun,
+    WorkflowRow,
+    WorkflowView,
     Written,
 )
-from scribengin.client.transport import number_in, part
+from scribengin.client.state_models import (
+    FlowGraph,
+    GraphCounts,
+    LetterCounts,
+    LetterPage,
+    LetterRepaired,
+    LettersPurged,
+    PurgeLetters,
+    PurgeUndone,
+    RepairLetter,
+    ReplayLetters,
+    Summaries,
+    UndoPurge,
+)
+from scribengin.client.transport import Transport, number_in, part
 from scribengin.core.errors import ScribenginError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from scribengin.registry.kinds import Goal
+    from scribengin.client.models import SetMember
+    from scribengin.client.state_models import Letter
+    from scribengin.registry.records import Goal
+
+
+# Client calls about the state of a flow, its records, its graph, and groups.
+
+
+_PAGE = 100
+
+
+class AnswerClient(Transport):
+    """These calls. Raises Refused: `state-elsewhere`, `state-missing`, `answer-late`, `too-many`."""
+
+    def dead_letter_counts(self, name: str, **which: str) -> LetterCounts:
+        """Count the dead letters of a flow by Query, step and reason; `which` as in `dead_letter_page`."""
+        return self._get(f"/v1/flows/{part(name)}/dead-letters/counts?{_query_string(**which)}", LetterCounts)
+
+    def replay_letters(
+        self, name: str, which: Mapping[str, str], *, from_start: bool, as_is: bool, dry_run: bool, repaired: str | None
+    ) -> dict[str, Any]:
+        """Replay dead letters once. Raises Refused: `letters-file` if `repaired` is not an exported file."""
+        asked = ReplayLetters(**which, from_start=from_start, as_is=as_is, dry_run=dry_run, repaired=repaired)
+        return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/replays", asked, dict[str, Any], None)
+
+    def repair_letter(self, name: str, repair: RepairLetter) -> LetterRepaired:
+        """Repair a dead letter, or show what a repair would do. Raises Refused: `letter-unknown`, `letter-refused`, `letter-columns`,
+        `letter-changed` if the dead letter no longer matches `digest`."""
+        return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/repairs", repair, LetterRepaired, None)
+
+    def purge_letters(self, name: str, which: Mapping[str, str], *, replayed: bool, dry_run: bool) -> LettersPurged:
+        """Delete dead letters. Raises Refused: `flow-not-stopped`."""
+        asked = PurgeLetters(**which, replayed=replayed, dry_run=dry_run)
+        return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/purges", asked, LettersPurged, None)
+
+    def undo_purge(self, name: str, id_: str = "") -> PurgeUndone:
+        """Restore the dead letters deleted by the newest purge, or by the purge of that id. Raises Refused: `flow-not-stopped`,
+        `trash-missing`, `trash-taken`."""
+        return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/purges/undo", UndoPurge(id_), PurgeUndone, None)
+
+    def dead_letter_page(self, name: str, after: str = "", *, limit: int = 100, **which: str) -> LetterPage:
+        """The next dead letters after `after`, the value from the page before; `which` are `query`, `step`, `reason`, `prefix`, `since`,
+        `until`."""
+        return self._get(f"/v1/flows/{part(name)}/dead-letters?{_query_string(after=after, limit=str(limit), **which)}", LetterPage)
+
+    def dead_letters(self, name: str, **which: str) -> Iterator[Letter]:
+        """All dead letters, read page by page as with `dead_letter_page`."""
+        after = ""
+        while True:
+            page = self.dead_letter_page(name, after, limit=_PAGE, **which)
+            yield from page.letters
+            after = page.after
+            if not after:
+                return
+
+    def trace(self, name: str, record: str) -> dict[str, Any]:
+        """Trace the record of that id, or all records whose id has this prefix."""
+        return self._get(f"/v1/flows/{part(name)}/trace?{_query_string(record=record)}", dict[str, Any])
+
+    def audit(self, name: str) -> dict[str, Any]:
+        """Check whether outputs, dead letters and ledger balance."""
+        return self._get(f"/v1/flows/{part(name)}/audit", dict[str, Any])
+
+    def summary(self, name: str, sink: str = "") -> Summaries:
+        """The tables of a flow's summary sinks, or of one. Raises Refused: `summary-missing` too."""
+        return self._get(f"/v1/flows/{part(name)}/summary?{_query_string(sink=sink)}", Summaries)
+
+    def graph(self, name: str) -> FlowGraph:
+        """Nodes, arrows, tiers and channels of a flow, with their live figures."""
+        return self._get(f"/v1/flows/{part(name)}/graph", FlowGraph)
+
+    def graph_counts(self, name: str) -> GraphCounts:
+        """The rows that passed along the arrows of a flow's graph in its last run."""
+        return self._get(f"/v1/flows/{part(name)}/graph/counts", GraphCounts)
+
+    def groups(self) -> list[GroupRow]:
+        """The groups that flows name, their members, and the state of these members as sinks find it."""
+        return self._get("/v1/groups", list[GroupRow])
+
+    def group(self, name: str) -> GroupRow:
+        """One group. Raises Refused if there is no group of that name."""
+        return self._get(f"/v1/groups/{part(name)}", GroupRow)
+
+    def set_member(self, group: str, member: str, to: SetMember) -> GroupRow:
+        """Disable a member, enable it, or set its cost, from the next Batch on. Raises Refused: `group-last`, `member-unknown`,
+        `group-cost`."""
+        return self._write("PUT", f"/v1/groups/{part(group)}/members/{part(member)}", to, GroupRow, None)
+
+
+def _query_string(**given: str) -> str:
+    """The values as the query of a URL, without empty ones."""
+    return urlencode({name: value for name, value in given.items() if value})
+
+
+# Client calls that change running flows.
+
+
+_ENDS_S = 10.0
+"""a longer wait counts as no answer: a link between two sites may drop what is sent"""
+
+
+class VerbClient(Transport):
+    """Calls that change running flows."""
+
+    def plan_topology(self, wanted: Topology, packages: Mapping[str, bytes]) -> AppliedTopology:
+        """The changes that submitting these flows would make; `packages`: id → bytes of all packages that contain them."""
+        return self._topology("/v1/topology/plan", wanted, packages)
+
+    def apply_topology(self, wanted: Topology, packages: Mapping[str, bytes]) -> AppliedTopology:
+        """Make each the next version of its flow, all or none. Raises InputError with every problem of every flow, Refused: `plan-stale`,
+        `plan-refused`, `plan-unsaid`, `tier-two-flows`, `operation-under-way`."""
+        return self._topology("/v1/topology", wanted, packages)
+
+    def _topology(self, path: str, wanted: Topology, packages: Mapping[str, bytes]) -> AppliedTopology:
+        for left in reversed(range(len(self.masters) + 1)):
+            for id_, data in packages.items():
+                if not self.has_package(id_):
+                    self.upload(id_, data)
+            try:
+                return self._write("POST", path, wanted, AppliedTopology, None)
+            except ScribenginError as error:
+                if error.code != "package-missing" or not left:  # else the master that has it fell silent, and another one was asked
+                    raise
+        raise AssertionError
+
+    def happened(self, name: str) -> list[Happened]:
+        """The event history of a flow, newest first."""
+        return self._get(f"/v1/flows/{part(name)}/happened", list[Happened])
+
+    def operations(self, name: str | None = None) -> list[OperationRow]:
+        """The operations of a flow, or of all flows, newest first."""
+        return self._get("/v1/operations" if name is None else f"/v1/flows/{part(name)}/operations", list[OperationRow])
+
+    def cancel(self, name: str, id_: str) -> Written:
+        """Cancel an operation that has not changed anything yet."""
+        return self._write("DELETE", f"/v1/flows/{part(name)}/operations/{part(id_)}", None, Written, None)
+
+    def offsets(self, name: str) -> list[Position]:
+        """How far each Query has read each source."""
+        return self._get(f"/v1/flows/{part(name)}/offsets", list[Position])
+
+    def set_offset(self, name: str, to: SetOffset) -> Going:
+        """Set the position of a source while the flow is stopped; without `to.yes`, only report what that would mean."""
+        return self._write("POST", f"/v1/flows/{part(name)}/offsets", to, Going, None)
+
+    def rewind(self, name: str, to: Rewind) -> Going:
+        """Rewind a flow; without `to.yes`, only report what that would mean."""
+        return self._write("POST", f"/v1/flows/{part(name)}/rewind", to, Going, None)
+
+    def scale(self, name: str, to: Scale) -> Scaled:
+        """Give a flow or a tier other resources; positions and state are kept."""
+        return self._write("POST", f"/v1/flows/{part(name)}/scale", to, Scaled, None)
+
+    def limits(self, name: str) -> Limits:
+        """The rate limits of a flow, its sources and its edges."""
+        return self._get(f"/v1/flows/{part(name)}/limit", Limits)
+
+    def limit(self, name: str, to: SetLimit) -> Limits:
+        """Set rate limits, from the next Batch on."""
+        return self._write("PUT", f"/v1/flows/{part(name)}/limit", to, Limits, None)
+
+    def workflows(self) -> list[WorkflowRow]:
+        """The workflows, each under the name of its first flow."""
+        return self._get("/v1/workflows", list[WorkflowRow])
+
+    def workflow(self, name: str) -> WorkflowView:
+        """The workflow of a flow as a graph."""
+        return self._get(f"/v1/workflows/{part(name)}", WorkflowView)
+
+    def want_workflow(self, name: str, goal: Goal) -> WorkflowBegun:
+        """Set the desired state of all flows of a flow's workflow, one after the other."""
+        return self._write("PUT", f"/v1/workflows/{part(name)}/wanted", WantWorkflow(goal), WorkflowBegun, None)
+
+    def quotas(self) -> list[QuotaRow]:
+        """The shared quotas of flows with a label, and their use."""
+        return self._get("/v1/quotas", list[QuotaRow])
+
+    def set_quota(self, quota: str, to: SetQuota) -> QuotaRow:
+        """Create or update a quota; `quota` is `label=value`. Raises Refused: `quota-name`, `quota-value`."""
+        return self._write("PUT", f"/v1/quotas/{part(quota)}", to, QuotaRow, None)
+
+    def ends(self, flows: Collection[str] = ()) -> AllEnds:
+        """Where flows read and write, and their states; for named flows also their backlogs, and how far they are acknowledged."""
+        query = "&".join(f"flow={part(flow)}" for flow in flows)
+        return self._get(f"/v1/ends{'?' * bool(query)}{query}", AllEnds, read_s=_ENDS_S)
+
+    def peers(self) -> list[PeerRow]:
+        """Other control planes whose flows are connected to those here."""
+        return self._get("/v1/peers", list[PeerRow])
+
+    def set_peer(self, peer: str, to: SetPeer) -> PeerRow:
+        """Set the addresses of a peer. Raises Refused: `peer-name`, `master-address`, `master-missing`."""
+        return self._write("PUT", f"/v1/peers/{part(peer)}", to, PeerRow, None)
+
+    def remove_peer(self, peer: str) -> Written:
+        """Remove a peer. Raises Refused `peer-unknown`."""
+        return self._write("DELETE", f"/v1/peers/{part(peer)}", None, Written, None)
+
+    def remove_quota(self, quota: str) -> Written:
+        """Remove a quota. Raises Refused `quota-unknown`."""
+        return self._write("DELETE", f"/v1/quotas/{part(quota)}", None, Written, None)
+
+
+# Client calls about nodes, workers and tokens.
+
+
+class HostClient(VerbClient):
+    """Calls about processes and people; the subclass sends the requests."""
+
+    def masters_up(self) -> list[MasterRow]:
+        """All masters, and which one leads."""
+        return self._get("/v1/masters", list[MasterRow])
+
+    def master(self) -> MasterView:
+        """What the answering master reports about itself."""
+        return self._get("/v1/master", MasterView)
+
+    def nodes(self) -> list[NodeRow]:
+        """The registered hosts."""
+        return self._get("/v1/nodes", list[NodeRow])
+
+    def node(self, name: str) -> NodeView:
+        """A host, and what it reports about itself. Raises Refused if there is no host of that name."""
+        return self._get(f"/v1/nodes/{part(name)}", NodeView)
+
+    def bind(self, flow: str, tier: str, node: str, *, start: bool = False) -> Bound:
+        """Run a tier on that node only; `start`: also set the desired state of its flow to running."""
+        return self._write("PUT", f"/v1/flows/{part(flow)}/tiers/{part(tier)}/node", Binding(node, start), Bound, None)
+
+    def unbind(self, flow: str, tier: str) -> Bound:
+        """Allow a tier to run on any node."""
+        return self._write("DELETE", f"/v1/flows/{part(flow)}/tiers/{part(tier)}/node", None, Bound, None)
+
+    def decommission(self, node: str, *, undo: bool = False) -> NodeChanged:
+        """Decommission a host, so that it gets no new workers and its workers move elsewhere; or let it take workers again."""
+        return self._write("DELETE" if undo else "PUT", f"/v1/nodes/{part(node)}/decommissioned", None, NodeChanged, None)
+
+    def forget_node(self, node: str) -> Written:
+        """Remove a host whose machine is gone."""
+        return self._write("DELETE", f"/v1/nodes/{part(node)}", None, Written, None)
+
+    def worker(self, flow: str, worker: str) -> dict[str, Any]:
+        """The status page of a worker, wherever it runs. Raises Unreachable if it, or its node, does not answer."""
+        return self._get(f"/v1/flows/{part(flow)}/workers/{part(worker)}", dict[str, Any])
+
+    def logs(self, name: str, *, tier: str | None = None, lines: int = 50) -> list[LogLines]:
+        """The last output of the newest worker of each tier, on any host; if a host does not answer, the reason."""
+        which = "" if tier is None else f"&tier={part(tier)}"
+        return self._get(f"/v1/flows/{part(name)}/logs?lines={lines}{which}", list[LogLines])
+
+    def tokens(self) -> list[TokenRow]:
+        """The tokens. For admins, like the next two calls."""
+        return self._get("/v1/tokens", list[TokenRow])
+
+    def add_token(self, wanted: NewToken) -> MadeToken:
+        """Make a token; it is shown only in this answer. If the master falls silent, the token may have been made: remove it then."""
+        headers = {"Content-Type": "application/json"}
+        answer = self._ask("POST", "/v1/tokens", content=msgspec.json.encode(wanted), headers=headers)
+        return msgspec.json.decode(answer.content, type=MadeToken)
+
+    def remove_token(self, name: str) -> Written:
+        """Revoke a token at every master."""
+        return self._write("DELETE", f"/v1/tokens/{part(name)}", None, Written, None)
+
 
 _AGAIN_S = 0.5
 _PIECE_BYTES = 2**20

@@ -8,9 +8,434 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from scribengin.client.closed import CLOSED
-from scribengin.client.workflow_models import WorkflowPart
-from scribengin.registry.kinds import FlowState, Goal
+from scribengin.registry.records import FlowState, Goal
+
+# Request models accept exactly the keys that they declare.
+
+
+CLOSED = {"extra": "forbid"}
+"""for `__pydantic_config__`: an unknown key is reported as an error"""
+
+
+# Models of the REST API for masters, nodes, bindings and tokens: JSON objects with these keys.
+
+
+RoleName = Literal["viewer", "operator", "editor", "admin"]
+
+
+@dataclass(frozen=True, slots=True)
+class MasterRow:
+    """A master. `http` is its address; `leads` is true for the leading master."""
+
+    id: str
+    http: str
+    leads: bool
+    since: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether this master can do its part."""
+
+    state: Literal["ok"]
+    leads: bool
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """A token without its secret. `labels`: access only to flows with all of these. `until`, ISO 8601: its expiry."""
+
+    id: str
+    name: str
+    role: RoleName
+    at: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    until: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A token to be made."""
+
+    name: str
+    role: RoleName
+    labels: Mapping[str, str] = field(default_factory=dict)
+    until: str = ""
+    """ISO 8601 with a zone; empty: it does not expire"""
+    __pydantic_config__ = CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class MadeToken:
+    """A token that was made; the secret is shown only now."""
+
+    name: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A registered host. `state` is `up`, `away` or `decommissioned`; `cores`, `memory_bytes` 0: no limit. `http` is its page; `spark` the
+    cluster on which executors run, empty if Spark runs in the workers."""
+
+    node: str
+    state: str
+    up: bool
+    host: str = ""
+    pid: int | None = None
+    http: str = ""
+    cores: int = 0
+    memory_bytes: int = 0
+    home: str = ""
+    since: str = ""
+    spark: str = ""
+    workers: tuple[str, ...] = ()
+    mapped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A host and what it reports about itself: `now`; null if it does not answer, with the reason in `silent`."""
+
+    node: NodeRow
+    now: Mapping[str, Any] | None = None
+    silent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Where a tier is to run. `start`: also set the desired state of its flow to running."""
+
+    node: str
+    start: bool = False
+    __pydantic_config__ = CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A tier that was bound to a node, or to none; `changed` is false if it was so before."""
+
+    tier: str
+    node: str
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged:
+    """A host that was decommissioned, or is back; `workers` are those that it still has."""
+
+    node: str
+    decommissioned: bool
+    changed: bool
+    workers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MasterView:
+    """What a master reports about itself. `term` is the Term of its lead, null for a standby. `decided`: its last decisions, newest first.
+    `states`: state → number of flows in it. `cycle` is its last reconciliation, null before the first."""
+
+    id: str
+    leads: bool
+    term: int | None
+    revision: int
+    host: str = ""
+    pid: int = 0
+    since: str = ""
+    http: str = ""
+    cycle: Mapping[str, Any] | None = None
+    decided: tuple[Mapping[str, str], ...] = ()
+    states: Mapping[str, int] = field(default_factory=dict)
+    masters: tuple[MasterRow, ...] = ()
+    nodes: tuple[NodeRow, ...] = ()
+
+
+# Models of the REST API for groups.
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member. `cost` is in force, `costs` are those of the flow files; `out`: it was disabled, for the reason `why`. `seen`: for each
+    sink that goes to the group, the state in which it finds the member (`healthy`, `failed`, `out`), and how many Batches its process sent
+    there."""
+
+    member: str
+    cost: float | None
+    costs: tuple[float, ...]
+    out: bool
+    why: str
+    seen: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group, the flows that name it, and its members. `refused`: why its record in the registry is not in force."""
+
+    group: str
+    flows: tuple[str, ...]
+    members: tuple[GroupMember, ...]
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SetMember:
+    """Disable a member (`out`, and `why`), enable it, or set its cost (0: the cost of the flow files). Null leaves a value unchanged."""
+
+    out: bool | None = None
+    why: str = ""
+    cost: float | None = None
+    __pydantic_config__ = CLOSED
+
+
+# Models of the REST API for workflows, that is connected flows.
+
+
+@dataclass(frozen=True, slots=True)
+class MeetingRow:
+    """A connection of two flows: `sink` of `feeding` writes where `source` of `reading` reads; `place` is a folder or a topic."""
+
+    feeding: str
+    sink: str
+    reading: str
+    source: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class IllRow:
+    """A flow of the workflow that is failed, degraded, paused or stopped; `relation` is its relation to the requested flow."""
+
+    flow: str
+    relation: Literal["feeds this one", "is fed by this one", "is in the same workflow"]
+    state: FlowState
+    since: str
+    reason: str
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowOperation:
+    """An operation over all flows of a workflow: `waits_for` says in words which flows it waits for, `stuck` which of them need
+    intervention."""
+
+    id: str
+    goal: Goal
+    step: Literal["ask", "done", "failed", "cancelled"]
+    flows: tuple[str, ...]
+    since: str = ""
+    by: str = ""
+    at: str = ""
+    error: str = ""
+    waits_for: tuple[str, ...] = ()
+    stuck: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughRow:
+    """Everything that was there at moment `at` (ISO 8601) is acknowledged by the flow and by all flows downstream of it, as exact as the
+    clocks of hosts. Empty if unknown: `unknown` is the FLOW.SOURCE that is the reason."""
+
+    at: str = ""
+    unknown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowPart:
+    """The workflow of a flow: all its flows from the sources down, its upstream and downstream flows, and which others need attention."""
+
+    name: str
+    flows: tuple[str, ...]
+    fed_by: tuple[MeetingRow, ...] = ()
+    feeds: tuple[MeetingRow, ...] = ()
+    ill: tuple[IllRow, ...] = ()
+    operation: WorkflowOperation | None = None
+    """over the workflow, and under way"""
+    through: Mapping[str, ThroughRow] = field(default_factory=dict)
+    """source of this flow → how far it is acknowledged through all downstream flows"""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowRow:
+    """A workflow in the list, by the name of its first flow; `states`: flow → its state, from the sources down."""
+
+    workflow: str
+    states: Mapping[str, FlowState]
+    meetings: int
+
+
+@dataclass(frozen=True, slots=True)
+class TierNode:
+    """A tier of a flow, and its upstream tiers."""
+
+    tier: str
+    fed_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FlowNode:
+    """A flow of a workflow, with its state."""
+
+    flow: str
+    state: FlowState
+    wanted: Goal
+    version: int
+    since: str
+    reason: str
+    next: str
+    tiers: tuple[TierNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The backlog of a source, as its worker last reported it; unknown values are null."""
+
+    rows: int | None = None
+    files: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+    """the age of the oldest entry"""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A connection of two flows, and its backlog (`waits`); null if no worker of the reading flow has reported it."""
+
+    feeding: str
+    sink: str
+    reading: str
+    source: str
+    place: str
+    waits: Waits | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowView:
+    """A workflow as a graph: its flows from the sources down, their connections, and the newest operations over it."""
+
+    workflow: str
+    nodes: tuple[FlowNode, ...]
+    edges: tuple[Edge, ...]
+    operations: tuple[WorkflowOperation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WantWorkflow:
+    """The new desired state of all flows of a workflow."""
+
+    state: Goal
+    __pydantic_config__ = CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowBegun:
+    """The operation that sets it, flow by flow."""
+
+    workflow: str
+    operation: str
+    flows: tuple[str, ...]
+
+
+# Models of the REST API for the ends of flows, as masters of other control planes read them, and for these peers.
+
+
+@dataclass(frozen=True, slots=True)
+class EndPlace:
+    """Where a flow reads or writes: a topic, a table, or a prefix of objects; `many`: `topic` is a regular expression."""
+
+    kind: Literal["objects", "table", "topic"]
+    at: str
+    topic: str = ""
+    many: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EndLevel:
+    """The backlog of a source; null is not checked."""
+
+    rows: int | None = None
+    bytes: int | None = None
+    age_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndLevels:
+    """The thresholds of a source: above which upstream flows are throttled, below which they are released, and at which they are paused."""
+
+    high: EndLevel
+    low: EndLevel
+    capacity: EndLevel
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEnds:
+    """A source: where it reads, the thresholds of its backlog, its backlog `looked_s` seconds ago (null: unknown), and how far it is
+    acknowledged to the ends of all downstream flows."""
+
+    reads: tuple[EndPlace, ...]
+    levels: EndLevels | None = None
+    waits: Waits | None = None
+    looked_s: float | None = None
+    through: ThroughRow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlowEnds:
+    """Where a flow reads and writes, and its state."""
+
+    flow: str
+    state: FlowState
+    wanted: Goal
+    version: int
+    since: str
+    reason: str
+    next: str
+    sources: Mapping[str, SourceEnds] = field(default_factory=dict)
+    sinks: Mapping[str, tuple[EndPlace, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AllEnds:
+    """The ends of the flows of a control plane, without folders, which belong to one host. `now` is its clock, in seconds since 1970."""
+
+    now: float
+    flows: tuple[FlowEnds, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetPeer:
+    """Another control plane: the addresses of its masters, and how its names of servers translate to those used here."""
+
+    masters: tuple[str, ...]
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    __pydantic_config__ = CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class PeerFlow:
+    """A flow of a peer that is connected to one here, as the peer last reported it, and where they are connected."""
+
+    flow: str
+    state: FlowState
+    since: str
+    reason: str
+    meetings: tuple[MeetingRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PeerRow:
+    """A peer. `answered_at`: its last answer; `silent_since`: the time since when it has not answered, and `why`. `refused`: the fault of
+    its record."""
+
+    peer: str
+    masters: tuple[str, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    answered_at: str = ""
+    silent_since: str = ""
+    why: str = ""
+    refused: str = ""
+    flows: tuple[PeerFlow, ...] = ()
+
 
 FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 PACKAGE_ID = re.compile(r"[0-9a-f]{64}")

@@ -14,7 +14,7 @@ import msgspec
 from scribengin.client import problems
 from scribengin.client.models import PackageRow
 from scribengin.core.errors import Refused, ScribenginError, Unreachable
-from scribengin.core.tls import trusted
+from scribengin.core.net import trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

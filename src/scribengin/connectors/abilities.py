@@ -32,18 +32,19 @@ if TYPE_CHECKING:
         OriginStream,
         RecheckingReader,
         RestorableSink,
+        RowStream,
         SinkConnector,
         SinkStream,
         SourceConnector,
         SourceReader,
+        SparkSink,
         StagingSink,
         TellingReader,
         TracingSink,
         TracingSource,
         TrashSink,
+        UnitSink,
     )
-    from scribengin.connectors.spark_contract import RowStream, SparkSink
-    from scribengin.connectors.unit_contract import UnitSink
 
     class CodeSink(SinkConnector, Protocol):
         """A sink whose streams run user code."""

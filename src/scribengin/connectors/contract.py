@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from scribengin.core.errors import ScribenginError
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad, Block, Decoder
     from scribengin.formats.origins import Origins
@@ -560,3 +561,68 @@ class ConnectorContext:
     def code_folder(self) -> Path:
         """The folder that paths of files start at that belong to the flow's text, such as schemas."""
         return self.folder if self.code is None else self.code
+
+
+# Sinks that commit the task outputs of a Batch one by one, beside the contract that all sinks implement.
+
+
+class AlreadyCommitted(Exception):
+    """Raised by a UnitStream: this task output of this Batch is committed; `report` is what its task reported then."""
+
+    def __init__(self, report: Mapping[str, Any]) -> None:
+        super().__init__("committed by another attempt")
+        self.report = report
+
+
+class UnitStream(SinkStream, Protocol):
+    """A stream whose rows become visible by `commit`, in one step with the report of its task.
+
+    `write`, `close` and `commit` raise AlreadyCommitted if another attempt was first. `close` waits until the rows are in their final
+    place, still invisible, and records it in the write receipt.
+    """
+
+    def commit(self, report: Mapping[str, Any]) -> None:
+        """Make rows and report visible together."""
+
+
+class UnitSink(ChainedSink, StagingSink, Protocol):
+    """A sink that can commit the task outputs of a Batch one by one: each in its own transaction, which also contains its report. The
+    engine uses it if a task output is the same whenever the Batch is run: its `input_hash` identifies the input, and the unit number the
+    part."""
+
+    units: int
+    """maximum number of task outputs of a Batch"""
+
+    def unit_stream(
+        self, batch: BatchId, unit: int, attempt: str, schema: Schema, *, input_hash: str, behind: Mapping[str, Any]
+    ) -> UnitStream:
+        """Executor side: like `stream`. `unit` counts from 0; `behind` is the value of `ChainedSink.behind`."""
+
+
+# The contract of sinks whose rows are written by one of Spark's own sinks.
+
+
+class RowStream(SinkStream, Protocol):
+    """A stream of a SparkSink. `write` prepares rows for Spark, `close` only counts them."""
+
+    def take(self) -> Sequence[pa.RecordBatch]:
+        """The rows prepared for Spark since the last call, with the sink's `columns`."""
+
+
+class SparkSink(StagingSink, Protocol):
+    """A sink whose rows are written by one of Spark's own sinks, at least once: a Batch that fails, or is killed, before it is decided is
+    written again. Alone in its Query. `stream` returns RowStreams; `publish` does nothing."""
+
+    format: str
+    """Spark's name of its sink"""
+    columns: str
+    """the columns of the rows for Spark, as DDL"""
+    jars: str
+    """the set of jars that Spark needs for it (`embedded.jars`)"""
+
+    def spark_options(self) -> Mapping[str, str]:
+        """The options for Spark's sink, with secrets in plain text: only for Spark, with redaction of all these names. Raises SinkError for
+        settings that Spark's client does not have."""
+
+    def fault(self, text: str) -> ScribenginError | None:
+        """Spark's message about a failed write, as a Scribengin error; None if the place is not the cause."""

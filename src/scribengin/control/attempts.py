@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from scribengin.control.reading import read_flow
+from scribengin.control.flow_records import read_flow
 from scribengin.control.world import RunId
-from scribengin.registry.kinds import AttemptRecord, Attempts
-from scribengin.registry.records import Stored, read_record
+from scribengin.registry.record_io import Stored, read_record
+from scribengin.registry.records import AttemptRecord, Attempts
 from scribengin.registry.tree import ATTEMPTS, RUN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from scribengin.registry.contract import Registry
-    from scribengin.registry.kinds import Run
+    from scribengin.registry.records import Run
 
 _OF_A_TIER, _OF_A_FLOW = 10, 100
 _MOST_BYTES = 50_000
@@ -59,19 +59,19 @@ def remembered(registry: Registry, flow: str, told: Iterable[Mapping[str, Any]] 
     newest = {tier: run.number for tier in {each.tier for each in last} if (run := _run(registry, flow, tier)) is not None}
     known = {str(RunId(flow, each.tier, each.number)): _as_json(flow, each, newest.get(each.tier, 0)) for each in last}
     said = {each["worker"]: each for each in told}
-    found = [{**_UNTOLD, **each, **_said(said.get(worker))} for worker, each in known.items()]
+    found = [{**_UNTOLD, **each, **_kept_fields(said.get(worker))} for worker, each in known.items()]
     for worker, each in said.items():  # the oldest records are forgotten first
         if worker not in known:
             state = "running" if each["ended"] is None else "ended"
             ends = {name: each[name] for name in ("tier", "worker", "since", "ended", "cause", "remedy")}
-            found.append({"state": state, "node": "", "host": "", "pid": None, "in_a_row": 0, **ends, **_said(each)})
+            found.append({"state": state, "node": "", "host": "", "pid": None, "in_a_row": 0, **ends, **_kept_fields(each)})
     return sorted(found, key=lambda each: (each["since"], each["worker"]), reverse=True)
 
 
 _UNTOLD: Mapping[str, Any] = {"batches": None, "rows_in": None, "restarts": None, "failures": []}
 
 
-def _said(told: Mapping[str, Any] | None) -> dict[str, Any]:
+def _kept_fields(told: Mapping[str, Any] | None) -> dict[str, Any]:
     return {} if told is None else {name: told[name] for name in _UNTOLD}
 
 

@@ -7,17 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from scribengin.client.verb_models import AnewRow, ChangeRow, Effect, FlowChanges
+from scribengin.client.change_models import AnewRow, ChangeRow, Effect, FlowChanges
 from scribengin.connectors import catalog
 from scribengin.control.submission import bare_tiers, same_as, scaled_tiers
 from scribengin.core.errors import InputError, Refused
-from scribengin.local.migrate import changes_and_moves
+from scribengin.core.units import show_duration_exactly
+from scribengin.local.move_queries import changes_and_moves
 from scribengin.local.prepare import prepare
 from scribengin.plan.describe import listed
 from scribengin.plan.topology import topology_of
-from scribengin.spec.edge_model import EdgeProperties
-from scribengin.spec.model import Sink, Source
-from scribengin.spec.units_text import show_duration_exactly
+from scribengin.spec.model import EdgeProperties, Sink, Source
 from scribengin.state.folder import StateFolder
 from scribengin.state.ledger import read_totals
 from scribengin.state.topology import read_topology
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import PreparedFlow
     from scribengin.packages.store import PackageStore
     from scribengin.plan.diff import QueryChange
-    from scribengin.registry.kinds import Spec
+    from scribengin.registry.records import Spec
     from scribengin.spec.model import Flow
 
 _PACE = {"limit", "high_water", "low_water", "capacity"}

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scribengin.control.actions import (
+from scribengin.control.backpressure import held_back, is_news
+from scribengin.control.desired_state import tier_wishes
+from scribengin.control.flow_status import held_standing, standing
+from scribengin.control.operations import held_wishes, next_of, next_step, wanted_after
+from scribengin.control.placement import apart, load_of
+from scribengin.control.quotas import admit, divide
+from scribengin.control.standbys import tend_spare
+from scribengin.control.worker_lifecycle import back_off_s, orphans, serves, tend
+from scribengin.control.world import (
     Allot,
     Ask,
     Hide,
@@ -14,33 +22,24 @@ from scribengin.control.actions import (
     NameGroup,
     Note,
     OperationStep,
+    RunId,
     SetAside,
     SetWorkerGoal,
     Show,
     Start,
     Tell,
+    UnderWay,
 )
-from scribengin.control.operations import held_wishes, next_step, wanted_after
-from scribengin.control.places import apart, load_of
-from scribengin.control.pressure import held_back, is_news
-from scribengin.control.quotas import admit, divide
-from scribengin.control.runs import back_off_s, orphans, serves, tend
-from scribengin.control.spares import tend_spare
-from scribengin.control.standing import held_standing, standing
-from scribengin.control.wishes import tier_wishes
-from scribengin.control.workflow_operations import next_of
-from scribengin.control.world import RunId, UnderWay
-from scribengin.core.moments import moment_text
-from scribengin.registry.kinds import UNDER_WAY, Hosted, Share, is_helper
+from scribengin.core.time_text import moment_text
+from scribengin.registry.records import UNDER_WAY, Hosted, Share, is_helper
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Collection, Iterator, Mapping
 
-    from scribengin.control.actions import Action
     from scribengin.control.quotas import QuotaAdmission
-    from scribengin.control.world import BlockedFlow, FlowSeen, ObservedTier, World
-    from scribengin.registry.kinds import Run
+    from scribengin.control.world import Action, BlockedFlow, FlowSeen, ObservedTier, World
+    from scribengin.registry.records import Run
 
 
 def decide(world: World, only: Collection[str] | None = None) -> list[Action]:

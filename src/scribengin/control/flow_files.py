@@ -12,13 +12,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scribengin.control.refusals import refusal
+from scribengin.control.record_validation import refusal
 from scribengin.control.topology import check_agreed, write_topology
 from scribengin.core.errors import EnvironmentFault, FencedError, InputError, Refused, ScribenginError, Unreachable
-from scribengin.core.moments import now_text
+from scribengin.core.time_text import now_text
 from scribengin.registry.contract import RECORD_BYTES, Conflict, Damaged, Delete, Require
-from scribengin.registry.kinds import FlowFile, TakenFile
-from scribengin.registry.records import Newer, Stored, put, read_record, stored_as
+from scribengin.registry.record_io import Newer, Stored, put, read_record, stored_as
+from scribengin.registry.records import FlowFile, TakenFile
 from scribengin.registry.tree import CHANGES, DESIRED, FILE, STATUS, TAKEN
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from scribengin.control.mirror import Mirror
+    from scribengin.control.registry_cache import Mirror
     from scribengin.control.submission import Applied, Submission
     from scribengin.control.topology import PlannedTopology
     from scribengin.control.workflows import Workflows

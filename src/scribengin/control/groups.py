@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from scribengin.control.known import again
-from scribengin.control.reading import read_flows
+from scribengin.control.flow_records import read_flows
+from scribengin.control.record_validation import again
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
 from scribengin.registry.contract import Damaged, Delete
-from scribengin.registry.kinds import GroupRecord
-from scribengin.registry.records import Newer, Stored, names, read_record, read_records
+from scribengin.registry.record_io import Newer, Stored, names, read_record, read_records
+from scribengin.registry.records import GroupRecord
 from scribengin.registry.tree import GROUP, SPEC
 
 if TYPE_CHECKING:

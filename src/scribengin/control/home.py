@@ -26,16 +26,16 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from scribengin.core.errors import Refused
-from scribengin.core.moments import now_text
 from scribengin.core.secret import Secret
 from scribengin.core.storage import explained, make_folder, read_or_none, replace, shown_path
+from scribengin.core.time_text import now_text
 from scribengin.packages.store import PackageStore
 from scribengin.registry.access import DigestLogin, RegistryAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scribengin.registry.entrance import ConnectionSettings
+    from scribengin.registry.connection_settings import ConnectionSettings
     from scribengin.registry.zookeeper import ZooKeeperRegistry
 
 DEFAULT = Path("~/.scribengin")

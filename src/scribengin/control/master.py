@@ -9,18 +9,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from scribengin.control.act import Actor
-from scribengin.control.actions import Kill, Note, SetAside, flow_of, said_of
-from scribengin.control.attention import Attention
+from scribengin.control.backpressure import held_back, is_news
 from scribengin.control.decide import decide
-from scribengin.control.fleet import Fleet
-from scribengin.control.mirror import Mirror
-from scribengin.control.observe import Observer
+from scribengin.control.executor import Actor
+from scribengin.control.flow_status import CAUGHT_UP_SHARE
+from scribengin.control.host_launchers import Fleet
+from scribengin.control.registry_cache import Mirror
+from scribengin.control.snapshot import Observer
 from scribengin.control.upkeep import Upkeep
-from scribengin.control.world import RunId
+from scribengin.control.worker_lifecycle import waits
+from scribengin.control.world import Kill, Note, RunId, SetAside, flow_of, said_of
 from scribengin.core.errors import FencedError, Unreachable
-from scribengin.core.moments import moment_text
-from scribengin.core.said import Said
+from scribengin.core.log_once import Said
+from scribengin.core.time_text import moment_text
 from scribengin.registry.contract import Conflict, shown
 from scribengin.registry.lease import Election
 
@@ -29,13 +30,84 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from scribengin.control.act import Ordering, WorkerLogin
-    from scribengin.control.actions import Action
-    from scribengin.control.watch import WorkerWatch
-    from scribengin.control.world import World
+    from scribengin.control.executor import Ordering, WorkerLogin
+    from scribengin.control.worker_reports import WorkerWatch
+    from scribengin.control.world import Action, FlowSeen, WorkerProcess, World
     from scribengin.launch.contract import Launcher
     from scribengin.registry.contract import Registry, Term
     from scribengin.registry.peers import Peer
+
+
+# Selects the flows about which a master must decide now: most are unchanged, and deciding about thousands takes a second.
+
+
+ROUNDS = 10
+"""the number of cycles in which each flow is selected once, even if nothing has changed"""
+
+
+class Attention:
+    """Remembers what was last seen and decided. A flow is selected if it, one of its processes or any node has changed, if something was
+    decided about it last time (it may not have taken effect), and if time may change it."""
+
+    def __init__(self, rounds: int = ROUNDS) -> None:
+        """`rounds`: 0 for none."""
+        self._rounds = rounds
+        self._round = 0
+        self._last: World | None = None
+        self._busy: set[str] = set()
+
+    def select(self, world: World) -> set[str]:
+        """The flows of this world that are selected."""
+        last = self._last
+        if last is None or _takers(last) != _takers(world):
+            return set(world.flows)
+        changed = {name for name, flow in world.flows.items() if last.flows.get(name) is not flow}
+        turn = set[str]()
+        if self._rounds:
+            self._round = (self._round + 1) % self._rounds
+            turn = {name for at, name in enumerate(world.flows) if at % self._rounds == self._round}
+        pressed = {name for name in world.readers.keys() & world.flows.keys() if _is_pressed(world, world.flows[name])}
+        late = {name for name, _ in _bands(last).items() ^ _bands(world).items()}
+        return (changed | turn | late | pressed | self._busy | _flows_of(last.processes, world.processes)) & world.flows.keys()
+
+    def note(self, world: World, selected: Iterable[str], actions: Iterable[Action]) -> None:
+        """Record what was decided about the selected flows."""
+        self._last = world
+        self._busy = {flow_of(action) for action in actions}
+        self._busy |= {name for name in selected if _time_matters(world.flows[name])}
+
+
+def _takers(world: World) -> dict[str, bool]:
+    """The nodes, and whether they take workers. Their free resources change with each start, and matter only to flows that wait for a
+    place: these are selected anyway."""
+    return {name: node.decommissioned for name, node in world.nodes.items()}
+
+
+def _time_matters(flow: FlowSeen) -> bool:
+    return any(waits(tier) for tier in flow.tiers.values())
+
+
+def _bands(world: World) -> dict[str, int]:
+    """Flow → its delay compared with `max_delay`, for those that have one; `standing` needs no more."""
+    bands = {}
+    for name, delay in world.delays.items():
+        most_s = world.flows[name].watched.max_delay_s if name in world.flows else None
+        if most_s is not None:
+            bands[name] = (delay.seconds > CAUGHT_UP_SHARE * most_s) + (delay.seconds > most_s)
+    return bands
+
+
+def _is_pressed(world: World, flow: FlowSeen) -> bool:
+    """Whether its throttling differs from what is written."""
+    return is_news(flow.held_back, held_back(world, flow))
+
+
+def _flows_of(before: Mapping[RunId, WorkerProcess], now: Mapping[RunId, WorkerProcess]) -> set[str]:
+    """The flows of which a process was added, removed or changed."""
+    if before == now:
+        return set()
+    return {id_.flow for id_ in before.keys() | now.keys() if before.get(id_) != now.get(id_)}
+
 
 _LOOK_S = 1.0
 """seconds between two cycles if no watch reports a change, and no launcher the end of a worker"""

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from scribengin.core.loopback import is_loopback
+from scribengin.core.net import is_loopback
 from scribengin.core.secret import Secret
 from scribengin.registry.contract import RegistryEntry
-from scribengin.registry.records import Stored, names, read_record
+from scribengin.registry.record_io import Stored, names, read_record
 from scribengin.registry.tree import LEADER, MASTERS
 
 if TYPE_CHECKING:

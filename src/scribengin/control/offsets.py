@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.client.verb_models import Position
-from scribengin.control import reading
+from scribengin.client.change_models import Position
+from scribengin.control import flow_records
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
-from scribengin.local.going_back import back_to
 from scribengin.local.positions import decided_ends, way_back
 from scribengin.local.prepare import prepare
-from scribengin.plan.split import CHANNEL
-from scribengin.registry.kinds import Operation
+from scribengin.local.rewind import back_to
+from scribengin.plan.tier_flows import CHANNEL
+from scribengin.registry.records import Operation
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import read_lineage
 from scribengin.state.places import located
@@ -23,8 +23,8 @@ from scribengin.state.source_log import SourceLog
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from scribengin.local.going_back import Back
     from scribengin.local.prepare import PreparedFlow
+    from scribengin.local.rewind import Back
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
 
@@ -67,7 +67,7 @@ def plan_offsets(registry: Registry, packages: PackageStore, flow: str, source: 
 
     Raises Refused if the flow is not stopped, there is no such source or Query, or the position is impossible.
     """
-    reading.check_stopped(registry, flow)
+    flow_records.check_stopped(registry, flow)
     prepared, version = prepared_flow(registry, packages, flow)
     declared = prepared.plan.flow
     if source not in declared.sources:
@@ -122,8 +122,8 @@ def plan_rewind(
 
 def prepared_flow(registry: Registry, packages: PackageStore, flow: str) -> tuple[PreparedFlow, int]:
     """The flow in its desired version, planned over its state, and the version. Raises Refused if there is no such flow or package."""
-    desired = reading.read_flow(registry, flow).desired
-    _, spec = reading.wanted(registry, flow)
+    desired = flow_records.read_flow(registry, flow).desired
+    _, spec = flow_records.wanted(registry, flow)
     if spec is None:
         raise Refused(f"version {desired.version} of flow {flow} is not in the registry", remedy="apply it again", code="version-unknown")
     return prepare(packages.get(spec.package) / spec.path, state=located(spec.state), base=Path(spec.base)), desired.version

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.control.known import read_known
+from scribengin.control.record_validation import read_known
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Delete
-from scribengin.registry.kinds import UNDER_WAY
-from scribengin.registry.records import names
+from scribengin.registry.record_io import names
+from scribengin.registry.records import UNDER_WAY
 from scribengin.registry.tree import OPERATION
 
 if TYPE_CHECKING:
     from scribengin.registry.contract import Registry, Write
-    from scribengin.registry.kinds import Desired, Operation
-    from scribengin.registry.records import Stored
+    from scribengin.registry.record_io import Stored
+    from scribengin.registry.records import Desired, Operation
 
 KEPT_OPERATIONS = 20
 """the number of ended operations kept for each flow"""

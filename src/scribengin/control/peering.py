@@ -17,15 +17,15 @@ from msgspec.structs import replace
 
 from scribengin.client.client import Client
 from scribengin.client.transport import address_of
-from scribengin.control.known import again
 from scribengin.control.peers import deletes, peer_state, stored_flows
+from scribengin.control.record_validation import again
 from scribengin.core.errors import FencedError, Refused, ScribenginError, Unreachable
-from scribengin.core.moments import moment_text, now_text, parse_time
 from scribengin.core.secret import read_secret
+from scribengin.core.time_text import moment_text, now_text, parse_time
 from scribengin.registry.contract import Conflict, Create, Replace
-from scribengin.registry.outside import ExternalPlace, SourceLevel, Waters
+from scribengin.registry.flow_ends import ExternalPlace, SourceLevel, Waters
 from scribengin.registry.peers import Peer, PeerState, RemoteFlow, RemoteSource, remote_name
-from scribengin.registry.records import put
+from scribengin.registry.record_io import put
 from scribengin.registry.tree import PEER, PEER_STATE, REMOTE_FLOW
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from scribengin.client.peer_models import AllEnds, EndLevel, EndPlace, FlowEnds, SourceEnds
-    from scribengin.client.workflow_models import Waits
+    from scribengin.client.models import AllEnds, EndLevel, EndPlace, FlowEnds, SourceEnds, Waits
     from scribengin.control.workflows import Workflows
     from scribengin.core.secret import Secret
     from scribengin.registry.contract import Registry, Term

@@ -11,20 +11,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from scribengin.control.known import again
+from scribengin.control.record_validation import again
 from scribengin.control.workflows import Workflow, Workflows, from_the_sources
 from scribengin.core.errors import Refused
-from scribengin.plan.meetings import MeetingIndex
+from scribengin.plan.flow_links import MeetingIndex
 from scribengin.registry.contract import Damaged, Delete
 from scribengin.registry.peers import Peer, PeerState, RemoteFlow, remote_name
-from scribengin.registry.records import Newer, Stored, names, read_record, read_records
+from scribengin.registry.record_io import Newer, Stored, names, read_record, read_records
 from scribengin.registry.tree import PEER, PEER_STATE, REMOTE_FLOW
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scribengin.control.mirror import Mirror
-    from scribengin.plan.meetings import Meeting
+    from scribengin.control.registry_cache import Mirror
+    from scribengin.plan.flow_links import Meeting
     from scribengin.registry.contract import Registry
 
 _FOLDER = "peers"

@@ -7,24 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from scribengin.control.known import again
 from scribengin.control.quotas import Taken, fits, is_at_work, taken_by
-from scribengin.control.refusals import refusal
+from scribengin.control.record_validation import again, refusal
 from scribengin.control.world import Allowance, FlowSeen, ObservedTier, Wish
 from scribengin.core.errors import Refused
-from scribengin.core.moments import now_text
+from scribengin.core.time_text import now_text
 from scribengin.registry.contract import Damaged, Delete
-from scribengin.registry.kinds import Quota, TierSpec, spec_of
-from scribengin.registry.records import Stored, put, read_record, read_records
+from scribengin.registry.record_io import Stored, put, read_record, read_records
+from scribengin.registry.records import Quota, TierSpec, spec_of
 from scribengin.registry.tree import DESIRED, QUOTA, RUN, SHARE, SPARE, SPEC, STATUS, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from scribengin.control.mirror import Mirror
+    from scribengin.control.registry_cache import Mirror
     from scribengin.registry.contract import Registry
-    from scribengin.registry.kinds import Spec
-    from scribengin.registry.records import Newer, Spot
+    from scribengin.registry.record_io import Newer, Spot
+    from scribengin.registry.records import Spec
 
 _FOLDER = "quotas"
 _MOST = {"cores": 10**6, "memory_bytes": 10**18, "rows_per_s": 1e15}

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from scribengin.control.places import choose_node
-from scribengin.control.runs import needs_worker
-from scribengin.control.spares import waiting
-from scribengin.control.wishes import has_drained
+from scribengin.control.desired_state import has_drained
+from scribengin.control.placement import choose_node
+from scribengin.control.standbys import waiting
+from scribengin.control.worker_lifecycle import needs_worker
 from scribengin.core.units import show_bytes
-from scribengin.registry.kinds import Share, is_helper
+from scribengin.registry.records import Share, is_helper
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

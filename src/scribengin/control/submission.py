@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from scribengin.plan.flow_links import outside_of
 from scribengin.plan.groups import members_of, target
-from scribengin.plan.kept_folders import kept_folders
-from scribengin.plan.meetings import outside_of
+from scribengin.plan.maintained_places import kept_folders
 from scribengin.plan.workers import standby_of, why_alone
-from scribengin.registry.kinds import TierSpec
-from scribengin.registry.outside import Outside
+from scribengin.registry.flow_ends import Outside
+from scribengin.registry.records import AlertSettings, AlertSpec, TierSpec
 from scribengin.registry.tree import HOST
-from scribengin.registry.watched import AlertSettings, AlertSpec
 from scribengin.spec.alerts import show_condition
 from scribengin.spec.model import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scribengin.plan.split import FlowPlan
-    from scribengin.registry.kinds import Spec
+    from scribengin.plan.tier_flows import FlowPlan
+    from scribengin.registry.records import Spec
     from scribengin.spec.model import Flow, Sink, Tier
 
 NOT_WATCHED = AlertSettings()

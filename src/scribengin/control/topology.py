@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from scribengin.client.verb_models import FlowChanges, TopologyPlan
-from scribengin.control import admin, reading
+from scribengin.client.change_models import FlowChanges, TopologyPlan
+from scribengin.control import flow_records, flow_requests
 from scribengin.control.changes import Compared, compare, rows_again
 from scribengin.control.submission import Submission, bare_tiers
 from scribengin.core.errors import InputError, Refused
@@ -16,7 +16,7 @@ from scribengin.core.problems import Place, Problem
 from scribengin.core.records import canonical
 from scribengin.core.remote import RemotePath
 from scribengin.local.prepare import prepare
-from scribengin.plan.meetings import circle, meetings, way_text
+from scribengin.plan.flow_links import circle, meetings, way_text
 from scribengin.state.places import located
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import PreparedFlow
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
-    from scribengin.registry.kinds import Goal, Spec
+    from scribengin.registry.records import Goal, Spec
 
 HASH_LENGTH = 16
 Accept = Literal["again", "lost"]
@@ -61,7 +61,7 @@ def plan_topology(
     Raises InputError with every problem of every flow, Refused (`tier-two-flows`) if two of them claim the same tiers.
     """
     claimed_once(submissions)
-    wishes = {submission.flow: reading.wanted(registry, submission.flow) for submission in submissions}
+    wishes = {submission.flow: flow_records.wanted(registry, submission.flow) for submission in submissions}
     folders = {flow: located(spec.state if spec is not None else state(flow)) for flow, (_, spec) in wishes.items()}
     prepared = _prepared(submissions, packages, folders)
     compared = []
@@ -77,8 +77,8 @@ def plan_topology(
 def plan_rollback(registry: Registry, flow: str, version: int, *, packages: PackageStore, only: bool = False) -> PlannedTopology:
     """The changes that `admin.rollback` would make; changes nothing. Raises as it, and as `plan_topology`."""
     submissions = []
-    for name, number in admin.going_back(registry, flow, version, only=only).items():
-        spec = reading.version_of(registry, name, number)
+    for name, number in flow_requests.going_back(registry, flow, version, only=only).items():
+        spec = flow_records.version_of(registry, name, number)
         about = (spec.watched, spec.labels, spec.outside, spec.groups)
         submissions.append(Submission(name, spec.package, spec.path, spec.base, bare_tiers(spec), *about))
     return plan_topology(registry, submissions, packages=packages, state=lambda _: "")
@@ -197,7 +197,7 @@ def write_topology(
     versions = {each.flow: each.version for each in plan.flows}
     effects = {each.flow: each.effect for each in plan.flows}
     recut = {each.flow: each.recut for each in plan.flows if each.recut is not None}
-    return admin.apply_all(
+    return flow_requests.apply_all(
         registry,
         submissions,
         versions,

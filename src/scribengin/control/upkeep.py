@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scribengin.core.errors import Refused
-from scribengin.core.moments import moment_text
+from scribengin.core.time_text import moment_text
 from scribengin.registry.contract import Conflict, Delete, parent_of
-from scribengin.registry.records import Newer, Stored
+from scribengin.registry.record_io import Newer, Stored
+from scribengin.registry.records import MaintenanceOwner, id_of_folder
 from scribengin.registry.tree import KEEPING, UPKEEP_LEASE_TERM, UPKEPT
-from scribengin.registry.upkeep_records import MaintenanceOwner, id_of_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from scribengin.control.mirror import Mirror
+    from scribengin.control.registry_cache import Mirror
     from scribengin.control.world import FlowSeen, ObservedTier, WorkerNode, World
     from scribengin.registry.contract import Registry, Term, Write
 

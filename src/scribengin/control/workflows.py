@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Literal
 
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
-from scribengin.plan.meetings import MeetingIndex, circle, way_text
+from scribengin.plan.flow_links import MeetingIndex, circle, way_text
 from scribengin.registry.contract import RegistryEntry
-from scribengin.registry.records import Stored, names, read_records
+from scribengin.registry.record_io import Stored, names, read_records
 from scribengin.registry.tree import DESIRED, SPEC
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from scribengin.plan.meetings import Meeting
+    from scribengin.plan.flow_links import Meeting
     from scribengin.registry.contract import Registry
-    from scribengin.registry.kinds import Spec, StatusRecord
-    from scribengin.registry.outside import Outside
+    from scribengin.registry.flow_ends import Outside
     from scribengin.registry.peers import RemoteFlow
+    from scribengin.registry.records import Spec, StatusRecord
 
 ILL = ("failed", "degraded", "stopped", "paused")
 """states of a flow that the others of its workflow report"""
@@ -83,13 +83,13 @@ class Workflows:
     def of(self, flow: str) -> Workflow:
         """The workflow of a flow; it alone if it has no connections, or was never submitted."""
         with self._lock:
-            self._look()
+            self._refresh()
             return workflow_of(flow, self._index)
 
     def all(self) -> tuple[Workflow, ...]:
         """Those of several flows, by name."""
         with self._lock:
-            self._look()
+            self._refresh()
             if self._all is None:
                 self._all = workflows_of(self._index)
             return self._all
@@ -97,13 +97,13 @@ class Workflows:
     def specs(self, flows: Iterable[str]) -> dict[str, Spec]:
         """The desired versions of these flows."""
         with self._lock:
-            self._look()
+            self._refresh()
             return {flow: self._specs[flow] for flow in flows if flow in self._specs}
 
     def meeting(self, coming: Mapping[str, Outside]) -> tuple[Meeting, ...]:
         """The workflows with these flows as they would be."""
         with self._lock:
-            self._look()
+            self._refresh()
             index = MeetingIndex()
             for name, spec in self._specs.items():
                 index.put(name, coming.get(name, spec.outside))
@@ -111,7 +111,7 @@ class Workflows:
                 index.put(name, outside)
             return index.meetings()
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         there = [name for name in names(self.registry, "flows") if DESIRED.fits(name)]
         found = self.registry.read_many([DESIRED(name).path for name in there])
         now = {name: _version(entry) for name, entry in zip(there, found, strict=True) if isinstance(entry, RegistryEntry)}

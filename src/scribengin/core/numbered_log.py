@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, StateError
+from scribengin.core.log_storage import Disk
 from scribengin.core.records import seal, unseal
-from scribengin.core.shelf import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from scribengin.core.shelf import Shelf
+    from scribengin.core.log_storage import Shelf
 
 CHUNK = 1000
 """Records in a folded file; at least so many stay unfolded."""

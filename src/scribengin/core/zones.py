@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zoneinfo import ZoneInfo, available_timezones
 
-UTC = "UTC"
+UTC_NAME = "UTC"
 
 _NO_ZONES = ("posix/", "right/", "Factory", "localtime", "posixrules", "SystemV/")
 """names in some machines' databases that are no region's, which Java does not know"""

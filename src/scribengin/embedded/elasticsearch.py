@@ -12,12 +12,8 @@ from scribengin.core.java import FIRST_COMPILER_ONLY, find_java
 from scribengin.core.process import Process, birth_of
 from scribengin.core.storage import make_folder, remove_tree, replace
 from scribengin.embedded.jars import fetch
-from scribengin.embedded.java_server import HOST, check_port, free_ports
-from scribengin.embedded.lone_server import LoneServer
-from scribengin.embedded.no_root import as_nobody_special, give
 from scribengin.embedded.opensearch import takes_documents
-from scribengin.embedded.place import remembered
-from scribengin.embedded.process import start_server
+from scribengin.embedded.server import HOST, LoneServer, as_nobody_special, check_port, free_ports, give, remembered, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,17 @@ import msgspec
 
 from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import fetch, pyspark_jars
-from scribengin.embedded.java_server import HOST, check_port, free_ports, java_command
-from scribengin.embedded.lone_server import LoneServer
-from scribengin.embedded.place import remembered
-from scribengin.embedded.process import ServerProcess, find_server, start_server
+from scribengin.embedded.server import (
+    HOST,
+    LoneServer,
+    ServerProcess,
+    check_port,
+    find_server,
+    free_ports,
+    java_command,
+    remembered,
+    start_server,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import fetch
-from scribengin.embedded.java_server import HOST, check_port, java_command
-from scribengin.embedded.lone_server import LoneServer
-from scribengin.embedded.process import start_server
+from scribengin.embedded.server import HOST, LoneServer, check_port, java_command, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,10 +12,7 @@ from pathlib import Path
 
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.storage import make_folder
-from scribengin.embedded.java_server import HOST, check_port
-from scribengin.embedded.lone_server import LoneServer
-from scribengin.embedded.no_root import as_nobody_special, give
-from scribengin.embedded.process import start_server
+from scribengin.embedded.server import HOST, LoneServer, as_nobody_special, check_port, give, start_server
 
 NAME = "PostgreSQL"
 USER = "postgres"

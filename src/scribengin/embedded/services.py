@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from scribengin.core.moments import now_text
 from scribengin.core.storage import explained, make_folder, read_or_none, replace
+from scribengin.core.time_text import now_text
 from scribengin.embedded.cassandra import Cassandra
 from scribengin.embedded.elasticsearch import Elasticsearch
 from scribengin.embedded.hbase import HBase
 from scribengin.embedded.hdfs import Hdfs
 from scribengin.embedded.jars import fetch
 from scribengin.embedded.kafka import JARS, KafkaCluster
-from scribengin.embedded.lone_server import LoneServer
 from scribengin.embedded.objects import ObjectServer
 from scribengin.embedded.opensearch import OpenSearch
 from scribengin.embedded.postgres import Postgres
+from scribengin.embedded.server import LoneServer
 from scribengin.embedded.standalone import StandaloneCluster
 from scribengin.embedded.zookeeper import ZooKeeper
 
@@ -86,7 +86,7 @@ def start(names: Sequence[str], folder: Path, tell: Callable[[str], None] = lamb
             if pid is None:
                 _write(home, "up")  # before it may keep running: if it is killed in between, both are gone, and the record says dead
             server.release()
-        return [_look(name, folder) for name in names]
+        return [_info_of(name, folder) for name in names]
 
 
 def stop(names: Sequence[str], folder: Path) -> list[ServiceInfo]:
@@ -99,7 +99,7 @@ def stop(names: Sequence[str], folder: Path) -> list[ServiceInfo]:
                 _open(name, home).stop()
                 if record.wanted == "up":
                     _write(home, "down")
-        return [_look(name, folder) for name in names]
+        return [_info_of(name, folder) for name in names]
 
 
 def known(folder: Path) -> list[str]:
@@ -109,10 +109,10 @@ def known(folder: Path) -> list[str]:
 
 def status(names: Sequence[str], folder: Path) -> list[ServiceInfo]:
     """Check their status; changes nothing."""
-    return [_look(name, folder) for name in names]
+    return [_info_of(name, folder) for name in names]
 
 
-def _look(name: str, folder: Path) -> ServiceInfo:
+def _info_of(name: str, folder: Path) -> ServiceInfo:
     home = _home(folder, name)
     record = _read(home)
     if record is None:

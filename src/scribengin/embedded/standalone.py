@@ -12,16 +12,14 @@ import msgspec
 from scribengin.core.java import find_java
 from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import pyspark_jars
-from scribengin.embedded.java_server import HOST, check_port, free_ports, java_command
-from scribengin.embedded.place import remembered
-from scribengin.embedded.process import find_server, start_server
+from scribengin.embedded.server import HOST, check_port, find_server, free_ports, java_command, remembered, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
     from types import TracebackType
 
-    from scribengin.embedded.process import ServerProcess
+    from scribengin.embedded.server import ServerProcess
 
 MASTER = "Spark master"
 _HEAP_MIB = 256

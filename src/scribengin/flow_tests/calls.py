@@ -21,7 +21,7 @@ from scribengin.flow_tests.session import LazySpark, running_session
 from scribengin.flow_tests.twin import Scratch
 from scribengin.plan.check import check_flow
 from scribengin.plan.validate import validate_file
-from scribengin.spec.calls import CallPlaces
+from scribengin.spec.call_sites import CallPlaces
 from scribengin.spec.flow_tests import FlowTest, GivenRows
 from scribengin.spec.model import Flow
 from scribengin.spec.read_tests import parse_crash

@@ -9,24 +9,24 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import Refused
-from scribengin.core.moments import now_text
 from scribengin.core.problems import Place
 from scribengin.core.storage import remove_tree, rewrite
-from scribengin.flow_tests.parted import arrivals
+from scribengin.core.time_text import now_text
+from scribengin.flow_tests.differing_step import arrivals
 from scribengin.flow_tests.play import Play
 from scribengin.flow_tests.report import flow_text
 from scribengin.flow_tests.twin import Scratch
 from scribengin.formats.origins import without_ways
 from scribengin.formats.written_values import written_value
 from scribengin.local.prepare import open_sources, prepare, static_streams
-from scribengin.plan.split import CHANNEL
 from scribengin.plan.test_files import beside, read_test_files
-from scribengin.spec.document import Document
-from scribengin.spec.dump_tests import dump_test
+from scribengin.plan.tier_flows import CHANNEL
+from scribengin.spec.dump import dump_test
 from scribengin.spec.flow_tests import Expected, FlowTest, GivenRows
-from scribengin.spec.nodes import Sequence as ListNode
+from scribengin.spec.yaml_document import Document
+from scribengin.spec.yaml_document import Sequence as ListNode
+from scribengin.state.provenance import find_arrivals
 from scribengin.state.source_log import SourceLog
-from scribengin.state.trails import find_arrivals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

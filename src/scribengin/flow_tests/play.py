@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import os
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from scribengin.connectors import catalog
 from scribengin.core.errors import InputError, ScribenginError
+from scribengin.core.faults import VARIABLE
 from scribengin.core.problems import Place, Problem
-from scribengin.flow_tests.clock import at_time
 from scribengin.flow_tests.contract import Result
-from scribengin.flow_tests.crash import run_to_death
-from scribengin.flow_tests.given import write_given
-from scribengin.flow_tests.outputs import read_output
-from scribengin.flow_tests.twin import make_twin
+from scribengin.flow_tests.twin import make_twin, read_output, write_given
 from scribengin.local.contract import RunSettings
-from scribengin.local.deep import deep_problems
 from scribengin.local.drive import open_run
 from scribengin.local.prepare import prepare_valid
 from scribengin.local.run import look_at_sources
+from scribengin.local.spark_analysis import deep_problems
 from scribengin.spark.user_code import pack
-from scribengin.state.dead import read_letters
+from scribengin.spec.dump import dump_flow
+from scribengin.spec.model import Aggregate, Filter, Route, Select, Sql, Step
+from scribengin.state.dead_letters import read_letters
 from scribengin.state.lease import take_lease
 
 if TYPE_CHECKING:
@@ -34,10 +38,138 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
     from scribengin.flow_tests.twin import Scratch
     from scribengin.local.prepare import PreparedFlow
-    from scribengin.spec.flow_tests import FlowTest, GivenRows
-    from scribengin.spec.model import Flow, Sink
+    from scribengin.spec.flow_tests import Crash, FlowTest, GivenRows
+    from scribengin.spec.model import Action, Flow, Sink
     from scribengin.state.contract import Counts, DeadLetter
     from scribengin.state.folder import QueryFolder
+
+
+# A test's clock: writes the current time of the test into the SQL texts of the twin.
+#
+# It replaces `current_timestamp`, `now`, `localtimestamp`, `current_date`, `curdate` and `unix_timestamp()` in every SQL text of the
+# flow. It does not affect Python's clock: a Python step that needs the time should read it from a column.
+
+
+_CALLS = {"current_timestamp", "now", "localtimestamp", "current_date", "curdate", "unix_timestamp"}
+_BARE = {"current_timestamp", "current_date", "localtimestamp"}
+
+
+def at_time(flow: Flow, now: datetime) -> Flow:
+    """Return the flow with that time as the current time of its SQL."""
+    return replace(flow, steps={id_: _step(step, now) for id_, step in flow.steps.items()})
+
+
+def rule_text(sql: str, now: datetime) -> str:
+    """Return the text with the time in place of each call.
+
+    >>> from datetime import UTC, datetime
+    >>> rule_text("ts < now() - INTERVAL 1 DAY AND note <> 'now()'", datetime(2026, 1, 2, tzinfo=UTC))
+    "ts < TIMESTAMP'2026-01-02 00:00:00.000000Z' - INTERVAL 1 DAY AND note <> 'now()'"
+    """
+    from sqlglot.dialects import Spark
+    from sqlglot.tokenizer_core import TokenType
+
+    tokens = Spark().tokenize(sql)
+    cuts: list[tuple[int, int, str]] = []
+    for index, token in enumerate(tokens):
+        word = token.text.lower()
+        if word not in _CALLS or token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+            continue
+        if index and tokens[index - 1].token_type in (TokenType.DOT, TokenType.ALIAS):  # a column, or what one is to be called
+            continue
+        empty = [each.token_type for each in tokens[index + 1 : index + 3]] == [TokenType.L_PAREN, TokenType.R_PAREN]
+        if empty:
+            cuts.append((token.start, tokens[index + 2].end + 1, _literal(word, now)))
+        elif word in _BARE and (index + 1 == len(tokens) or tokens[index + 1].token_type != TokenType.L_PAREN):
+            cuts.append((token.start, token.end + 1, _literal(word, now)))
+    for start, end, text in reversed(cuts):
+        sql = sql[:start] + text + sql[end:]
+    return sql
+
+
+def _literal(word: str, now: datetime) -> str:
+    match word:
+        case "current_date" | "curdate":
+            return f"DATE'{now:%Y-%m-%d}'"
+        case "unix_timestamp":
+            return f"BIGINT({int(now.timestamp())})"
+        case "localtimestamp":
+            return f"TIMESTAMP_NTZ'{now:%Y-%m-%d %H:%M:%S.%f}'"
+    return f"TIMESTAMP'{now:%Y-%m-%d %H:%M:%S.%f}Z'"
+
+
+def _step(step: Step, now: datetime) -> Step:
+    require = tuple((name, rule_text(text, now)) for name, text in step.require)
+    return replace(step, action=_action(step.action, now), require=require)
+
+
+def _action(action: Action, now: datetime) -> Action:
+    match action:
+        case Filter(predicate):
+            return Filter(rule_text(predicate, now))
+        case Sql(text):
+            return Sql(rule_text(text, now))
+        case Select(columns):
+            return Select(_pairs(columns, now))
+        case Route(cases, otherwise):
+            return Route(_pairs(cases, now), otherwise)
+        case Aggregate():
+            return replace(action, columns=_pairs(action.columns, now))
+    return action
+
+
+def _pairs(pairs: tuple[tuple[str, str], ...], now: datetime) -> tuple[tuple[str, str], ...]:
+    return tuple((name, rule_text(text, now)) for name, text in pairs)
+
+
+# `crash_after`: runs a Batch in a separate process, which is killed (SIGKILL) in the middle of the Batch, with its Java process.
+
+
+POINTS = {"staged": "stage.after", "decided": "decide.after", "published": "publish.after"}
+_LIMIT_S = 300.0
+_SHOWN = 2000
+
+
+class NoCrashError(ScribenginError):
+    """The process finished, or ended for another reason."""
+
+    code = "test-crash"
+
+
+def run_to_death(twin: Flow, file: Path, scratch: Scratch, crash: Crash, now: datetime | None) -> None:
+    """Process the available input in a child that is killed at the point; `now` is the current time of its SQL. Raises NoCrashError if it
+    does not crash."""
+    text = dump_flow(twin, source_types=catalog.source_types(), sink_types=catalog.sink_types())
+    described = scratch.root / "dies.yaml"
+    described.write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "scribengin.flow_tests.child", str(described), str(twin.code_folder), str(scratch.state), str(file)]
+    expect_death([*command, now.isoformat() if now else ""], scratch.root / "dies.log", crash)
+
+
+def expect_death(command: Sequence[str], log: Path, crash: Crash, *, limit_s: float = _LIMIT_S) -> None:
+    """Wait until the process and its Java process have ended; PySpark's workers have their own process group and end by themselves. Raises
+    NoCrashError if the fault did not end it."""
+    environment = os.environ | {VARIABLE: f"{POINTS[crash.point]}:kill"}
+    status: int | None = None
+    with log.open("wb") as out:
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment, start_new_session=True)
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                status = child.wait(limit_s)
+        finally:
+            with suppress(ProcessLookupError):  # the group: Java too, where the child alone came to its end
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    if status != -signal.SIGKILL:
+        said = log.read_text(encoding="utf-8", errors="replace")[-_SHOWN:].strip()
+        what, remedy = f"ended with status {status}: {said}", "check its output"
+        if status is None:
+            what = f"neither crashed nor finished within {limit_s:g} s: {said or 'it printed nothing'}"
+            remedy = "give that Batch fewer rows, or find out why it does not finish"
+        elif status == 0:
+            what = f"finished without a Batch that was {crash.point}"
+            remedy = "give that Batch rows, or take crash_after out"
+        raise NoCrashError(f"the process that should crash in Batch {crash.batch} {what}", remedy=remedy)
 
 
 class Play:

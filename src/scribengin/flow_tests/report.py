@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 from scribengin.formats.written_values import written_value
 from scribengin.spec.yaml_text import write_scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from scribengin.flow_tests.contract import Difference, FlowTestOutcome, Row
     from scribengin.state.contract import Counts
+
 
 MOST_PAIRS = 20
 _WIDE = 48
@@ -72,3 +75,51 @@ def _counts(counts: Counts) -> str:
     cells = counts.as_json()
     shown = [name for name in ("in", "made", "filtered", "dead", "late", "held", "out") if cells.get(name) or name in ("in", "out")]
     return ", ".join(f"{cells[name]} {name}" for name in shown)
+
+
+# Writes results as JUnit XML, which CI servers read.
+
+
+_FORBIDDEN = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 65534, 65535), "�")
+
+
+def write_junit(file: Path, outcomes: Sequence[FlowTestOutcome]) -> None:
+    """One `testsuite` a flow. Raises OSError."""
+    root = ElementTree.Element("testsuites")
+    for flow in dict.fromkeys(outcome.flow for outcome in outcomes):
+        mine = [outcome for outcome in outcomes if outcome.flow == flow]
+        failures = sum(bool(outcome.differences) and not outcome.problems for outcome in mine)
+        suite = ElementTree.SubElement(
+            root,
+            "testsuite",
+            name=flow,
+            tests=str(len(mine)),
+            failures=str(failures),
+            errors=str(sum(bool(outcome.problems) for outcome in mine)),
+            time=f"{sum(outcome.seconds for outcome in mine):.3f}",
+        )
+        for outcome in mine:
+            place = outcome.place
+            case = ElementTree.SubElement(
+                suite,
+                "testcase",
+                classname=flow,
+                name=_clean(outcome.name),
+                time=f"{outcome.seconds:.3f}",
+                file=place.file,
+                line=str(place.line),
+            )
+            if not outcome.passed:
+                told = "; ".join(
+                    [*(f"{each.where}: {each.what}" for each in outcome.differences), *(each.message for each in outcome.problems)]
+                )
+                fault = ElementTree.SubElement(case, "error" if outcome.problems else "failure", message=_clean(told))
+                fault.text = _clean(outcome_text(outcome))
+    tree = ElementTree.ElementTree(root)
+    ElementTree.indent(tree)
+    tree.write(file, encoding="utf-8", xml_declaration=True)
+
+
+def _clean(text: str) -> str:
+    """Remove characters that are not allowed in XML."""
+    return text.translate(_FORBIDDEN)

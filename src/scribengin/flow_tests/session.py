@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from scribengin.core.errors import EnvironmentFault
-from scribengin.spark.lent import close_session, open_session
 from scribengin.spark.session import PRESET
+from scribengin.spark.shared_session import close_session, open_session
 from scribengin.spark.user_code import deactivate_below
 
 if TYPE_CHECKING:

@@ -15,14 +15,13 @@ from scribengin.core.errors import InputError, ScribenginError
 from scribengin.core.problems import Place, Problem
 from scribengin.core.storage import remove_tree
 from scribengin.flow_tests.contract import FlowTestOutcome
-from scribengin.flow_tests.given import check_file
+from scribengin.flow_tests.differing_step import where_parted
 from scribengin.flow_tests.judge import Judge, expected_file
-from scribengin.flow_tests.parted import where_parted
 from scribengin.flow_tests.play import Play, fault_of
-from scribengin.flow_tests.twin import Scratch
+from scribengin.flow_tests.twin import Scratch, check_file
 from scribengin.plan.test_files import PlacedTest, read_test_files
 from scribengin.plan.validate import validate_file
-from scribengin.spec.calls import CallPlaces
+from scribengin.spec.call_sites import CallPlaces
 from scribengin.spec.dump import flow_data
 from scribengin.spec.parse import parse_flow
 from scribengin.spec.yaml_text import write_yaml

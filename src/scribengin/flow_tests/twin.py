@@ -7,27 +7,263 @@ not split into tiers, because tiers do not change the results.
 
 from __future__ import annotations
 
+import gzip
+import io
+import json
+import shutil
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal
+from itertools import groupby
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from scribengin.connectors import catalog
+from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.connectors.files.options import READ_AS
-from scribengin.core.added_columns import added_fields
-from scribengin.core.errors import InputError, ScribenginError
+from scribengin.connectors.files.time_path import NULL
+from scribengin.core.errors import InputError, ScribenginError, SinkError
 from scribengin.core.problems import Place, Problem
+from scribengin.core.types import INTEGER_BITS, Field, Schema, Type, added_fields
+from scribengin.formats.catalog import encoder_for
+from scribengin.formats.csv_records import join_cells, split_cells, split_records
+from scribengin.formats.dialect import AUTO, LINE_ENDS, Dialect, codec_of
+from scribengin.formats.json_types import MisfitError
+from scribengin.formats.rows import batch_to_rows
+from scribengin.formats.text import TEXT_SCHEMA
+from scribengin.formats.written_values import typed_row, typed_value
 from scribengin.local.prepare import source_place
 from scribengin.plan.columns import schema_of
 from scribengin.plan.resolve import source_columns
-from scribengin.spec.edge_model import EdgeProperties
-from scribengin.spec.model import MaxDead, RecordBound, SchemaSpec
+from scribengin.plan.test_files import files_named
+from scribengin.spec.model import EdgeProperties, MaxDead, RecordBound, SchemaSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from scribengin.core.types import Schema
     from scribengin.spec.flow_tests import GivenRows
     from scribengin.spec.model import Flow, Sink, Source
+
+
+# Writes the input of a test in the form that the source reads.
+
+
+_NULL = "\N{OBJECT REPLACEMENT CHARACTER}null"
+_PLAIN = Dialect(nulls=(_NULL,))
+_SUFFIX = {"json": ".jsonl", "csv": ".csv", "text": ".txt", "parquet": ".parquet"}
+
+
+def write_given(source: Source, folder: Path, number: int, rows: GivenRows, base: Path, place: Callable[[int], Place]) -> None:
+    """One Batch for the twin of a source, as files in its folder. `base`: the folder that paths of files are relative to; `place`: the
+    place of a row.
+
+    Raises InputError for an invalid row or file.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for index, name in enumerate(rows.files):
+        _copy(source, base, name, folder / f"{number:06d}-{index:04d}-", place(index))
+    if rows.rows:
+        format_ = source.options["format"]
+        target = folder / f"{number:06d}-rows{_SUFFIX[format_]}"
+        hidden = folder / f".{target.name}"
+        hidden.write_bytes(_bytes(source, rows.rows, place))
+        hidden.rename(target)
+
+
+def _copy(source: Source, base: Path, name: str, prefix: Path, place: Place) -> None:
+    check_file(source.id, base, name, place)
+    for index, path in enumerate(files_named(base, name)):  # two folders may have files of one name
+        shutil.copyfile(path, prefix.with_name(f"{prefix.name}{index:04d}-{path.name}"))
+
+
+def check_file(source: str, base: Path, name: str, place: Place) -> None:
+    """Raises InputError if a path or a pattern of a source matches no file."""
+    if not files_named(base, name):
+        message = f'"{name}", the input of source "{source}", is not a file in {base}'
+        raise InputError([Problem("test-file", place, message, "check the path: it is relative to the flow file's folder")])
+
+
+def _bytes(source: Source, rows: Sequence[Mapping[str, Any] | str], place: Callable[[int], Place]) -> bytes:
+    """Write the file. Rows that are texts are written unchanged."""
+    format_, options = source.options["format"], source.options
+    schema = source.schema.fields if source.schema else TEXT_SCHEMA
+    parts: list[bytes] = [b"\n"] * (options.get("skip_lines") or 0)
+    if format_ == "csv" and options.get("header", True):
+        parts.append(_encoded(format_, [], schema, {**options, "header": True}))
+    numbered = list(enumerate(rows))
+    for raw, group in groupby(numbered, key=lambda pair: isinstance(pair[1], str)):
+        members = list(group)
+        if raw and format_ == "parquet":
+            message = f'source "{source.id}" reads parquet, which does not have raw records'
+            raise InputError([Problem("test-value", place(members[0][0]), message, "write a mapping of columns, or a file")])
+        if raw:
+            parts += [_raw(str(row), format_, place(index), source.id) for index, row in members]
+        else:
+            typed = [_typed(row, schema, place(index), source.id) for index, row in members]
+            parts.append(_encoded(format_, typed, schema, {**options, "header": False}))
+    return _as_the_source_reads(b"".join(parts), format_, options)
+
+
+def _as_the_source_reads(data: bytes, format_: str, options: Mapping[str, Any]) -> bytes:
+    """Lines that end in LF, in UTF-8, as its options say."""
+    if format_ not in ("csv", "text"):
+        return data
+    mark = LINE_ENDS[options.get("line_end") or "auto"].mark
+    encoding = codec_of(options.get("encoding") or "utf-8") or "utf-8"
+    if mark != b"\n":
+        data = data.replace(b"\n", mark)
+    return data if encoding == "utf-8" else data.decode("utf-8", "surrogateescape").encode(encoding, "surrogateescape")
+
+
+def _raw(text: str, format_: str, place: Place, source: str) -> bytes:
+    """Return the line. One line end, as in a YAML block, counts as the end of the record."""
+    record = text.removesuffix("\n")
+    if "\n" in record and format_ != "csv":  # there it may stand in a cell
+        message = f'a raw record for source "{source}" contains a line end, so it would be several records'
+        raise InputError([Problem("test-value", place, message, "write it on one line, or write each line as a separate record")])
+    return f"{record}\n".encode("utf-8", "surrogateescape")
+
+
+def _typed(row: Any, schema: Schema, place: Place, source: str) -> dict[str, Any]:
+    try:
+        return typed_row(row, schema)
+    except MisfitError as misfit:
+        name = "".join(misfit.path).lstrip(".")
+        message = f'the row for source "{source}" has, for "{name}", {misfit.found}'
+        raise InputError([Problem("test-value", place, message, f"its columns are {schema}")]) from misfit
+
+
+def _encoded(format_: str, rows: list[dict[str, Any]], schema: Schema, options: Mapping[str, Any]) -> bytes:
+    from scribengin.formats.rows import rows_to_batch
+
+    loose = Schema(tuple(Field(field.name, field.type) for field in schema.fields))  # that a NOT NULL is null is for the decoder to say
+    file = io.BytesIO()
+    cells = {"header": options.get("header", True), "null": _NULL} if format_ == "csv" else {}
+    encoder = encoder_for(format_, options=cells)(file, loose)
+    encoder.write(rows_to_batch(rows, loose, range(len(rows)))[0])
+    encoder.close()
+    if format_ != "csv":
+        return file.getvalue()
+    return _in_dialect(file.getvalue(), Dialect.of(options), (options.get("columns") or {}) if options.get("header", True) else {})
+
+
+def _in_dialect(data: bytes, dialect: Dialect, columns: Mapping[str, str]) -> bytes:
+    """Records of RFC 4180 as the source reads them; `columns`: name → what the header calls it. A cell that the dialect has no form for
+    stands in it as it is."""
+    found: list[str] = []
+    dialect = dialect.ending(AUTO)
+    for record in split_records(data, _PLAIN):
+        cells = split_cells(record.removesuffix(b"\n").decode(), _PLAIN) or []
+        cells = [columns.get(cell or "", cell) for cell in cells] if columns and not found else cells
+        joined = join_cells(cells, dialect)
+        found.append(dialect.delimiter.join(cell or "" for cell in cells) if joined is None else joined)
+    return "".join(f"{record}\n" for record in found).encode()
+
+
+# Reads the output of a twin's sinks as rows.
+
+
+_BY_SUFFIX = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv", ".txt": "text", ".parquet": "parquet"}
+
+
+def read_output(sink: Sink, folder: Path, schema: Schema) -> list[dict[str, Any]]:
+    """The rows of a twin's sink, in the order of Batch, task and row. `schema`: the columns of its input."""
+    # a time of `partition_by` is a section, not a column: the rows keep their time
+    partitioned = [part for part in sink.options.get("partition_by", ()) if isinstance(part, str)]
+    inside = Schema(tuple(field for field in schema.fields if field.name not in partitioned))
+    rows: list[dict[str, Any]] = []
+    for part in sorted(folder.glob("**/part-*"), key=lambda path: (path.name, path)):
+        by_folder = _of_folders(part.parent.relative_to(folder).parts[: len(partitioned)], schema)
+        for row in read_rows(part, sink.options["format"], inside, sink.options, others=True):
+            whole = row | by_folder
+            rows.append({name: whole[name] for name in schema.names})
+    return rows
+
+
+def read_rows(
+    path: Path, format_: str, schema: Schema, options: Mapping[str, Any], *, others: bool = False, named: bool = False
+) -> list[dict[str, Any]]:
+    """The rows of one file. Of JSON: `others` lets it have columns that the schema has not (a changed flow wrote them no more), `named`
+    leaves out those that a record has not. Raises SinkError for a record that does not read back, ValueError for some of other formats."""
+    if format_ == "json":
+        return list(_json_rows(path, schema, others=others, named=named))
+    cells = {name: options[name] for name in ("header", "delimiter", "null") if name in options and format_ == "csv"}
+    read = _as_texts(schema) if format_ == "csv" else schema
+    place = ConnectorContext(path.name, path.parent, {"path": str(path), "format": format_, "settle": 0.0, **cells}, read)
+    source = catalog.open_source("files", place)
+    reader, decoder = source.reader(), source.decoder()
+    rows: list[dict[str, Any]] = []
+    while streams := reader.split(BatchLimits(), final=True):
+        for stream in streams:
+            for block in source.read(stream):
+                found = decoder.columns(block)
+                if found.bad:
+                    raise SinkError(f"{path} cannot be read back: {found.bad[0].message}")
+                rows += batch_to_rows(found.batch)
+    return rows if read == schema else [{name: _of_text(value, schema[name].type) for name, value in row.items()} for row in rows]
+
+
+_TEXTS = ("FLOAT", "DOUBLE", "BINARY", "ARRAY", "MAP", "STRUCT")
+"""types of which sinks of CSV write what sources of CSV refuse: NaN, and JSON in a cell"""
+
+
+def _as_texts(schema: Schema) -> Schema:
+    return Schema(tuple(Field(field.name, Type("STRING")) if field.type.name in _TEXTS else field for field in schema.fields))
+
+
+def _of_text(value: Any, type_: Type) -> Any:
+    if not isinstance(value, str) or type_.name not in _TEXTS:
+        return value
+    return typed_value(value if type_.name == "BINARY" or value in _NOT_FINITE else json.loads(value, parse_float=Decimal), type_)
+
+
+_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+
+
+def _json_rows(path: Path, schema: Schema, *, others: bool, named: bool) -> Iterator[dict[str, Any]]:
+    """As sinks write them: with NaN and the infinities as texts, which a source of JSON would refuse."""
+    with _opened(path) as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                if line.strip():
+                    record = json.loads(line, parse_float=Decimal)
+                    known = {name: value for name, value in record.items() if name in schema} if others else record
+                    row = typed_row(known, schema)
+                    yield {name: row[name] for name in known} if named else row
+            except (ValueError, AttributeError) as error:
+                raise SinkError(f"{path}, line {number}, cannot be read back: {error}") from error
+
+
+def _opened(path: Path) -> IO[str]:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8")
+    if path.suffix == ".zst":
+        from scribengin.core.zstd import ZstdFile
+
+        return io.TextIOWrapper(ZstdFile(path, "rb"), encoding="utf-8")
+    return path.open(encoding="utf-8")
+
+
+def format_of(path: Path) -> str | None:
+    """The format by the suffix of the name; None for another suffix."""
+    return _BY_SUFFIX.get(path.suffix.lower())
+
+
+def _of_folders(parts: tuple[str, ...], schema: Schema) -> dict[str, Any]:
+    """`country=de/day=2026-01-01/` as values; of columns only, whose folders stand before those of a time."""
+    found = {}
+    for part in parts:
+        name, _, text = part.partition("=")
+        column = unquote(name)
+        found[column] = None if text == NULL else _value(unquote(text), schema[column].type)
+    return found
+
+
+def _value(text: str, type_: Type) -> Any:
+    if type_.name in INTEGER_BITS:
+        return int(text)
+    return text == "true" if type_.name == "BOOLEAN" else typed_value(text, type_)
+
 
 _OF_FILES = ("metadata", "json", "multiline")
 """options for given files that do not apply to given rows, because rows have all columns themselves"""

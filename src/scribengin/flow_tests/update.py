@@ -15,8 +15,8 @@ from scribengin.core.storage import rewrite
 from scribengin.flow_tests.judge import letter_rows
 from scribengin.flow_tests.report import flow_text
 from scribengin.formats.written_values import written_value
-from scribengin.spec.document import Document
 from scribengin.spec.flow_tests import ALL, Expected
+from scribengin.spec.yaml_document import Document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,18 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scribengin.core.types import arrow_schema
-from scribengin.formats.avro_schema import WriterSchema, fastavro
-from scribengin.formats.avro_types import FIRST_DAY, FIRST_SECOND, LAST_DAY, LAST_SECOND, PER_SECOND, fit_field
+from scribengin.formats.avro_schema import FIRST_DAY, FIRST_SECOND, LAST_DAY, LAST_SECOND, PER_SECOND, WriterSchema, fastavro, fit_field
 from scribengin.formats.contract import Bad, DecodedColumns, DecodedRows
+from scribengin.formats.json import misfit_message
 from scribengin.formats.json_types import MisfitError
-from scribengin.formats.json_words import misfit_message
 from scribengin.formats.rows import batch_to_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from scribengin.core.types import Field, Schema
-    from scribengin.formats.avro_types import Fit
+    from scribengin.formats.avro_schema import Fit
 
 _PREFIX_BYTES = 5
 _KNOWN = 10_000

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from scribengin.core.types import INTEGER_BITS
-from scribengin.formats.avro_schema import WriterSchema, branches, fastavro
-from scribengin.formats.avro_types import PER_SECOND
+from scribengin.formats.avro_schema import PER_SECOND, WriterSchema, branches, fastavro
 from scribengin.formats.contract import Bad
 from scribengin.formats.encoders import UnwritableError
 from scribengin.formats.json_types import MisfitError

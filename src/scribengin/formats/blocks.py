@@ -177,7 +177,7 @@ class ArrowBlock:
 
     def payload(self, ordinal: int) -> bytes:
         """The row as JSON."""
-        from scribengin.formats.json_lines import json_lines
+        from scribengin.formats.json_out import json_lines
 
         return json_lines(self.batch.slice(ordinal, 1)).rstrip(b"\n")
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from scribengin.core.errors import ScribenginError
 from scribengin.core.types import Type, arrow_schema, type_of_arrow
 from scribengin.formats.dialect import sink_delimiter
-from scribengin.formats.json_lines import JSON, changed_for_text, iso_texts, json_lines, plain_texts, shortest
+from scribengin.formats.json_out import JSON, changed_for_text, iso_texts, json_lines, plain_texts, shortest
 from scribengin.formats.rows import column_to_values
 
 if TYPE_CHECKING:

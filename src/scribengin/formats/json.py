@@ -7,26 +7,453 @@ which msgspec stopped, or some lines at a time: a bad record only delays its nei
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
+import numpy as np
 
 from scribengin.core.types import Schema, Type
-from scribengin.formats.blocks import DamageBlock, LineBlock
+from scribengin.formats.blocks import DamageBlock, LineBlock, count_lines, parts
 from scribengin.formats.contract import Bad, DecodedColumns, DecodedRows, Structs
-from scribengin.formats.json_columns import QuickColumns
-from scribengin.formats.json_pieces import REFUSED, lines_of, pieces
-from scribengin.formats.json_shapes import Dicts, FlatStructs
-from scribengin.formats.json_types import Mending, MisfitError, has_plain_names
-from scribengin.formats.json_words import invalid, malformed, misfit_message
+from scribengin.formats.json_types import Mending, MisfitError, has_plain_names, holds, row_type, struct_type, to_utc
+from scribengin.formats.structs import StructForm, attribute, readers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    import pyarrow as pa
 
     from scribengin.formats.contract import Block
-    from scribengin.formats.json_shapes import RecordShape
+
+
+# Divides JSON lines into pieces, decodes each in one call, and checks that each line has exactly one record.
+
+
+PIECE_BYTES = 256 * 1024
+"""how much is decoded at a time: small enough to stay in a core's cache, and to be taken again when a record is bad"""
+_HIGH = np.uint8(0xF0)
+"""a mask that maps every digit to the code of 0"""
+REFUSED = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
+"""the errors that msgspec raises because of the data"""
+
+
+def pieces(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Whole lines of about PIECE_BYTES, each with the number of lines before it. One piece of no bytes for no bytes."""
+    if len(data) <= 2 * PIECE_BYTES:
+        yield 0, data
+        return
+    start = first = 0
+    while start < len(data):
+        end = data.find(b"\n", min(start + PIECE_BYTES, len(data)) - 1) + 1 or len(data)
+        piece = data[start:end]
+        yield first, piece
+        start, first = end, first + count_lines(piece)
+
+
+def lines_of(piece: bytes) -> list[bytes]:
+    r"""The lines without `\n`."""
+    lines = piece.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def decode_whole(decoder: msgspec.json.Decoder[Any], data: bytes) -> list[Any] | int | None:
+    """The records of `data` if all is well and each line holds exactly one; else the index of the line that msgspec stopped at, or
+    None where that is not known."""
+    if not data.isascii() and not _is_utf8(data):  # msgspec does not look into what it drops
+        return None
+    try:
+        records = decoder.decode_lines(data)
+    except REFUSED as error:
+        return _stopped_at(str(error), data)
+    return records if _one_a_line(data, len(records)) else None
+
+
+_RECORD = re.compile(r" - at `(?:key` in `)?\$\[(\d+)\]")
+_BYTE = re.compile(r"\(byte (\d+)\)\Z")
+
+
+def _stopped_at(error: str, data: bytes) -> int | None:
+    """The position in a message of msgspec: the record's index (each line before it has one record), or the byte."""
+    if found := _RECORD.search(error):
+        return int(found[1])
+    if found := _BYTE.search(error):
+        return data.count(b"\n", 0, int(found[1]))
+    return None
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Arrow's check reads some 15 GB/s, `bytes.decode` 2.5 (and creates a text that is not needed)."""
+    import pyarrow as pa
+
+    offsets = pa.py_buffer(np.array([0, len(data)], np.int32))
+    try:
+        pa.StringArray.from_buffers(1, offsets, pa.py_buffer(data)).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _one_a_line(data: bytes, records: int) -> bool:
+    """True if `data`, known to be `records` JSON objects with white space between, has exactly one on each line.
+
+    No object spans a line end between `}` and `{`, because inside an object there would be a comma;
+    so where all inner line ends do, each line has one object or more, and the count says that it is one.
+    """
+    if not data:
+        return True
+    if not data.startswith(b"{"):
+        return False
+    # the common case by comparisons alone: to find the places of line ends takes longer
+    inner = between = 0
+    for part in parts(data, 2):
+        ends = part[1:-1] == ord("\n")
+        inner += int(np.count_nonzero(ends))
+        ends &= part[:-2] == ord("}")
+        ends &= part[2:] == ord("{")
+        between += int(np.count_nonzero(ends))
+    if inner == between == records - 1:
+        return True
+    octets = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(octets == ord("\n"))
+    ends = ends[:-1] if data.endswith(b"\n") else ends
+    if len(ends) + 1 != records or not (octets[ends + 1] == ord("{")).all():
+        return False
+    before = octets[ends - 1]
+    return bool((np.where(before == ord("\r"), octets[ends - 2], before) == ord("}")).all())
+
+
+def long_times(data: bytes) -> bool:
+    """True where a time of more than six decimals may stand in `data`: `:`, two signs, `.`, six more, and a digit."""
+    for part in parts(data, 10):
+        # a point, and seven bytes behind it a digit: of few other pairs this sum is the same
+        sums = part[10:] & _HIGH
+        sums += part[3:-7]
+        if (sums == ord(".") + ord("0")).any():
+            digits = part[10:] - np.uint8(ord("0")) < 10
+            if (digits & (part[3:-7] == ord(".")) & (part[:-10] == ord(":"))).any():
+                return True
+    return False
+
+
+# The two shapes in which JSON records are decoded, dicts and Structs: some lines at once, or one line alone.
+
+
+class RecordShape(Protocol):
+    """How records are decoded."""
+
+    schema: Schema
+    has_two_ways: bool
+    """whether the careful way accepts more than the quick one"""
+
+    def whole(self, data: bytes) -> list[Any] | int | None:
+        """The records of `data`, one a line, the quick way; if anything at all is wrong or odd, the index of that line, or None where it is
+        not known."""
+
+    def carefully(self, data: bytes) -> list[Any] | int | None:
+        """The same, the careful way."""
+
+    def line(self, line: bytes) -> Any:
+        """The record of one line. Raises MisfitError and what msgspec raises."""
+
+
+class Dicts:
+    """Dicts with every column of the schema and no other."""
+
+    def __init__(self, schema: Schema, *, truncate: bool = False) -> None:
+        self.schema = schema
+        self._decoder = msgspec.json.Decoder(row_type(schema))
+        self._times = [field.name for field in schema.fields if field.type.name == "TIMESTAMP"]
+        self._mends = _mends(schema, Mending())
+        careful = Mending(careful=True, truncate=truncate)
+        self._careful = msgspec.json.Decoder(row_type(schema, careful=True))
+        self._careful_mends = _mends(schema, careful, times=True)
+        self._mend_row = careful.object(schema.fields)
+        self._has_times = _hold(schema, "TIMESTAMP")
+        self.has_two_ways = _hold(schema, "TIMESTAMP", "FLOAT", "DOUBLE")
+
+    def whole(self, data: bytes) -> list[dict[str, Any]] | int | None:
+        """The rows of `data`, or where not."""
+        rows = decode_whole(self._decoder, data)
+        if isinstance(rows, list) and not (self._has_times and long_times(data)):
+            return self._mended(rows, self._times, self._mends)
+        return self.carefully(data) if isinstance(rows, list) else rows
+
+    def carefully(self, data: bytes) -> list[dict[str, Any]] | int | None:
+        """The same, the careful way."""
+        rows = decode_whole(self._careful, data)
+        return self._mended(rows, [], self._careful_mends) if isinstance(rows, list) else rows
+
+    def line(self, line: bytes) -> dict[str, Any]:
+        """The row of one line."""
+        return self._mend_row(self._careful.decode(line))
+
+    def _mended(self, rows: list[dict[str, Any]], times: list[str], mends: list[tuple[str, Any]]) -> list[dict[str, Any]] | int:
+        width = len(self.schema.fields)
+        if sum(map(len, rows)) != width * len(rows):
+            for row in rows:
+                if len(row) != width:
+                    for name in self.schema.names:
+                        row.setdefault(name, None)
+        index = 0
+        try:
+            for name in times:
+                for row in [row for row in rows if (value := row[name]) is not None and value.tzinfo is not dt.UTC]:
+                    row[name] = to_utc(row[name])
+            for name, mend in mends:
+                for index, row in enumerate(rows):  # noqa: B007 (where it stops)
+                    row[name] = mend(row[name])
+        except MisfitError:
+            return index
+        return rows
+
+
+class FlatStructs:
+    """Structs of a schema whose values msgspec gives as they are to be, timestamps aside."""
+
+    def __init__(self, schema: Schema, *, truncate: bool = False) -> None:
+        self.schema = schema
+        self.form = StructForm(schema)
+        self._decoder = msgspec.json.Decoder(self.form.type)
+        self._careful = msgspec.json.Decoder(struct_type(schema, texts=frozenset(), careful=True))
+        mends = _mends(schema, Mending(careful=True, truncate=truncate), times=True)
+        self._mends = [(attribute(schema, name), name, mend) for name, mend in mends]
+        self._has_times = _hold(schema, "TIMESTAMP")
+        self.has_two_ways = _hold(schema, "TIMESTAMP", "FLOAT", "DOUBLE")
+        times = [attribute(schema, field.name) for field in schema.fields if field.type.name == "TIMESTAMP"]
+        zones = ", ".join(f"{{struct.{field}.tzinfo for struct in structs}}" for field in times)
+        some = ", ".join(f"{{struct.{field}.tzinfo for struct in structs if struct.{field} is not None}}" for field in times)
+        self._times = times
+        self._zones: Callable[[list[Any]], set[Any]] = eval(f"lambda structs: set().union({zones})")
+        self._zones_of_some: Callable[[list[Any]], set[Any]] = eval(f"lambda structs: set().union({some})")
+
+    def whole(self, data: bytes) -> list[Any] | int | None:
+        """The Structs of `data`, or where not."""
+        structs = decode_whole(self._decoder, data)
+        if isinstance(structs, list) and not (self._has_times and long_times(data)):
+            return structs if self._all_utc(structs) else self._in_utc(structs)
+        return self.carefully(data) if isinstance(structs, list) else structs
+
+    def carefully(self, data: bytes) -> list[Any] | int | None:
+        """The same, the careful way."""
+        structs = decode_whole(self._careful, data)
+        if not isinstance(structs, list):
+            return structs
+        index = 0
+        try:
+            for index, struct in enumerate(structs):  # noqa: B007 (where it stops)
+                self._mend(struct)
+        except MisfitError:
+            return index
+        return structs
+
+    def line(self, line: bytes) -> Any:
+        """The Struct of one line."""
+        struct = self._careful.decode(line)
+        self._mend(struct)
+        return struct
+
+    def _all_utc(self, structs: list[Any]) -> bool:
+        try:
+            return self._zones(structs) <= _UTC
+        except AttributeError:  # a null
+            return self._zones_of_some(structs) <= _UTC
+
+    def _in_utc(self, structs: list[Any]) -> list[Any] | int:
+        index = 0
+        try:
+            for index, struct in enumerate(structs):  # noqa: B007 (where it stops)
+                for field in self._times:
+                    value = getattr(struct, field)
+                    if value is not None and value.tzinfo is not dt.UTC:
+                        setattr(struct, field, to_utc(value))
+        except MisfitError:
+            return index
+        return structs
+
+    def _mend(self, struct: Any) -> None:
+        for field, column, mend in self._mends:
+            try:
+                setattr(struct, field, mend(getattr(struct, field)))
+            except MisfitError as misfit:
+                misfit.path = (f".{column}", *misfit.path)
+                raise
+
+
+def _hold(schema: Schema, *names: str) -> bool:
+    return any(holds(field.type, *names) for field in schema.fields)
+
+
+def _mends(schema: Schema, mending: Mending, *, times: bool = False) -> list[tuple[str, Callable[[Any], Any]]]:
+    """(column, what mends its values), TIMESTAMP only with `times`."""
+    fields = [field for field in schema.fields if times or field.type.name != "TIMESTAMP"]
+    return [(field.name, mend) for field in fields if (mend := mending.field(field)) is not None]
+
+
+_UTC = frozenset({dt.UTC})
+
+
+# Fast decoding of flat, valid JSON records to columns: Structs, and Arrow's own parser for timestamps of the common form.
+
+
+class QuickColumns:
+    """Decodes flat, valid records to columns: a Struct without dicts, and Arrow's own parser for timestamps of the
+    common form. Returns None if it is uncertain; then the slow path decides."""
+
+    def __init__(self, schema: Schema, *, truncate: bool = False) -> None:
+        from scribengin.core.types import arrow_schema
+
+        self._schema = arrow_schema(schema)
+        times = frozenset(field.name for field in schema.fields if field.type.name == "TIMESTAMP")
+        self._decoder = msgspec.json.Decoder(struct_type(schema, texts=times))
+        self._arrays: list[Callable[[list[Any]], pa.Array | None]] = [
+            _times_maker(truncate=truncate) if field.name in times else _maker(arrow.type)
+            for field, arrow in zip(schema.fields, self._schema, strict=True)
+        ]
+        self._columns = readers_of(schema)
+
+    def decode(self, data: bytes) -> pa.RecordBatch | None:
+        """The block's batch, or None."""
+        import pyarrow as pa
+
+        records = decode_whole(self._decoder, data)
+        if not isinstance(records, list):
+            return None
+        arrays = []
+        for column, array in zip(self._columns, self._arrays, strict=True):
+            made = array(column(records))
+            if made is None:
+                return None
+            arrays.append(made)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _maker(type_: pa.DataType) -> Callable[[list[Any]], pa.Array]:
+    import pyarrow as pa
+
+    return lambda values: pa.array(values, type_)
+
+
+def common_times(texts: pa.Array) -> pa.Array | None:
+    """Timestamps of the texts, where all that are not null end with Z and have up to six decimals: those Arrow reads the same way as
+    msgspec, the year 0 aside. None where any is of another form, or no timestamp."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    type_ = pa.timestamp("us", tz="UTC")
+    lengths = pc.min_max(pc.binary_length(texts)).as_py()
+    if lengths["min"] is None:
+        return pa.nulls(len(texts), type_)
+    if lengths["min"] < _SHORTEST or lengths["max"] > _LONGEST or not pc.all(pc.ends_with(texts, "Z")).as_py():
+        return None
+    try:
+        times = pc.cast(texts, type_)
+    except pa.ArrowInvalid:
+        return None
+    return times if pc.min(times).value >= _YEAR_1 else None
+
+
+def _times_maker(*, truncate: bool) -> Callable[[list[str | None]], pa.Array | None]:
+    import pyarrow as pa
+
+    return lambda values: times_of(pa.array(values, pa.string()), truncate=truncate)
+
+
+def times_of(texts: pa.Array, *, truncate: bool) -> pa.Array | None:
+    """Timestamps of the texts; what is not of the common form msgspec reads. None where any is no timestamp, or must be read one by one
+    (`instant`). `truncate`: what is finer than microseconds is cut off."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    times = common_times(texts)
+    if times is not None:
+        return times
+    if truncate:
+        texts = pc.replace_substring_regex(texts, r"(:\d\d\.\d{6})\d+", r"\1")
+        if (times := common_times(texts)) is not None:
+            return times
+    elif pc.any(pc.match_substring_regex(texts, r"\.\d{6}\d*[1-9]")).as_py():
+        return None
+    try:
+        read = _TIMES.decode(msgspec.json.encode(texts.to_pylist()))
+        return pa.array([None if time is None else to_utc(time) for time in read], pa.timestamp("us", tz="UTC"))
+    except REFUSED:
+        return None
+
+
+_TIMES = msgspec.json.Decoder(list[dt.datetime | None])
+_SHORTEST = len("2026-01-01T00:00:00Z")
+_LONGEST = len("2026-01-01T00:00:00.000000Z")
+_YEAR_1 = -62135596800 * 10**6
+
+
+# Converts msgspec's errors to messages of dead letters: the field, the found and the expected value.
+
+
+_AT = re.compile(r"(.*?)(?: - at (`key` in )?`(.*)`)?\Z", re.DOTALL)
+_GOT = re.compile(r"Expected `.*`, got `(.*)`\Z")
+_LACKS = re.compile(r"Object missing required field `(.*)`\Z", re.DOTALL)
+
+
+def invalid(schema: Schema, ordinal: int, error: str) -> Bad:
+    """The Bad of a record that msgspec rejected with `error`."""
+    what, key, path = _AT.match(error).groups()  # type: ignore[union-attr]
+    path = (path or "").removeprefix("$")
+    if lacks := _LACKS.match(what):
+        return Bad(ordinal, "missing", misfit_message(schema, f"{path}.{lacks[1]}", "null"))
+    if got := _GOT.match(what):
+        found = got[1]
+        if not path:
+            return Bad(ordinal, "wrong-type", f"found {_article(found)}, expected an object")
+        reason = "missing" if found == "null" else "wrong-type"
+        return Bad(ordinal, reason, misfit_message(schema, path, "a key of the wrong type" if key else _article(found)))
+    if "out of range" in what or "<=" in what or ">=" in what:
+        return Bad(ordinal, "out-of-range", misfit_message(schema, path, "a number out of range"))
+    return Bad(ordinal, "invalid-value", misfit_message(schema, path, what[0].lower() + what[1:]))
+
+
+def malformed(ordinal: int, error: str) -> Bad:
+    """The Bad of a line that is not a JSON object."""
+    error = error.removeprefix("JSON is malformed: ")
+    plain = "truncated JSON (or an unpaired UTF-16 surrogate)" if error == "Input data was truncated" else error
+    return Bad(ordinal, "malformed", f"not a JSON object: {plain}")
+
+
+def misfit_message(schema: Schema, path: str, found: str) -> str:
+    """The message for a value found at `.a.b[0]`, with the type that the schema expects there."""
+    asked = _asked(schema, path)
+    if found == "null":
+        return f'field "{path.lstrip(".")}" is missing or null; expected {asked} NOT NULL'
+    return f'field "{path.lstrip(".")}": found {found}' + (f"; expected {asked}" if asked else "")
+
+
+def _asked(schema: Schema, path: str) -> str:
+    """The type that the schema gives for `.a.b[0]`, with its NOT NULL; empty if the schema does not have the path."""
+    for field in schema.fields:
+        if path == f".{field.name}" or path.startswith((f".{field.name}.", f".{field.name}[")):
+            return _inside(field.type, path[1 + len(field.name) :]) or str(field.type)
+    return ""
+
+
+def _inside(type_: Type, path: str) -> str:
+    if not path:
+        return str(type_)
+    if path.startswith("[") and type_.parts:
+        return _inside(type_.parts[-1], path[path.find("]") + 1 :])
+    for field in type_.fields:
+        if path == f".{field.name}" or path.startswith((f".{field.name}.", f".{field.name}[")):
+            return _inside(field.type, path[1 + len(field.name) :])
+    return ""
+
+
+def _article(kind: str) -> str:
+    named = {"str": "a string", "int": "an integer", "float": "a number with decimals or an exponent", "bool": "true or false"}
+    return named.get(kind, "null" if kind == "null" else f"an {kind}" if kind[0] in "aeio" else f"a {kind}")
+
 
 _LINES = 64
 """number of lines that are tried together if a piece failed without a known position, or has many bad lines"""

@@ -78,7 +78,7 @@ class Keyring:
                 f"the keyring {self._path} does not exist", remedy="create it: " + _HOW + "; or correct `keyring:`", code="keyring"
             ) from None
         except (OSError, _KeyringError) as error:
-            raise self._told(error, SinkError) from None
+            raise self._as_fault(error, SinkError) from None
         return keys.writes, keys.by_id[keys.writes]
 
     def key(self, id: str) -> bytes:
@@ -95,7 +95,7 @@ class Keyring:
                 f"the keyring {self._path} does not exist; its key {id} is needed", remedy=remedy, code="key-missing"
             ) from None
         except (OSError, _KeyringError) as error:
-            raise self._told(error, SourceError) from None
+            raise self._as_fault(error, SourceError) from None
         if id not in keys.by_id:
             raise Unreachable(f"{self} does not have key {id}; found {', '.join(keys.by_id)}", remedy=remedy, code="key-missing")
         return keys.by_id[id]
@@ -138,7 +138,7 @@ class Keyring:
             self._read = read = sign, _of_file(data)
         return read[1]
 
-    def _told(self, error: OSError | _KeyringError, kind: type[ScribenginError]) -> ScribenginError:
+    def _as_fault(self, error: OSError | _KeyringError, kind: type[ScribenginError]) -> ScribenginError:
         if isinstance(error, _KeyringError):
             return kind(f"{self}: {error}", remedy=error.remedy, code="keyring")
         return kind(f"{self} cannot be read: {error.strerror or error}", remedy="allow the flow's user to read it", code="keyring")

@@ -17,8 +17,8 @@ from scribengin.formats.json_types import MisfitError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from scribengin.formats.column_notices import Noticer
     from scribengin.formats.contract import Block, Decoder
-    from scribengin.formats.noticing import Noticer
 
 _MENDABLE = frozenset({"wrong-type", "out-of-range", "invalid-value", "missing"})
 """reasons that concern one column; unreadable records have other reasons, and NOT NULL columns still make dead letters"""

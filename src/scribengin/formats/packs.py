@@ -1,33 +1,54 @@
 """Packs: many rows in one message, with the origin of each; the messages of a channel between two tiers of a flow.
 
-`PackMaker` makes them of Arrow batches, `read_pack` makes a block of each, `pack_decoder.PackDecoder` takes the blocks. What is around the
-body is `pack_header`'s, what is in it `pack_body`'s.
+`PackMaker` makes them of Arrow batches, `read_pack` makes a block of each, `PackDecoder` takes the blocks. `pack_frame` reads and writes
+the body and the bytes around it.
 """
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from scribengin.core.errors import Unreachable
-from scribengin.core.types import Schema, arrow_schema, parse_schema
-from scribengin.formats.contract import Bad, Handed, RecordPlace
-from scribengin.formats.figures import PAYLOAD_BYTES
-from scribengin.formats.json_lines import json_lines
+from scribengin.core.types import INTEGER_BITS, Schema, arrow_schema, parse_schema
+from scribengin.formats.constants import PAYLOAD_BYTES
+from scribengin.formats.contract import Bad, DecodedColumns, DecodedRows, Handed, RecordPlace
+from scribengin.formats.json_out import json_lines
 from scribengin.formats.origins import Origins
-from scribengin.formats.pack_body import TAG_BYTES, aesgcm, compress, decompress, decrypt, encrypt, new_nonce, read_batch
-from scribengin.formats.pack_header import RAW_BYTES, DamagedPackError, PackHeader, bind, disclose, enclose
+from scribengin.formats.pack_frame import (
+    PREFIX_BYTES,
+    RAW_BYTES,
+    TAG_BYTES,
+    DamagedPackError,
+    PackHeader,
+    aesgcm,
+    bind,
+    compress,
+    decompress,
+    decrypt,
+    disclose,
+    enclose,
+    encrypt,
+    new_nonce,
+    read_batch,
+)
 from scribengin.formats.parquet import conform
+from scribengin.formats.rows import batch_to_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from scribengin.core.types import Schema, Type
+    from scribengin.formats.contract import Block
     from scribengin.formats.keyring import Keyring
-    from scribengin.formats.pack_header import Codec
+    from scribengin.formats.pack_frame import Codec
+
 
 SCHEMA_TEXT_LENGTH = 1024 * 1024
 """maximum number of characters of the DDL of a pack's schema"""
@@ -370,3 +391,185 @@ def read_header(value: bytes) -> PackHeader | None:
         return disclose(value).header
     except DamagedPackError:
         return None
+
+
+# Decodes packs to the reader's columns: matches the writer's schema by name with the expected one.
+
+
+class PackDecoder:
+    """Decodes `PackBlock`s.
+
+    If the pack's schema equals the expected one, its columns are passed on unchanged. Otherwise they are matched by name: a column that
+    the pack does not have is null, or makes every row `missing` if it is NOT NULL; a column that is not expected is left out; one of
+    another type makes every row `type`, unless the expected type represents each of its values unchanged:
+
+    - an integer in a wider one (TINYINT, SMALLINT, INT, BIGINT),
+    - FLOAT in DOUBLE,
+    - DECIMAL in one with at least as many digits on both sides of the point,
+    - ARRAY, MAP and STRUCT of such, a STRUCT's fields having the same names in the same order.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._form = arrow_schema(schema)
+        self._needed = [index for index, field in enumerate(schema.fields) if not field.nullable]
+        self._misfits: dict[Schema, tuple[str, str] | None] = {}
+
+    def rows(self, block: Block) -> DecodedRows:
+        """Dicts with every column of the schema and no other."""
+        found = self.columns(block)
+        try:
+            return DecodedRows(batch_to_rows(found.batch), found.ordinals, found.bad)
+        except (ValueError, OverflowError):
+            return _one_by_one(found)
+
+    def columns(self, block: Block) -> DecodedColumns:
+        """The same records as one Arrow batch."""
+        assert isinstance(block, PackBlock)
+        if block.bad is not None or block.schema is None:
+            return DecodedColumns(pa.RecordBatch.from_pylist([], self._form), [], [] if block.bad is None else [block.bad])
+        batch = block.batch
+        if block.schema != self.schema:
+            if block.schema not in self._misfits:
+                self._misfits[block.schema] = _misfit(block.schema, self.schema)
+            misfit = self._misfits[block.schema]
+            if misfit is not None:
+                bad = [Bad(ordinal, *misfit) for ordinal in range(len(block))]
+                return DecodedColumns(pa.RecordBatch.from_pylist([], self._form), [], bad)
+            names = set(block.schema.names)
+            arrays = [
+                batch.column(field.name).cast(field.type) if field.name in names else pa.nulls(batch.num_rows, field.type)
+                for field in self._form
+            ]
+            batch = pa.RecordBatch.from_arrays(arrays, schema=self._form)
+        return self._without_nulls(batch)
+
+    def _without_nulls(self, batch: pa.RecordBatch) -> DecodedColumns:
+        bad: dict[int, Bad] = {}
+        for index in self._needed:
+            column = batch.column(index)
+            if column.null_count:
+                for ordinal in pc.indices_nonzero(column.is_null()).to_pylist():
+                    bad.setdefault(ordinal, Bad(ordinal, "missing", f'field "{self.schema.fields[index].name}" is null; expected NOT NULL'))
+        if not bad:
+            return DecodedColumns(batch, range(batch.num_rows))
+        kept = [ordinal for ordinal in range(batch.num_rows) if ordinal not in bad]
+        return DecodedColumns(batch.take(pa.array(kept, pa.int64())), kept, [bad[ordinal] for ordinal in sorted(bad)])
+
+
+def _one_by_one(found: DecodedColumns) -> DecodedRows:
+    """For batches with a value that Python has none for: a time outside of the years 1 to 9999."""
+    rows: list[dict[str, Any]] = []
+    ordinals: list[int] = []
+    bad = list(found.bad)
+    for index, ordinal in enumerate(found.ordinals):
+        try:
+            rows += batch_to_rows(found.batch.slice(index, 1))
+        except (ValueError, OverflowError) as error:
+            bad.append(Bad(ordinal, "out-of-range", f"a value that Python cannot represent: {error}"))
+        else:
+            ordinals.append(ordinal)
+    return DecodedRows(rows, ordinals, sorted(bad, key=lambda each: each.ordinal))
+
+
+def _misfit(found: Schema, asked: Schema) -> tuple[str, str] | None:
+    """(reason, message) of the fault of all rows."""
+    for field in asked.fields:
+        if field.name not in found.names:
+            if not field.nullable:
+                return (
+                    "missing",
+                    f'field "{field.name}" is not in the pack, whose fields are {", ".join(found.names)[:300]}; expected NOT NULL',
+                )
+        elif not _holds(field.type, has := found[field.name].type):
+            return "type", f'field "{field.name}" is {has} in the pack; expected {field.type}'
+    return None
+
+
+def _holds(asked: Type, found: Type) -> bool:
+    """True where each value of `found` is one of `asked`; NOT NULL inside of structs must not become stricter."""
+    if asked == found:
+        return True
+    if asked.name in INTEGER_BITS and found.name in INTEGER_BITS:
+        return INTEGER_BITS[asked.name] > INTEGER_BITS[found.name]
+    if (asked.name, found.name) == ("DOUBLE", "FLOAT"):
+        return True
+    if asked.name != found.name:
+        return False
+    match asked.name:
+        case "DECIMAL":
+            return asked.scale >= found.scale and asked.precision - asked.scale >= found.precision - found.scale
+        case "ARRAY" | "MAP":
+            return all(map(_holds, asked.parts, found.parts))
+        case "STRUCT":
+            return [field.name for field in asked.fields] == [field.name for field in found.fields] and all(
+                _holds(ours.type, theirs.type) and (ours.nullable or not theirs.nullable)
+                for ours, theirs in zip(asked.fields, found.fields, strict=True)
+            )
+    return False
+
+
+# A file of packs, for channels that are folders: frames of a u32 length, little-endian, and a pack. Nothing ends the file, so that a
+# crash in the midst of writing costs the last frame and no other.
+#
+# Frames cannot be found from the middle: a range begins where a frame begins.
+
+
+SUFFIX = ".packs"
+FRAME_BYTES = 256 * 2**20
+"""maximum length of the pack of one frame, in bytes"""
+_LENGTH = struct.Struct("<I")
+
+
+class PackFileEncoder:
+    """Writes packs to one open file. It keeps nothing back: what the file has been given is whole frames."""
+
+    suffix = SUFFIX
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, value: bytes) -> int:
+        """Append one pack; returns how many bytes the file grew by. Raises OSError, ValueError for more than 256 MiB."""
+        if not PREFIX_BYTES <= len(value) <= FRAME_BYTES:
+            raise ValueError(f"a frame has a pack of {PREFIX_BYTES} to {FRAME_BYTES} bytes; found {len(value)}")
+        self._file.write(_LENGTH.pack(len(value)))
+        self._file.write(value)
+        return _LENGTH.size + len(value)
+
+    def close(self) -> None:
+        """Do nothing: the format has no end. The caller flushes and syncs the file."""
+
+
+class PackFrame(NamedTuple):
+    """`offset` is where the frame begins. `value` is its pack; where `fault` says why there is none, the bytes from `offset` on, 64 KiB at
+    most, and nothing behind it can be read."""
+
+    offset: int
+    value: bytes
+    fault: Bad | None = None
+
+
+def pack_frames(file: IO[bytes], start: int, end: int) -> Iterator[PackFrame]:
+    """The frames of bytes `start`, where one begins, to `end`. No more than the range has is ever allocated. Raises OSError."""
+    offset = start
+    while offset < end:
+        file.seek(offset)
+        head = file.read(min(_LENGTH.size, end - offset))
+        if len(head) < _LENGTH.size:
+            fault = Bad(0, "truncated", f"the file ends inside the length field of the frame at byte {offset}")
+            break
+        (length,) = _LENGTH.unpack(head)
+        if not PREFIX_BYTES <= length <= FRAME_BYTES:
+            fault = Bad(0, "damaged", f"the frame at byte {offset} declares {length} bytes; a pack has {PREFIX_BYTES} to {FRAME_BYTES}")
+            break
+        value = file.read(min(length, end - offset - _LENGTH.size))
+        if len(value) < length:
+            fault = Bad(0, "truncated", f"the frame at byte {offset} declares {length} bytes; found {len(value)}")
+            break
+        yield PackFrame(offset, value)
+        offset += _LENGTH.size + length
+    else:
+        return
+    file.seek(offset)
+    yield PackFrame(offset, file.read(min(PAYLOAD_BYTES, end - offset)), fault)

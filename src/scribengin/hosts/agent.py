@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.control.mirror import Mirror
+from scribengin.control.registry_cache import Mirror
 from scribengin.core.errors import EnvironmentFault, FencedError, ScribenginError, Unreachable, text_of
-from scribengin.core.moments import moment_text, now_text
-from scribengin.core.said import Said
+from scribengin.core.log_once import Said
+from scribengin.core.time_text import moment_text, now_text
 from scribengin.launch.contract import TellsEnds
 from scribengin.registry.contract import Conflict, Delete, RegistryEntry
-from scribengin.registry.host_records import WorkerOrder, WorkerSeen
-from scribengin.registry.kinds import ServedPage
 from scribengin.registry.lease import RegistryLease
-from scribengin.registry.records import Stored, names, put, read_record
+from scribengin.registry.record_io import Stored, names, put, read_record
+from scribengin.registry.records import ServedPage, WorkerOrder, WorkerSeen
 from scribengin.registry.tree import HOST, HOST_HTTP, HOST_JSON, HOST_UP, HOSTS, WORKER_ORDER, WORKER_SEEN
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from scribengin.launch.contract import Launcher, LaunchOrder, ObservedWorker
     from scribengin.registry.contract import Registry, Write
-    from scribengin.registry.kinds import Host
+    from scribengin.registry.records import Host
 
     Making = Callable[[str, WorkerOrder], LaunchOrder]
     """worker, its limits of resources → what is started: command, environment, secrets"""

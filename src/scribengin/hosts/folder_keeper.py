@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from scribengin.connectors.files.upkeep import MaintenanceRun as Done
-from scribengin.connectors.files.upkeep import keep_folder
-from scribengin.control.mirror import Mirror
+from scribengin.connectors.files.maintenance import MaintenanceRun as Done
+from scribengin.connectors.files.maintenance import keep_folder
+from scribengin.control.registry_cache import Mirror
 from scribengin.control.upkeep import FOLDERS
 from scribengin.core.errors import FencedError, Refused, ScribenginError, Unreachable
-from scribengin.core.moments import now_text
+from scribengin.core.time_text import now_text
 from scribengin.registry.contract import Conflict
 from scribengin.registry.lease import RegistryLease
-from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.record_io import Stored, put, read_record
+from scribengin.registry.records import MaintenanceOwner, MaintenanceReport
 from scribengin.registry.tree import KEEPING, UPKEEP_LEASE, UPKEPT
-from scribengin.registry.upkeep_records import MaintenanceOwner, MaintenanceReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

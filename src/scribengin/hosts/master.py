@@ -8,7 +8,6 @@ import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
-from scribengin.api.answers import measured_backlogs
 from scribengin.api.app import make_app
 from scribengin.api.audit import AuditLog
 from scribengin.api.flow_files import plan_file
@@ -16,24 +15,25 @@ from scribengin.api.node_pages import NodePages
 from scribengin.api.plane import Plane
 from scribengin.api.planner import Planner, from_others
 from scribengin.api.serving import Listen, open_door
+from scribengin.api.state_routes import measured_backlogs
 from scribengin.api.token_file import TokenFile
 from scribengin.api.tokens import Tokens
-from scribengin.control.bell import Bell
+from scribengin.control.alerting import Bell
+from scribengin.control.backlog_measurement import Measuring
+from scribengin.control.executor import ordering
 from scribengin.control.flow_files import FlowFilePlanner, FlowFiles
 from scribengin.control.master import Master
 from scribengin.control.masters import certificates_of, others, token_of
-from scribengin.control.measuring import Measuring
-from scribengin.control.orders import ordering
 from scribengin.control.peering import PeerClients, Peering
-from scribengin.control.versions import KEPT_VERSIONS, prune_versions
-from scribengin.control.watch import WorkerWatch
+from scribengin.control.version_retention import KEPT_VERSIONS, prune_versions
+from scribengin.control.worker_reports import WorkerWatch
 from scribengin.control.workflows import Workflows
-from scribengin.core.moments import now_text
+from scribengin.core.time_text import now_text
 from scribengin.hosts.package_keeper import PackageKeeper
 from scribengin.hosts.presence import Presence
 from scribengin.local.run_log import open_run_log
 from scribengin.registry.tree import FILE, MASTERS
-from scribengin.watching.board import Board
+from scribengin.watching.telemetry import Board
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from scribengin.control.home import Home
     from scribengin.hosts.package_keeper import Versions
+    from scribengin.registry.connection_settings import ConnectionSettings
     from scribengin.registry.contract import Registry
-    from scribengin.registry.entrance import ConnectionSettings
 
 
 class MasterHost:

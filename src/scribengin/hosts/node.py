@@ -16,19 +16,18 @@ from scribengin.api.tokens import Tokens
 from scribengin.control.masters import TOKEN, addresses, certificates_of
 from scribengin.control.world import RunId
 from scribengin.core.errors import Refused
-from scribengin.core.loopback import LOOPBACK
-from scribengin.core.moments import now_text
+from scribengin.core.net import LOOPBACK
+from scribengin.core.time_text import now_text
 from scribengin.hosts.agent import Agent
 from scribengin.hosts.folder_keeper import FolderKeeper
 from scribengin.hosts.node_door import NodeGate, NodeGlance, check_door, node_app
 from scribengin.hosts.presence import lives_here
-from scribengin.hosts.worker_environment import not_its_own
 from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.standalone import StandaloneLauncher
 from scribengin.local.run_log import open_run_log
 from scribengin.registry.contract import Conflict, Delete, RegistryEntry
-from scribengin.registry.kinds import Host
+from scribengin.registry.records import Host
 from scribengin.registry.tree import HOST, HOST_UP
 from scribengin.worker.sharing import REACHED_AT
 
@@ -40,9 +39,37 @@ if TYPE_CHECKING:
     from scribengin.core.secret import Secret
     from scribengin.hosts.agent import Making
     from scribengin.launch.standalone import SparkCluster
+    from scribengin.registry.connection_settings import ConnectionSettings
     from scribengin.registry.contract import Registry
-    from scribengin.registry.entrance import ConnectionSettings
-    from scribengin.registry.host_records import WorkerOrder
+    from scribengin.registry.records import WorkerOrder
+
+
+# Environment variables that a worker does not inherit from the process that starts it.
+
+
+_OWN = "SCRIBENGIN_"
+_SHARED = frozenset(
+    {
+        "SCRIBENGIN_CACHE",
+        "SCRIBENGIN_CERTIFICATES",
+        "SCRIBENGIN_CLASS_ARCHIVE",
+        "SCRIBENGIN_CONFIG",
+        "SCRIBENGIN_FAULT",
+        "SCRIBENGIN_IVY_SETTINGS",
+    }
+)
+
+
+def not_its_own(environment: Mapping[str, str], *secrets: str) -> dict[str, str | None]:
+    """For `Order.environment`: removes the variables of Scribengin itself (logins, keys, folders), before those of the worker are added.
+    All others stay: flows take their secrets from it, `${secret:env/NAME}`. `secrets` are names
+    that the order gives as secrets of the worker.
+
+    >>> not_its_own({"SCRIBENGIN_WORKER_KEY": "abc", "SCRIBENGIN_CACHE": "/c", "KAFKA_PASSWORD": "x"})
+    {'SCRIBENGIN_WORKER_KEY': None}
+    """
+    return {name: None for name in environment if name.startswith(_OWN) and name not in (*_SHARED, *secrets)}
+
 
 HOME, NODE = "SCRIBENGIN_HOME", "SCRIBENGIN_NODE"
 """environment variables of a worker, besides the connection settings of the registry"""

@@ -16,23 +16,22 @@ from starlette.middleware import Middleware
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from scribengin.api.access import Role
-from scribengin.api.gate import Authentication
-from scribengin.api.limits import BodyLimit
+from scribengin.api.auth import Authentication, Role
 from scribengin.api.logs import MOST_LINES, last_lines
 from scribengin.api.planner import records_for
+from scribengin.api.request_limits import BodyLimit
 from scribengin.api.state_queries import StateQuery, registered
 from scribengin.api.views import check_flow
 from scribengin.client.problems import CODE, MEDIA_TYPE, encode, to_problem
 from scribengin.client.worker_page import read_worker_page
-from scribengin.control.bindings import node_as_json
+from scribengin.control.flow_records import state_of
 from scribengin.control.html_page import page
-from scribengin.control.reading import state_of
+from scribengin.control.node_bindings import node_as_json
 from scribengin.control.world import RunId
 from scribengin.core.errors import Refused, ScribenginError, Unreachable
 from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.lease import LEADER
-from scribengin.registry.records import Stored, read_record
+from scribengin.registry.record_io import Stored, read_record
 from scribengin.registry.tree import DESIRED, REPORT, SPARE_REPORT
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from scribengin.api.gate import Proves
+    from scribengin.api.auth import Proves
     from scribengin.api.planner import Planner
     from scribengin.api.serving import Listen
     from scribengin.core.secret import Secret
@@ -230,7 +229,7 @@ def node_app(glance: NodeGlance, gate: NodeGate) -> Starlette:
     pages["/states/{flow}"] = lambda request: _json(glance.has_state(str(request.path_params["flow"])))
     routes = [Route(path, route(answer), methods=["GET"]) for path, answer in pages.items()]
     routes.append(Route("/states", ask, methods=["POST"]))
-    told = {ScribenginError: _told, HTTPException: _told, Exception: _told}
+    told = {ScribenginError: _error_response, HTTPException: _error_response, Exception: _error_response}
     return Starlette(routes=routes, middleware=[Middleware(BodyLimit)], exception_handlers=told)
 
 
@@ -243,7 +242,7 @@ def _without_address(said: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in said.items() if name != "http"}
 
 
-def _told(request: Request, error: Exception) -> Response:
+def _error_response(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and isinstance(error.__cause__, ScribenginError):
         error = error.__cause__
     elif isinstance(error, HTTPException):

@@ -6,11 +6,11 @@ import threading
 from typing import TYPE_CHECKING, Self
 
 from scribengin.control.masters import certificates_of, others, token_of
-from scribengin.control.mirror import Mirror
+from scribengin.control.registry_cache import Mirror
 from scribengin.core.errors import ScribenginError
-from scribengin.core.said import Said
+from scribengin.core.log_once import Said
 from scribengin.packages.fetch import FetchedPackages
-from scribengin.registry.records import Stored
+from scribengin.registry.record_io import Stored
 from scribengin.registry.tree import SPEC
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
-    from scribengin.registry.kinds import Spec
+    from scribengin.registry.records import Spec
 
     Versions = Mapping[str, Mapping[int, Spec]]
     """flow → number → version"""
@@ -71,14 +71,14 @@ class PackageKeeper:
         while not self._ended.is_set():
             try:
                 self._mirror.refresh()
-                self._look()
+                self._fetch_missing()
             except ScribenginError as error:
                 self._say(error.message)
             except Exception:  # a bug: told with its traceback; it goes on
                 self._log.exception("packages")
             self._mirror.changed.wait(_AGAIN_S)
 
-    def _look(self) -> None:
+    def _fetch_missing(self) -> None:
         specs = self._specs()
         try:
             self._hear(specs)

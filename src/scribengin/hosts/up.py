@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Self
 
 from scribengin.api.serving import Listen
 from scribengin.control.home import LOCAL
-from scribengin.control.versions import KEPT_VERSIONS
+from scribengin.control.version_retention import KEPT_VERSIONS
 from scribengin.embedded.standalone import StandaloneCluster
 from scribengin.embedded.zookeeper import ZooKeeper
-from scribengin.hosts.kept_up import kept_up
+from scribengin.hosts.embedded_servers import SparkBeside, kept_up
 from scribengin.hosts.master import MasterHost
 from scribengin.hosts.node import Capacity, NodeAgent, logs_here
-from scribengin.hosts.spark_beside import SparkBeside
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.standalone import SparkCluster
 from scribengin.registry.access import DEFAULT_ROOT, RegistryAddress
-from scribengin.registry.entrance import ConnectionSettings
+from scribengin.registry.connection_settings import ConnectionSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

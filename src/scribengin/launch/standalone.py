@@ -20,9 +20,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from scribengin.core.errors import EnvironmentFault, Unreachable
-from scribengin.core.spark_master import is_loopback
-from scribengin.launch.children import LOG_BYTES, ORPHAN_GRACE_S
-from scribengin.launch.here import LauncherHere
+from scribengin.core.net import is_loopback_master
+from scribengin.launch.process_launcher import LOG_BYTES, ORPHAN_GRACE_S, LauncherHere
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +89,7 @@ class StandaloneLauncher(LauncherHere):
         if path := os.environ.get("PYTHONPATH"):
             settings["spark.executorEnv.PYTHONPATH"] = path  # what the worker can import its executors can, too
         environment = {}
-        if is_loopback(self._cluster.master):
+        if is_loopback_master(self._cluster.master):
             # a cluster that only this machine reaches: else the executors are told an address of it that may not answer
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
             environment["SPARK_LOCAL_IP"] = "127.0.0.1"

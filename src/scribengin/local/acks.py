@@ -16,12 +16,11 @@ from scribengin.connectors.abilities import tells
 from scribengin.core.errors import ScribenginError, text_of
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import read_or_none, replace
-from scribengin.local.done_files import DoneFiles
-from scribengin.local.levels import Levels
+from scribengin.local.backlog_view import Levels
 from scribengin.local.prepare import open_sinks, source_place
-from scribengin.plan.split import source_id
-from scribengin.state.ack_earlier import earlier_feeders
-from scribengin.state.acks import ChannelLink, QueryKey, QueryReading, QueryTopology
+from scribengin.local.source_cleanup import DoneFiles
+from scribengin.plan.tier_flows import source_id
+from scribengin.state.channel_acks import ChannelLink, QueryKey, QueryReading, QueryTopology, earlier_feeders
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
 from scribengin.state.source_log import SourceLog
@@ -35,10 +34,10 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import Prepared, PreparedFlow
     from scribengin.plan.channels import PlannedChannel
     from scribengin.plan.model import QueryPlan
-    from scribengin.plan.split import FlowPlan
+    from scribengin.plan.tier_flows import FlowPlan
     from scribengin.spec.model import Source
-    from scribengin.state.acks import FlowAcks, LinkStanding, QueryStanding
-    from scribengin.state.checksums import Mismatch
+    from scribengin.state.channel_acks import FlowAcks, LinkStanding, QueryStanding
+    from scribengin.state.channel_checks import Mismatch
     from scribengin.state.folder import QueryFolder
 
 _EVERY_S = 1.0

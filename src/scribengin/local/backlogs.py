@@ -11,7 +11,7 @@ from scribengin.connectors.abilities import can_measure
 from scribengin.core.errors import ScribenginError, text_of
 from scribengin.local.positions import decided_ends
 from scribengin.local.prepare import source_place
-from scribengin.plan.split import CHANNEL
+from scribengin.plan.tier_flows import CHANNEL
 from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:

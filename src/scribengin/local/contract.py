@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from scribengin.connectors.group.health import MemberOverrides, MemberSeen  # noqa: TC001  so does it at these
-from scribengin.state.orders import orders_as_json
+from scribengin.state.utility_orders import orders_as_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from scribengin.core.problems import Problem
     from scribengin.local.ledger import LedgerLine
-    from scribengin.local.limits import FlowLimits
+    from scribengin.local.rate_limit import FlowLimits
     from scribengin.spark.portions import Helpers
-    from scribengin.state.accepted import Word
+    from scribengin.state.columns import Word
     from scribengin.state.contract import Counts
     from scribengin.state.lease import Right
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
-from scribengin.local.accepting import Accepting
 from scribengin.local.contract import RunResult, RunView
-from scribengin.local.deep import deep_problems
 from scribengin.local.flow_run import FlowRun
-from scribengin.local.parts import build_parts
+from scribengin.local.query_parts import build_parts
 from scribengin.local.run_log import open_run_log
+from scribengin.local.sink_columns import Accepting
+from scribengin.local.spark_analysis import deep_problems
 from scribengin.local.summaries import summaries_of
 from scribengin.spark.user_code import pack
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from scribengin.core.errors import StepError
     from scribengin.local.contract import RunSettings
     from scribengin.local.prepare import PreparedFlow
-    from scribengin.plan.meetings import Meeting
+    from scribengin.plan.flow_links import Meeting
     from scribengin.spark.user_code import UserCode
     from scribengin.state.lease import Lease
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import StateError
 from scribengin.plan.graph import Graph, base, branches, inputs_of
-from scribengin.plan.split import source_id
+from scribengin.plan.tier_flows import source_id
 from scribengin.state.decisions import Decisions
 from scribengin.state.totals import Totals
 

@@ -14,33 +14,33 @@ from scribengin.connectors.channel.outbox import OutboxSink, left_text
 from scribengin.connectors.group.contract import chooses
 from scribengin.core.problems import Problem
 from scribengin.core.remedies import flow_command
-from scribengin.local.accepting import accepted_rows
 from scribengin.local.acks import Releases, topology_of
+from scribengin.local.background_compaction import BackgroundCompaction, show_all
+from scribengin.local.backlog_view import Levels
+from scribengin.local.channel_backpressure import ChannelThrottle, QueryBackPressure
+from scribengin.local.channel_verification import MISMATCH_REMEDY, mismatch_text
 from scribengin.local.contract import QueryResult, SinkResult
-from scribengin.local.gates import ChannelThrottle, QueryBackPressure
-from scribengin.local.learning import Learning, NoticedNow, keep_all_learned, read_noticed
 from scribengin.local.ledger import in_plan_order, ledger_lines, query_rows, stateful_runs
-from scribengin.local.levels import Levels
-from scribengin.local.limits import Paced
-from scribengin.local.meter import Meter
+from scribengin.local.query_metrics import Meter
+from scribengin.local.rate_limit import Paced
 from scribengin.local.reset import TrashKeeper
-from scribengin.local.rolling import BackgroundCompaction, show_all
-from scribengin.local.second_look import MISMATCH_REMEDY, mismatch_text
-from scribengin.local.stored import letters_waiting
+from scribengin.local.schema_drift import Learning, NoticedNow, keep_all_learned, read_noticed
+from scribengin.local.sink_columns import accepted_rows
+from scribengin.local.stored_queries import letters_waiting
 from scribengin.local.summaries import SummaryKeeper
 from scribengin.plan.diff import letters
 from scribengin.plan.groups import member_places, target
-from scribengin.plan.kept_folders import kept_folders, kept_stores
-from scribengin.plan.split import source_id
+from scribengin.plan.maintained_places import kept_folders, kept_stores
+from scribengin.plan.tier_flows import source_id
 from scribengin.spark.open_windows import open_windows_note
-from scribengin.state.acks import QueryKey, QueryReading
-from scribengin.state.channels import ChannelFolder
+from scribengin.state.channel_acks import QueryKey, QueryReading
+from scribengin.state.columns import ChannelFolder
 from scribengin.state.contract import Counts
 from scribengin.state.decisions import Decisions
 from scribengin.state.ledger import read_held, write_held
-from scribengin.state.moves import has_moved
 from scribengin.state.replays import Replays
 from scribengin.state.retention import Retention
+from scribengin.state.topology import has_moved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from scribengin.connectors.group.health import MemberSeen
     from scribengin.core.errors import ScribenginError
     from scribengin.local.contract import GateView, QueryView, RunSettings
-    from scribengin.local.parts import OpenedQuery
     from scribengin.local.prepare import Prepared, PreparedFlow
+    from scribengin.local.query_parts import OpenedQuery
     from scribengin.spark.commit import CommittedBatch
     from scribengin.spark.query import QueryRun
-    from scribengin.state.checksums import Mismatch
+    from scribengin.state.channel_checks import Mismatch
 
 
 @dataclass(slots=True)

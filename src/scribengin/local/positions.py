@@ -11,7 +11,7 @@ from scribengin.core.remedies import flow_command, start_over
 from scribengin.local.prepare import limits_of, open_sinks, open_sources, source_place
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import read_lineage, rewind
-from scribengin.state.recovery import recover_query
+from scribengin.state.publishing import recover_query
 from scribengin.state.replays import missing_lines
 from scribengin.state.source_log import SourceLog
 

@@ -16,18 +16,18 @@ from scribengin.connectors import catalog
 from scribengin.connectors.abilities import counts_others
 from scribengin.connectors.contract import Claimant
 from scribengin.connectors.files.discovery import Discovery
-from scribengin.connectors.files.file_kinds import MAGIC_BYTES, kind_of
+from scribengin.connectors.files.first_file import MAGIC_BYTES, kind_of
 from scribengin.connectors.files.globs import WILDCARD
 from scribengin.connectors.files.reader import FilesReader
 from scribengin.core.errors import EnvironmentFault, Exit, InputError, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.problems import Problem
 from scribengin.core.remedies import call_again, put_state_back, put_state_back_over, start_over, write_beside
 from scribengin.core.storage import names_in, shown_path
-from scribengin.local.learning import rewritten_text
-from scribengin.local.migrate import first_refusal
+from scribengin.local.move_queries import first_refusal
 from scribengin.local.prepare import first_file_faults, open_sinks, sink_place, source_place, static_streams
+from scribengin.local.schema_drift import rewritten_text
 from scribengin.plan.fingerprint import renamed_source
-from scribengin.plan.split import CHANNEL
+from scribengin.plan.tier_flows import CHANNEL
 from scribengin.spec.model import Join
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import known_owner
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import Prepared, PreparedFlow
     from scribengin.plan.diff import PlanChanges
     from scribengin.plan.model import QueryPlan
-    from scribengin.plan.moves import Moves
+    from scribengin.plan.query_moves import Moves
     from scribengin.spec.model import Flow, Source, Step
     from scribengin.state.lineage import Lineage
 

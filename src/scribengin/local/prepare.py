@@ -16,15 +16,15 @@ from scribengin.core.problems import Place as TextPlace
 from scribengin.core.problems import did_you_mean
 from scribengin.core.remedies import for_flow
 from scribengin.core.remote import RemotePath
-from scribengin.local.learning import with_learned
+from scribengin.local.schema_drift import with_learned
 from scribengin.plan.graph import base
 from scribengin.plan.groups import placed
 from scribengin.plan.key_columns import key_columns
-from scribengin.plan.split import plan_flow, source_id
+from scribengin.plan.tier_flows import plan_flow, source_id
 from scribengin.plan.validate import validate_file
-from scribengin.spec.calls import CallPlaces
+from scribengin.spec.call_sites import CallPlaces
 from scribengin.spec.parse import parse_flow
-from scribengin.state.channels import ChannelFolder
+from scribengin.state.columns import ChannelFolder
 from scribengin.state.folder import StateFolder
 from scribengin.state.lineage import read_lineage
 from scribengin.state.source_log import SourceLog
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from scribengin.core.problems import Problem
     from scribengin.plan.model import Plan
-    from scribengin.plan.split import FlowPlan
+    from scribengin.plan.tier_flows import FlowPlan
     from scribengin.spec.model import Flow
     from scribengin.spec.places import Places
 

@@ -13,20 +13,18 @@ from scribengin.connectors.contract import BESIDE_OUTPUTS
 from scribengin.core.errors import Refused, ScribenginError, StateError
 from scribengin.core.records import NewerRecord
 from scribengin.core.storage import names_in
-from scribengin.local.migrate import open_left_sinks
+from scribengin.local.move_queries import open_left_sinks
 from scribengin.local.positions import decided_ends
 from scribengin.local.preflight import saying_what_is_in_the_trash
 from scribengin.local.prepare import open_sinks
-from scribengin.local.stored import letters_waiting
+from scribengin.local.stored_queries import letters_waiting
 from scribengin.plan.graph import query_sinks
-from scribengin.state.channels import FOLDER
-from scribengin.state.dead import read_expired
+from scribengin.state.columns import CHANNELS_FOLDER
+from scribengin.state.dead_letters import count_purged, read_expired, repaired_keys
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder, known_owner, read_owner, renew_owner
 from scribengin.state.lease import take_leases
 from scribengin.state.ledger import read_totals
-from scribengin.state.purged import count_purged
-from scribengin.state.repairs import repaired_keys
 from scribengin.state.topology import known_lineages, read_topology, tiers_with_state
 from scribengin.state.trash import Discarded, KeptOutput, Trash
 
@@ -241,7 +239,7 @@ class Reset:
         folder = self.root / self.flow.name
         tiers = {tier.path.name for tier in self.tiers}
         for name in sorted(names_in(folder)):
-            if name not in tiers and name != FOLDER:
+            if name not in tiers and name != CHANNELS_FOLDER:
                 yield folder / name
 
 

@@ -17,7 +17,7 @@ from scribengin.core.errors import InputError, Refused
 from scribengin.core.problems import Problem
 from scribengin.core.storage import folder_fault
 from scribengin.local.contract import RunView
-from scribengin.local.migrate import migrate
+from scribengin.local.move_queries import migrate
 from scribengin.local.preflight import (
     blaming,
     check_before_spark,
@@ -29,7 +29,7 @@ from scribengin.local.preflight import (
 from scribengin.local.prepare import first_file_faults, open_sources, prepare
 from scribengin.local.reset import empty_trash
 from scribengin.local.session import begin
-from scribengin.plan.meetings import circle, meetings, way_text
+from scribengin.plan.flow_links import circle, meetings, way_text
 from scribengin.spark.session import stop_session
 from scribengin.state.lease import take_lease
 from scribengin.state.topology import tiers_with_state
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from scribengin.local.contract import RunResult, RunSettings
     from scribengin.local.prepare import PreparedFlow
-    from scribengin.plan.meetings import Meeting
+    from scribengin.plan.flow_links import Meeting
     from scribengin.spec.model import Source
 
 

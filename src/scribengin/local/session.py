@@ -10,8 +10,8 @@ from scribengin.core.errors import SinkError
 from scribengin.core.remote import RemotePath
 from scribengin.embedded.jars import fetch
 from scribengin.local.prepare import open_sinks
-from scribengin.spark.lent import begin_session
 from scribengin.spark.session import redactions
+from scribengin.spark.shared_session import begin_session
 from scribengin.spec.model import Resources
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from scribengin.local.contract import RunSettings
     from scribengin.local.prepare import PreparedFlow
-    from scribengin.spark.lent import LentStart
     from scribengin.spark.session import SparkStart
+    from scribengin.spark.shared_session import LentStart
 
 
 def begin(

@@ -14,13 +14,13 @@ from hashlib import sha256
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.summary.cells import shown
 from scribengin.connectors.summary.forms import asked_of
+from scribengin.connectors.summary.table import shown
 from scribengin.core.errors import Refused, ScribenginError, StepError
-from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import put_if_absent, read_or_none, replace
-from scribengin.plan.python_modules import find_module
+from scribengin.core.time_text import now_text
+from scribengin.plan.python_functions import find_module
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder
 from scribengin.state.lineage import read_lineage
@@ -193,14 +193,14 @@ class SummaryKeeper:
         self._written: dict[str, int] = {}
         for sink in sinks:
             if flow.sinks[sink].type == SUMMARY:
-                with self._told(sink):
+                with self._blaming_question(sink):
                     self._kept[sink] = read_kept(flow, folder, sink)
                     self._write(self._kept[sink])
 
     def committed(self, decision: Decision) -> None:
         """A Batch that was decided, replayed ones too."""
         for sink, kept in list(self._kept.items()):
-            with self._told(sink):
+            with self._blaming_question(sink):
                 kept.add(decision)
                 if kept.through >= self._written.get(sink, -1) + EVERY:
                     self._write(kept)
@@ -211,7 +211,7 @@ class SummaryKeeper:
             self._written[kept.sink] = kept.through
 
     @contextmanager
-    def _told(self, sink: str) -> Iterator[None]:
+    def _blaming_question(self, sink: str) -> Iterator[None]:
         try:
             yield
         except Exception as error:

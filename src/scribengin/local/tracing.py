@@ -14,22 +14,22 @@ from scribengin.connectors.abilities import finds_rows, tells_origin
 from scribengin.core.errors import ScribenginError
 from scribengin.formats.origins import Origins, is_of, split_id, without_ways
 from scribengin.local.acks import topology_of
-from scribengin.local.letters import KEY, key_text
+from scribengin.local.dead_letters import KEY, key_text
 from scribengin.local.prepare import open_sinks, source_place
-from scribengin.plan.split import CHANNEL
-from scribengin.state.acks import Acks, QueryKey
-from scribengin.state.dead import dated_letters, read_letters
+from scribengin.plan.tier_flows import CHANNEL
+from scribengin.state.channel_acks import Acks, QueryKey
+from scribengin.state.dead_letters import dated_letters, read_letters
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import past_lineages
+from scribengin.state.provenance import detailed, find_arrivals
 from scribengin.state.source_log import SourceLog
-from scribengin.state.trails import detailed, find_arrivals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from scribengin.connectors.contract import SourceConnector, SourceStream
     from scribengin.local.prepare import PreparedFlow
-    from scribengin.state.acks import QueryTopology
+    from scribengin.state.channel_acks import QueryTopology
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
 
@@ -53,7 +53,7 @@ def trace_record(prepared: PreparedFlow, prefix: str) -> dict[str, Any]:
     def is_meant(id_: str) -> bool:
         return any(is_of(id_, each) for each in ids) if exact else id_.startswith(prefix)
 
-    found = list(islice(_found(topology, ids, is_meant), MOST_FOUND + 1))
+    found = list(islice(_arrivals_and_dead_letters(topology, ids, is_meant), MOST_FOUND + 1))
     more, found = len(found) > MOST_FOUND, found[:MOST_FOUND]
     arrivals = [each for each in found if "sink" in each]
     dead = [each for each in found if "sink" not in each]
@@ -80,7 +80,9 @@ def _record_of(topology: QueryTopology, key: str) -> str:
     return ""
 
 
-def _found(topology: QueryTopology, prefixes: Sequence[str], is_meant: Callable[[str], bool]) -> Iterator[dict[str, Any]]:
+def _arrivals_and_dead_letters(
+    topology: QueryTopology, prefixes: Sequence[str], is_meant: Callable[[str], bool]
+) -> Iterator[dict[str, Any]]:
     """Arrivals, which have a `sink`, and dead letters, which have none."""
     for key, folder in topology.queries.items():
         for part in (*(past for past, _ in past_lineages(folder)), folder):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from scribengin.core.errors import Refused, ScribenginError, Unreachable
-from scribengin.core.tls import trusted
+from scribengin.core.net import trusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.units import show_bytes
 from scribengin.plan.graph import base
-from scribengin.plan.split import source_id
+from scribengin.plan.tier_flows import source_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from scribengin.plan.channels import PlannedChannel
     from scribengin.plan.model import Plan, QueryPlan
-    from scribengin.plan.split import FlowPlan
+    from scribengin.plan.tier_flows import FlowPlan
     from scribengin.state.contract import Counts
     from scribengin.state.totals import Totals
 

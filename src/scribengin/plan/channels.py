@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.plan.graph import flat_name
-from scribengin.spec.edge_model import Channel, Depth, EdgeProperties, Encryption, Pack, Rate
+from scribengin.spec.model import Channel, Depth, EdgeProperties, Encryption, Pack, Rate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from scribengin.core.options import Option
 from scribengin.core.units import show_bytes, show_duration
-from scribengin.core.zones import UTC
+from scribengin.core.zones import UTC_NAME
 from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sink, Source, Sql, Step, Utilities
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _action(step: Step) -> str:
             return f"sql: {_flat(text)}"
         case Aggregate(by, pairs, window):
             every = f", every {span(window.slide_s)}" if window and window.slide_s != window.size_s else ""
-            zone = f" ({window.time_zone})" if window and window.time_zone != UTC else ""
+            zone = f" ({window.time_zone})" if window and window.time_zone != UTC_NAME else ""
             over = [f"window of {span(window.size_s)}{every} over {window.time}{zone}"] if window else []
             groups = f" by {', '.join([*over, *by])}" if over or by else ""
             return f"aggregate{groups}: {_pairs(pairs)}{f' (emit {step.emit})' if step.emit != 'append' else ''}"

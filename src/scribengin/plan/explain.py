@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors import catalog
 from scribengin.plan.describe import describe, span
 from scribengin.plan.graph import Graph
-from scribengin.plan.guarantee import written_by_spark
+from scribengin.plan.guarantees import written_by_spark
 from scribengin.plan.resolve import resolve
 from scribengin.spec.model import Sink, Source, Step, Utilities
 

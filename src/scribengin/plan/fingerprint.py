@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core.types import Schema
 from scribengin.plan.graph import Graph, base, inputs_of
-from scribengin.plan.python_modules import find_module
+from scribengin.plan.python_functions import find_module
 from scribengin.spec.model import Defaults, Filter, Python, Route, Sink, Source, Sql, Step, Utilities
 
 if TYPE_CHECKING:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from scribengin.core.remedies import start_over
 from scribengin.plan.describe import listed
 from scribengin.plan.diff import ChannelChange, PlanChanges, QueryChange, diff_plans, label_of
-from scribengin.plan.moves import DRAIN, Moves, lies_in, plan_moves, undelivered
-from scribengin.plan.split import source_id
+from scribengin.plan.query_moves import DRAIN, Moves, lies_in, plan_moves, undelivered
+from scribengin.plan.tier_flows import source_id
 from scribengin.plan.topology import topology_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from scribengin.plan.diff import StoredQuery
-    from scribengin.plan.moves import Key, MovedQuery
-    from scribengin.plan.split import FlowPlan
+    from scribengin.plan.query_moves import Key, MovedQuery
+    from scribengin.plan.tier_flows import FlowPlan
     from scribengin.state.topology import KnownChannel, StoredTopology
 
 

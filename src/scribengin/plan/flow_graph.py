@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
-from scribengin.plan.channel_words import properties
+from scribengin.plan.channel_text import properties
 from scribengin.plan.describe import describe
 from scribengin.plan.explain_tiers import as_mermaid
 from scribengin.plan.graph import Graph, base, inputs_of
 from scribengin.plan.groups import target
-from scribengin.plan.split import source_id
+from scribengin.plan.tier_flows import source_id
 from scribengin.spec.model import Sink, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scribengin.plan.split import FlowPlan
+    from scribengin.plan.tier_flows import FlowPlan
     from scribengin.spec.model import Node
 
 

@@ -4,22 +4,105 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
+import sys
 import textwrap
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from scribengin.core import code_archive
 from scribengin.core.problems import Place, did_you_mean
-from scribengin.plan.only_tests import changing_lines, is_bool
-from scribengin.plan.python_modules import find_module
 from scribengin.spec.functions import Form, form_of
+from scribengin.spec.load import executed_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
     from scribengin.spec.model import Utilities
+
+
+# Finds out from the text of a function whether it only tests its record: its annotation, and the lines that change the record.
+
+
+_CHANGE = ("clear", "pop", "popitem", "setdefault", "update")
+"""methods of a dict that change it"""
+_CHANGE_INSIDE = (*_CHANGE, "append", "extend", "insert", "remove", "reverse", "sort")
+"""those of a list or dict that lies in a record"""
+
+
+def is_bool(function: ast.FunctionDef) -> bool:
+    """Whether it is annotated `-> bool`."""
+    match function.returns:
+        case ast.Name(id="bool") | ast.Constant(value="bool"):
+            return True
+        case _:
+            return False
+
+
+def changing_lines(function: ast.FunctionDef, *, bound: bool) -> Iterator[int]:
+    """Lines that set, delete or take out a key of the record, or something inside it, by its own name."""
+    names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)][1 if bound else 0 :][:1]
+    for node in ast.walk(function):
+        match node:
+            case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()) if _within(value) in names:
+                yield node.lineno
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)) if name in names and attr in _CHANGE:
+                yield node.lineno
+            case ast.Call(func=ast.Attribute(value=ast.Subscript() as value, attr=attr)) if (
+                _within(value) in names and attr in _CHANGE_INSIDE
+            ):
+                yield node.lineno
+            case _:
+                pass
+
+
+def _within(node: ast.expr) -> str:
+    """The name that `row["a"]["b"]` begins with; empty where it is another expression."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+# Finds modules that a flow names: in the flow file's folder, then on the Python path; never in the working directory, nor in folders that
+# other flows have added to this process.
+
+
+def find_module(module: str, folder: Path) -> Path | None:
+    """The source file of a module, without importing any part of it; None if there is none."""
+    within = folder.joinpath(*module.split("."))
+    for candidate in (within.with_suffix(".py"), within / "__init__.py"):
+        if candidate.is_file():
+            return candidate
+    return _file_of_module(module, tuple(_python_path()))
+
+
+def _python_path() -> list[str]:
+    """The folders of modules that do not belong to a flow."""
+    asked_for = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    left_out = executed_in() | {str(Path.cwd())}
+    others = [part for part in sys.path if part and not code_archive.is_archive(part)]
+    return [part for part in others if part in asked_for or str(Path(part).absolute()) not in left_out]
+
+
+@lru_cache(maxsize=256)
+def _file_of_module(module: str, on: tuple[str, ...]) -> Path | None:
+    spec, path = None, list(on)
+    parts = module.split(".")
+    for depth in range(len(parts)):
+        spec = PathFinder.find_spec(".".join(parts[: depth + 1]), path)
+        if spec is None:
+            return None
+        path = list(spec.submodule_search_locations or [])
+    if spec is None or not spec.origin:
+        return None
+    file = Path(spec.origin)
+    # of a module in an archive (zipimport) the archive stands for it: it has no file of its own that could be read
+    return next((each for each in (file, *file.parents) if each.is_file()), file)
+
 
 Kind = Literal["function", "class", "unknown"]
 _FORMS: tuple[Form, ...] = ("record", "batch", "frame")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors import catalog
 from scribengin.core.secret import Secret
 from scribengin.plan.groups import placed
-from scribengin.plan.split import plan_flow, source_id
+from scribengin.plan.tier_flows import plan_flow, source_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,17 +2,173 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from scribengin.connectors import catalog
 from scribengin.plan.graph import base, inputs_of
-from scribengin.spec.model import Merge, Parse, Python, Sink, Source, Step, Utilities
+from scribengin.plan.sql.parse import parse_expression
+from scribengin.spec.model import Filter, Merge, Parse, Python, Select, Sink, Source, Step, Utilities
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from scribengin.core.types import Schema
     from scribengin.plan.graph import Graph
-    from scribengin.plan.model import Stage
+    from scribengin.plan.model import PlannedNode, Stage
+    from scribengin.plan.resolve import Resolved
     from scribengin.spec.functions import Form
+    from scribengin.vector.expression import Expression
+
+
+# Decides which native steps run in the vector engine of the task pipeline ("tail") instead of in Spark, and why the others do not.
+#
+# A run of `filter` and `select` steps between sources and sinks may join the tail if each of its expressions is portable
+# (`vector.portable`) and nothing before it runs in Spark. Its rows then never leave the process of the tail.
+
+
+def in_the_tail(
+    graph: Graph, resolved: Resolved, forms: Mapping[str, Form], nodes: tuple[PlannedNode, ...]
+) -> tuple[tuple[PlannedNode, ...], dict[str, str]]:
+    """Return (the nodes as placed with the vector engine, empty if it runs none; native step → why Spark runs it)."""
+    native = [node.id for node in nodes if node.stage == "native"]
+    by_units = _commits_units([graph.flow.sinks[node.id] for node in nodes if node.id in graph.flow.sinks])
+    reasons = {id_: reason for id_ in native if (reason := _reason(graph, resolved, forms, id_, by_units=by_units))}
+    if graph.flow.defaults.engine == "spark":
+        return (), dict.fromkeys(native, "`engine: spark`")
+    if any(node.stateful for node in nodes):
+        return (), reasons | {id_: "its query keeps state" for id_ in native if id_ not in reasons}
+    placed = {node.id: node for node in nodes}
+    entries = [base(ref) for node in nodes if node.stage in ("tail", "sink") for ref in node.inputs if placed[base(ref)].stage != "tail"]
+    if len(set(entries)) != 1:
+        return (), reasons | {id_: "the Python worker gets rows from several inputs" for id_ in native if id_ not in reasons}
+    readers: dict[str, list[str]] = {}
+    for node in nodes:
+        for reference in node.inputs:
+            readers.setdefault(base(reference), []).append(node.id)
+    stages: dict[str, Stage] = {node.id: node.stage for node in nodes}
+    for id_ in [node.id for node in nodes]:  # down the stream: what has met Spark stays there
+        above = {base(reference) for reference in placed[id_].inputs}
+        if id_ in native and id_ not in reasons and (met := _met(above, stages, reasons, graph)):
+            reasons[id_] = f"behind {met}"
+    for node in reversed(nodes):  # up the stream: what only the tail reads
+        id_, behind = node.id, readers.get(node.id, [])
+        outside = next((reader for reader in behind if stages[reader] not in ("tail", "sink", "vector")), None)
+        if id_ in native and id_ not in reasons:
+            if outside is not None:
+                reasons[id_] = f"before {outside}, which runs outside the Python worker"
+            elif len(behind) > 1 and any(stages[reader] == "vector" for reader in behind):
+                reasons[id_] = f"several steps read it: {', '.join(behind)}"
+            else:
+                stages[id_] = "vector"
+        elif outside is None and node.stage == "decode" and not graph.flow.sources[id_].static:
+            stages[id_] = "read"
+        elif outside is None and node.stage == "python" and not graph.flow.steps[id_].require:
+            stages[id_] = "tail"
+    if "vector" not in stages.values():
+        return (), reasons
+    # if a run of steps cannot join completely, all of it stays in Spark
+    split = {id_ for id_, stage in stages.items() if stage == "vector" and not _joined(id_, placed, stages)}
+    if split:
+        return (), reasons | dict.fromkeys((id_ for id_ in native if id_ not in reasons), "its input is read outside the Python worker")
+    return tuple(replace(node, stage=stages[node.id]) for node in nodes), reasons
+
+
+def portable(sql: str, schema: Schema, *, test: bool) -> Expression:
+    """The expression for the vector engine. Raises NotPortableError."""
+    from scribengin.vector.portable import NotPortableError, predicate, translate
+
+    tree = parse_expression(sql).tree
+    if tree is None:
+        raise NotPortableError("an expression that cannot be parsed")
+    return (predicate if test else translate)(tree, sql, schema)
+
+
+def _commits_units(sinks: Sequence[Sink]) -> bool:
+    """Whether the task outputs of a Batch commit separately, so that the engine must not change after the first commit."""
+    types = catalog.sink_types(internal=True)
+    return len(sinks) == 1 and sinks[0].type in types and "units" in types[sinks[0].type].able(sinks[0].options)
+
+
+def _reason(graph: Graph, resolved: Resolved, forms: Mapping[str, Form], id_: str, *, by_units: bool) -> str:
+    """Why Spark must run the step, regardless of its neighbours; empty if it need not."""
+    from scribengin.vector.portable import NotPortableError, asks_early
+
+    step = graph.nodes[id_]
+    if not isinstance(step, Step):
+        return "`parse: spark`"
+    if not isinstance(step.action, Filter | Select):
+        return f"{type(step.action).__name__.lower()} steps always run in Spark"
+    given, made = resolved.schema(step.inputs[0]), resolved.schema(id_)
+    if given is None or (step.require and made is None and isinstance(step.action, Select)):
+        return "only Spark knows all of its column types"
+    if step.require and not _knows_its_record(graph, forms, step.inputs[0]):
+        return "`require` on rows that are no longer single records"
+    try:
+        match step.action:
+            case Filter(predicate):
+                asked = [portable(predicate, given, test=True)]
+                made = given
+            case Select(columns):
+                asked = [portable(expression, given, test=False) for _, expression in columns]
+        for _, predicate in step.require:
+            assert made is not None
+            asked.append(portable(predicate, made, test=True))
+        if by_units and any(each.fallible for each in asked):
+            return "an expression that can fail, before a sink that commits each task output"
+        if isinstance(step.action, Filter) and asks_early(_conditions(graph, resolved, id_)[0]):
+            return "an expression that can fail beside an equality: Spark may evaluate it on more rows"
+    except NotPortableError as reason:
+        return str(reason)
+    return ""
+
+
+def _conditions(graph: Graph, resolved: Resolved, id_: str) -> tuple[list[Expression], dict[str, Expression]]:
+    """(the conditions that Spark takes together when it comes to the end of step `id_`, what the columns there are made of), both over the
+    columns that enter the run of portable steps."""
+    from scribengin.vector.portable import NotPortableError, over_inputs
+
+    step = graph.nodes[base(id_)]
+    if not isinstance(step, Step) or not isinstance(step.action, Filter | Select):
+        return [], {}
+    conditions, made = _conditions(graph, resolved, step.inputs[0])
+    given = resolved.schema(step.inputs[0])
+    if given is None:
+        return [], {}
+    try:
+        if isinstance(step.action, Filter):
+            return [*conditions, over_inputs(portable(step.action.predicate, given, test=True), made)], made
+        return conditions, {name: over_inputs(portable(sql, given, test=False), made) for name, sql in step.action.columns}
+    except NotPortableError:  # it stays with Spark, and those behind it do
+        return [], {}
+
+
+def _met(above: set[str], stages: Mapping[str, Stage], reasons: Mapping[str, str], graph: Graph) -> str:
+    """The node above a step whose rows come from Spark."""
+    for id_ in sorted(above):
+        node = graph.nodes[id_]
+        if id_ in reasons or (isinstance(node, Step) and stages[id_] == "python" and node.require):
+            return id_
+        if getattr(node, "static", False):
+            return id_
+    return ""
+
+
+def _joined(id_: str, placed: Mapping[str, PlannedNode], stages: Mapping[str, Stage]) -> bool:
+    return all(stages[base(reference)] in ("read", "tail", "vector") for reference in placed[id_].inputs)
+
+
+def _knows_its_record(graph: Graph, forms: Mapping[str, Form], id_: str) -> bool:
+    """False if a row is no longer one record of a source: after a `@batch` function."""
+    node = graph.nodes[base(id_)]
+    if not isinstance(node, Step):
+        return True
+    if isinstance(node.action, Python) and forms.get(node.id) == "batch":
+        return False
+    tests = isinstance(node.action, Utilities) and node.action.order == "free"
+    return (tests or isinstance(node.action, Filter | Select | Python | Parse)) and all(
+        _knows_its_record(graph, forms, reference) for reference in node.inputs
+    )
 
 
 def place_nodes(graph: Graph, members: tuple[str, ...], forms: Mapping[str, Form], *, stateful: bool) -> dict[str, Stage]:

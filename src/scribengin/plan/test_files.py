@@ -10,9 +10,9 @@ from scribengin.connectors import catalog
 from scribengin.core.problems import Place, Problem
 from scribengin.plan.checks.subject import Subject
 from scribengin.plan.checks.tests import check_tests
-from scribengin.spec.calls import CallPlaces
-from scribengin.spec.document import Document
+from scribengin.spec.call_sites import CallPlaces
 from scribengin.spec.read_tests import parse_tests
+from scribengin.spec.yaml_document import Document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.plan.channel_words import property_texts
-from scribengin.plan.split import source_id
+from scribengin.plan.channel_text import property_texts
+from scribengin.plan.tier_flows import source_id
 from scribengin.state.topology import KnownChannel, StoredTopology
 
 if TYPE_CHECKING:
     from scribengin.plan.channels import PlannedChannel
-    from scribengin.plan.split import FlowPlan
+    from scribengin.plan.tier_flows import FlowPlan
 
 _KEPT = ("kind", "channel", "topic", "path", "bootstrap", "partitions", "replication", "retention", "tier", "to")
 """options of a channel's writing end that are needed to open it again for inspection; no keys, no passwords"""

@@ -3,7 +3,7 @@
 Records
     A record is one JSON object of at most `RECORD_BYTES`, written with sorted keys. `format` is its format number (1 if it is absent).
     A folder is a record too, an empty one: `{}`. Missing folders above a new record are created with it. A value that cannot be read
-    as a record is `Damaged`: a value like any other, never an exception (`registry.records` sets it aside). A program that replaces a
+    as a record is `Damaged`: a value like any other, never an exception (`registry.record_io` sets it aside). A program that replaces a
     record keeps keys that it does not know, and leaves unknown children unchanged; a record of a newer format is not replaced.
 
 Writes

@@ -76,7 +76,7 @@ class RegistryLease:
         deadline = time.monotonic() + wait_s
         while True:
             try:
-                if self._look():
+                if self._check_held():
                     return True
                 self._changed.clear()
                 if self._take():
@@ -102,7 +102,7 @@ class RegistryLease:
     def check(self) -> None:
         """Raise FencedError if the lease is no longer held. It asks the registry only after a change at its path, and never while the
         session is SUSPENDED: then it costs nothing, and `held` decides."""
-        if not self._look():
+        if not self._check_held():
             raise FencedError(
                 f"{shown(self.path)}: this process no longer holds the lease (term {self.term.number})",
                 remedy="this process stops acting on it",
@@ -145,7 +145,7 @@ class RegistryLease:
         self._gone = False
         return True
 
-    def _look(self) -> bool:
+    def _check_held(self) -> bool:
         """Whether it is held, after reading its path if that has changed."""
         if self.held() and self._changed.is_set() and self._registry.session().link is SessionState.CONNECTED:
             self._changed.clear()

@@ -33,7 +33,7 @@ from scribengin.registry.contract import (
     refusal,
     shown,
 )
-from scribengin.registry.values import data_of, decode
+from scribengin.registry.record_io import data_of, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of records
 
-from scribengin.registry.kinds import FlowState, Goal  # noqa: TC001  the same
-from scribengin.registry.outside import ExternalPlace, Outside, Waters
-from scribengin.registry.records import Record
+from scribengin.registry.flow_ends import ExternalPlace, Outside, Waters
+from scribengin.registry.record_io import Record
+from scribengin.registry.records import FlowState, Goal  # noqa: TC001  the same
 
 
 class Peer(Record):

@@ -12,13 +12,17 @@ from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from scribengin.registry.column_records import ColumnsRecord
 from scribengin.registry.contract import Create, Grant, May, fence_of
-from scribengin.registry.host_records import Decommissioned, WorkerOrder, WorkerSeen
-from scribengin.registry.kinds import (
+from scribengin.registry.flow_ends import HeldBackSinks
+from scribengin.registry.peers import Peer, PeerState, RemoteFlow
+from scribengin.registry.record_io import Record, Spot
+from scribengin.registry.records import (
     Ack,
+    Alerts,
     Attempts,
     ChangeHistory,
+    ColumnsRecord,
+    Decommissioned,
     Desired,
     Ends,
     FlowFile,
@@ -29,6 +33,8 @@ from scribengin.registry.kinds import (
     Hosted,
     IdempotentRequest,
     Limit,
+    MaintenanceOwner,
+    MaintenanceReport,
     Mapped,
     NodeState,
     Operation,
@@ -43,14 +49,11 @@ from scribengin.registry.kinds import (
     Task,
     TierWish,
     Token,
+    WorkerOrder,
     Workers,
+    WorkerSeen,
     WorkflowOperationRecord,
 )
-from scribengin.registry.outside import HeldBackSinks
-from scribengin.registry.peers import Peer, PeerState, RemoteFlow
-from scribengin.registry.records import Record, Spot
-from scribengin.registry.upkeep_records import MaintenanceOwner, MaintenanceReport
-from scribengin.registry.watched import Alerts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

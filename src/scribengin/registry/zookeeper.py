@@ -24,17 +24,17 @@ from scribengin.registry.contract import (
     refusal,
     shown,
 )
-from scribengin.registry.values import data_of, decode
-from scribengin.registry.wakes import Wakes
+from scribengin.registry.record_io import data_of, decode
+from scribengin.registry.watches import Wakes
 from scribengin.registry.zookeeper_session import Cause, Failed, ZooKeeperSession
-from scribengin.registry.zookeeper_words import WireWrite
+from scribengin.registry.zookeeper_wire import WireWrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from scribengin.registry.access import Login, RegistryAddress, Tls
     from scribengin.registry.contract import RegistrySession, RegistryWatch, Term, Write
-    from scribengin.registry.zookeeper_words import WireNode
+    from scribengin.registry.zookeeper_wire import WireNode
 
 _TRIES = 20
 """tries of a commit whose folders other clients create or remove at the same time"""

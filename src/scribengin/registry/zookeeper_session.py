@@ -1,7 +1,7 @@
 """A session with ZooKeeper, and typed requests in it. Only this module and the two that it uses import kazoo, which has no types.
 
 None of kazoo's recipes is used: its Lock and Election know no Term and treat SUSPENDED as LOST, its watches do not report reconnects.
-Behaviour beyond its documentation has tests of its own on a real server: what `registry.connections` changes, that `last_zxid` is set
+Behaviour beyond its documentation has tests of its own on a real server: what `registry.zookeeper_wire` changes, that `last_zxid` is set
 before an answer is handed over, and that requests are answered in their order.
 """
 
@@ -38,16 +38,26 @@ from kazoo.security import CREATOR_ALL_ACL
 
 from scribengin.core.errors import EnvironmentFault, Unreachable
 from scribengin.registry.access import DigestLogin, SaslLogin
-from scribengin.registry.connections import now_s, see_connections
 from scribengin.registry.contract import Create, Delete, Forbidden, Grant, May, RegistrySession, Replace, Require, SessionState, Unsettled
-from scribengin.registry.zookeeper_requests import ReadMany, WatchBelow, see_events, send
-from scribengin.registry.zookeeper_words import Told, WireNode, acl_of, sasl_options, tls_options
+from scribengin.registry.zookeeper_wire import (
+    ReadMany,
+    Told,
+    WatchBelow,
+    WireNode,
+    acl_of,
+    now_s,
+    sasl_options,
+    see_connections,
+    see_events,
+    send,
+    tls_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from scribengin.registry.access import Login, RegistryAddress, Tls
-    from scribengin.registry.zookeeper_words import WireWrite
+    from scribengin.registry.zookeeper_wire import WireWrite
 
 _BEATS = 4
 """how often in a session's time the server is asked whether it lives"""

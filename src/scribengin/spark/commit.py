@@ -10,38 +10,39 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from socket import gethostname
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from scribengin.connectors.abilities import is_written_by_spark, offers
 from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.core import faults
 from scribengin.core.errors import StateError
 from scribengin.formats.notice import FormatNotice
-from scribengin.spark.compiled import BatchInputs, Compiled
+from scribengin.spark.bad_record_search import find_culprits
+from scribengin.spark.compiled_query import BatchInputs, Compiled
 from scribengin.spark.counting import add_losses, gather_counts
-from scribengin.spark.culprits import find_culprits
+from scribengin.spark.counting import together as noticed_by
+from scribengin.spark.dead_letter_limit import too_many_dead
 from scribengin.spark.failures import asks_spark, is_data_error
-from scribengin.spark.gate import NEVER_US
-from scribengin.spark.max_dead import too_many_dead
-from scribengin.spark.noticed import together as noticed_by
+from scribengin.spark.late_rows import NEVER_US
 from scribengin.spark.offset_log import planned_us, watermark_us
-from scribengin.spark.orders import learned, with_orders
 from scribengin.spark.portions import Helper, Portion, Staged, digest_of, divided, may_share
-from scribengin.spark.ranges import StopRequested
-from scribengin.spark.replayed import with_letters
+from scribengin.spark.replay_input import with_letters
+from scribengin.spark.source_input import StopRequested
 from scribengin.spark.staging import check_read, check_whole, committing, middle_reports, read_what_is_left, run_action
+from scribengin.spark.step_ordering import learned, with_orders
 from scribengin.spark.task_report import again_in, new_reports, newest_times, seconds_of
 from scribengin.spark.unit_commits import OtherIntent, behind_of, blame_members, plan_of
 from scribengin.spark.watermarks import late_notice
 from scribengin.spec.model import Utilities
+from scribengin.state.channel_digests import together
 from scribengin.state.clocks import clocks_after
 from scribengin.state.contract import Counts, Decision, LineSegment
 from scribengin.state.decisions import input_hash
 from scribengin.state.lookups import count_as_filtered, current, versions_of
-from scribengin.state.settling import publish
-from scribengin.state.taken import together
+from scribengin.state.publishing import publish
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
@@ -50,9 +51,8 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import SourceStream
     from scribengin.spark.compile import Compiler
     from scribengin.spark.counting import Skip
-    from scribengin.spark.hold import BatchHold
     from scribengin.spark.query_context import QueryContext
-    from scribengin.spark.ranges import Ranges
+    from scribengin.spark.source_input import Ranges
     from scribengin.spark.task_report import Reports, TaskReport
     from scribengin.spark.unit_commits import UnitCommits
     from scribengin.spark.watermarks import IdleInputs
@@ -61,6 +61,57 @@ if TYPE_CHECKING:
     from scribengin.state.decisions import Decisions
     from scribengin.state.intents import Intent
     from scribengin.state.source_log import SourceLog
+
+
+# Waits before a Batch until the channels that the Query feeds have room.
+
+
+_LEAST_S, _MOST_S = 0.05, 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAdmission:
+    """Whether the next Batch may begin: after `wait_s` at the earliest, with at most `share` (0 to 1) of what its limits allow; while it is
+    `paused`: for an unknown time. `why` is for people; empty if nothing holds it back."""
+
+    wait_s: float = 0.0
+    share: float = 1.0
+    why: str = ""
+    paused: bool = False
+
+
+class BackPressure(Protocol):
+    """Reports how much room the channels have. For the Query's thread."""
+
+    def begun(self) -> None:
+        """Record the start of a Batch."""
+
+    def committed(self, batch: CommittedBatch) -> None:
+        """Record that the Batch is committed."""
+
+    def admit(self) -> BatchAdmission:
+        """Whether the next Batch may begin now."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHold:
+    """Lets a Batch begin when it may. `tell` hears why it waits, and whether the time is unknown; an empty text when it continues."""
+
+    pressure: BackPressure
+    stop: threading.Event
+    tell: Callable[[str, bool], None]
+
+    def wait(self) -> float:
+        """Wait until the Batch may begin; returns which share of its limits it may take. Raises StopRequested."""
+        while True:
+            if self.stop.is_set():
+                raise StopRequested
+            admission = self.pressure.admit()
+            self.tell(admission.why, admission.paused)
+            if admission.wait_s <= 0.0 and not admission.paused:
+                self.pressure.begun()
+                return admission.share
+            self.stop.wait(min(max(admission.wait_s, _LEAST_S), _MOST_S))
 
 
 _LOOKS = 2

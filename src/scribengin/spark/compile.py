@@ -16,14 +16,13 @@ from scribengin.core.errors import StepError
 from scribengin.core.types import in_backticks
 from scribengin.plan.graph import base
 from scribengin.spark import native, spark_parse
-from scribengin.spark.arrow_functions import middle_function
-from scribengin.spark.compiled import BatchInputs, Compiled, Middle, NativeRun, StreamInputs, Tail
+from scribengin.spark.compiled_query import BatchInputs, Compiled, Middle, NativeRun, StreamInputs, Tail
 from scribengin.spark.counting import ways_behind
 from scribengin.spark.failures import step_failure
-from scribengin.spark.gate import GateNode, late_rule
-from scribengin.spark.layout import NodeLayout
+from scribengin.spark.late_rows import GateNode, late_rule
 from scribengin.spark.native import Lane, NativeFrame
-from scribengin.spark.origin import LoggedStreams
+from scribengin.spark.node_schema import NodeLayout, declared_schema, step_node, vector_node
+from scribengin.spark.predicate_pushdown import sieve_of
 from scribengin.spark.program import (
     AT,
     BRANCH,
@@ -37,8 +36,8 @@ from scribengin.spark.program import (
     SinkNode,
     StreamsEntry,
 )
-from scribengin.spark.sieve import sieve_of
-from scribengin.spark.step_nodes import declared_schema, step_node, vector_node
+from scribengin.spark.row_origin import LoggedStreams
+from scribengin.spark.stage import middle_function
 from scribengin.spark.without_pandas import map_in_arrow
 from scribengin.spec.model import Dedupe, Filter, Merge, Python, Route, Select, Source, Step
 
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
     from scribengin.plan.model import PlannedNode
     from scribengin.plan.resolve import Inherited
-    from scribengin.spark.compiled import Inputs, QueryParts
+    from scribengin.spark.compiled_query import Inputs, QueryParts
     from scribengin.spark.program import StageNode
     from scribengin.spark.task_report import Reports
 

@@ -16,7 +16,7 @@ LOADED = (
     "scribengin.connectors.files.source",
     "scribengin.formats.encoders",
     "scribengin.formats.json",
-    "scribengin.spark.arrow_functions",
+    "scribengin.spark.stage",
 )
 
 COLLECT_EVERY = 100_000
@@ -47,5 +47,5 @@ if __name__ == "__main__":
     gc.set_threshold(COLLECT_EVERY)
     # what is there now lives for ever: a worker's first collection must not walk through it, and so copy it, page by page
     gc.freeze()
-    import_module("scribengin.spark.hangs").watch_workers()
+    import_module("scribengin.spark.watchdog").watch_workers()
     import_module("pyspark.daemon").manager()

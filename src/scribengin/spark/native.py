@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import StepError
 from scribengin.core.types import Field, Schema, Type, in_backticks
-from scribengin.core.zones import UTC
+from scribengin.core.zones import UTC_NAME
 from scribengin.plan.graph import flat_name
 from scribengin.plan.sql.patterns import as_meant
 from scribengin.plan.sql.rewrite import rename_inputs
-from scribengin.spark.local_windows import with_local_window
+from scribengin.spark.late_rows import with_local_window
 from scribengin.spark.program import AT, DEAD, MADE_OF, PART
 from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Route, Select, Sql
 
@@ -289,7 +289,7 @@ def _aggregate(df: DataFrame, action: Aggregate) -> DataFrame:
     keys: list[Any] = [sql.col(in_backticks(column)) for column in action.by]
     bounds: list[str] = []
     window = action.window
-    if window is not None and window.time_zone != UTC:
+    if window is not None and window.time_zone != UTC_NAME:
         start, end = "_sg_window_start", "_sg_window_end"
         df = with_local_window(df, time=in_backticks(window.time), size_s=window.size_s, zone=window.time_zone, start=start, end=end)
         keys[:0] = [start, end]

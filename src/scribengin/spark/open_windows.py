@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scribengin.spark.gate import window_grid
-from scribengin.spark.layout import NodeLayout
+from scribengin.spark.late_rows import window_grid
+from scribengin.spark.node_schema import NodeLayout
 from scribengin.spark.watermarks import declared_watermark
 from scribengin.spec.model import Aggregate, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from scribengin.spark.compiled import QueryParts
+    from scribengin.spark.compiled_query import QueryParts
     from scribengin.state.clocks import Clock
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

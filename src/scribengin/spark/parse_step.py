@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scribengin.formats.contract import Bad, ValueDecoder
-    from scribengin.spark.letters import DeadLetterWriter
+    from scribengin.spark.dead_letter_writer import DeadLetterWriter
     from scribengin.spark.program import ParseNode
     from scribengin.state.contract import Counts
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from scribengin.connectors.abilities import is_written_by_spark
 from scribengin.core.records import canonical
 from scribengin.plan.workers import why_whole
-from scribengin.spark.compiled import BatchPart
+from scribengin.spark.compiled_query import BatchPart
 from scribengin.spark.program import RowsEntry
 from scribengin.spark.staging import check_read, check_whole, committing, middle_reports, read_what_is_left, run_action
 from scribengin.spark.task_report import StageReport, TaskReport, new_reports
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import SourceStream
     from scribengin.spark.compile import Compiler
-    from scribengin.spark.compiled import BatchInputs, Compiled, QueryParts
+    from scribengin.spark.compiled_query import BatchInputs, Compiled, QueryParts
     from scribengin.state.intents import Intent
 
 LEAST_BYTES = int(os.environ.get("SCRIBENGIN_PORTION_BYTES") or 4 * 2**20)

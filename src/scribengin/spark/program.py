@@ -9,20 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from scribengin.spark.gate import GateNode
+from scribengin.spark.late_rows import GateNode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scribengin.connectors.contract import BatchId, ConnectorContext, SinkConnector, SourceStream
     from scribengin.core.types import Schema
-    from scribengin.spark.letters import LetterRules
+    from scribengin.spark.dead_letter_writer import LetterRules
     from scribengin.spark.user_code import UserCode
     from scribengin.spec.model import Evolve
-    from scribengin.vector.steps import VectorStep
+    from scribengin.vector.engine import VectorStep
 
 AT = "_sg_at"
-"""Hidden BIGINT column: which record of which stream a row was (see `origin`)."""
+"""Hidden BIGINT column: which record of which stream a row was (see `row_origin`)."""
 BRANCH = "_sg_branch"
 """Hidden STRING column: which of a stage's outputs a row belongs to, `sorts` or `sorts.odd`."""
 PART = "_sg_part"
@@ -66,7 +66,7 @@ class PythonNode:
 @dataclass(frozen=True, slots=True)
 class UtilitiesNode:
     """A step of utilities, `names`, `references` and `forms` in the written order. `learned` is what earlier Batches know of them where
-    they are free (see `orders`)."""
+    they are free (see `step_ordering`)."""
 
     node: str
     inputs: tuple[str, ...]

@@ -13,7 +13,7 @@ from scribengin.core.errors import StepError
 from scribengin.formats.rows import settle_rows
 from scribengin.plan.graph import base
 from scribengin.spark.chunk import Chunk
-from scribengin.spark.time_limit import StepTimeout, TimeLimit, checksum_of, hung_error, stopped
+from scribengin.spark.watchdog import StepTimeout, TimeLimit, checksum_of, hung_error, stopped
 from scribengin.spec.functions import To
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from scribengin.core.types import Schema
-    from scribengin.spark.hangs import Watchpoint
-    from scribengin.spark.letters import DeadLetterWriter
-    from scribengin.spark.looking import CompiledPredicate
+    from scribengin.spark.dead_letter_writer import DeadLetterWriter
+    from scribengin.spark.predicate_pushdown import CompiledPredicate
     from scribengin.spark.program import PythonNode
+    from scribengin.spark.watchdog import Watchpoint
     from scribengin.state.contract import Counts
 
 _NONE = type(None)

@@ -13,17 +13,26 @@ import msgspec
 from scribengin.connectors.abilities import keeps_batches
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.core.remote import RemotePath
-from scribengin.spark.commit import BatchRunner, CommittedBatch
+from scribengin.spark.commit import BatchHold, BatchRunner, CommittedBatch
 from scribengin.spark.compile import Compiler
-from scribengin.spark.compiled import StreamInputs
+from scribengin.spark.compiled_query import StreamInputs
 from scribengin.spark.failures import classify, is_stop
-from scribengin.spark.feed import Feed, recheck
-from scribengin.spark.hold import BatchHold
-from scribengin.spark.offsets import OffsetConfig, clock, read_offsets
-from scribengin.spark.ranges import LATENCY_POLL_S, POLL_S, Exhausted, FedRanges, OffsetRanges, Ranges, StopRequested
 from scribengin.spark.session import put_checkpoints_elsewhere
+from scribengin.spark.source_input import (
+    LATENCY_POLL_S,
+    POLL_S,
+    Exhausted,
+    FedRanges,
+    Feed,
+    OffsetConfig,
+    OffsetRanges,
+    Ranges,
+    StopRequested,
+    clock,
+    read_offsets,
+    recheck,
+)
 from scribengin.spark.task_report import new_reports
-from scribengin.spark.tasks import tasks_under_way
 from scribengin.spark.unit_commits import UnitCommits
 from scribengin.spark.watermarks import IdleInputs
 from scribengin.spark.without_pandas import map_in_arrow
@@ -39,8 +48,25 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from scribengin.connectors.contract import BatchLimits, SourceStream
-    from scribengin.spark.compiled import Compiled, QueryParts
+    from scribengin.spark.compiled_query import Compiled, QueryParts
     from scribengin.spark.query_context import QueryContext
+
+
+# The progress of the current Batch in Spark tasks.
+
+
+def tasks_under_way(spark: SparkSession, group: str) -> tuple[int, int] | None:
+    """(finished tasks, all tasks) of the running jobs of a job group; None if none runs.
+
+    A few calls to the JVM, some ms: for displays, not for every poll.
+    """
+    tracker = spark.sparkContext.statusTracker()
+    running = set(tracker.getActiveJobsIds()).intersection(tracker.getJobIdsForGroup(group))
+    infos = [info for job in running if (info := tracker.getJobInfo(job)) is not None]
+    stages = [stage for info in infos for id_ in info.stageIds if (stage := tracker.getStageInfo(id_)) is not None]
+    total = sum(stage.numTasks for stage in stages)
+    return (sum(stage.numCompletedTasks for stage in stages), total) if total else None
+
 
 BACK_OFF_S = (0.0, 2.0, 10.0, 60.0)
 """Seconds before each restart after a temporary failure; a continuous run repeats the last value."""
@@ -229,7 +255,7 @@ class QueryRun:
             logs={source: SourceLog(self.context.folder.sources, source) for source in self.context.parts.query.sources},
             ranges=ranges,
             on_commit=committed,
-            hold=None if self.context.pressure is None else BatchHold(self.context.pressure, self.context.stop, self._held),
+            hold=None if self.context.pressure is None else BatchHold(self.context.pressure, self.context.stop, self._note_throttled),
             units=UnitCommits.of(
                 self.context.parts,
                 Intents(self.context.folder.intents / self.context.lineage),
@@ -297,7 +323,7 @@ class QueryRun:
         poll_s = LATENCY_POLL_S if self.context.parts.plan.flow.defaults.profile == "latency" else POLL_S
         return FedRanges(feeds, query.trigger_s, self._final, self.context.stop, self._looked, self.context.starts, poll_s)
 
-    def _held(self, why: str, paused: bool) -> None:
+    def _note_throttled(self, why: str, paused: bool) -> None:
         if why or self.state == "paused":
             self.state, self.message = "paused" if paused else "running", why
         elif self.state == "running":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from scribengin.spark.max_dead import DeadTally
+from scribengin.spark.dead_letter_limit import DeadTally
 
 if TYPE_CHECKING:
     import threading
@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from scribengin.connectors.contract import BatchLimits, SourceStream
-    from scribengin.spark.commit import CommittedBatch
-    from scribengin.spark.compiled import QueryParts
-    from scribengin.spark.hold import BackPressure
+    from scribengin.spark.commit import BackPressure, CommittedBatch
+    from scribengin.spark.compiled_query import QueryParts
     from scribengin.spark.portions import Helpers
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease

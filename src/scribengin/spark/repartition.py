@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 
 from scribengin.connectors.contract import BatchId
 from scribengin.core.errors import Refused, StateError, Unreachable
-from scribengin.core.moments import now_text
+from scribengin.core.time_text import now_text
 from scribengin.spark.failures import message_of
 from scribengin.spark.offset_log import ends_of, newest_of, partitions_of, state_partitions
 from scribengin.state.contract import REPARTITION, Decision, SourceRange

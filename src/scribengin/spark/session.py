@@ -6,26 +6,90 @@ import logging
 import os
 import re
 import shlex
+import site
+import sys
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.java import find_java
-from scribengin.core.spark_master import is_loopback
+from scribengin.core.net import is_loopback_master
+from scribengin.spark import source_runner
 from scribengin.spark.class_archive import archive_options
 from scribengin.spark.java_process import JavaProcess, java_options
-from scribengin.spark.python_command import python_command
 from scribengin.spark.without_pandas import ask_for_numpys_own_only
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from scribengin.core.remote import RemotePath
+
+
+# How Spark starts Python here: by a small script that takes Spark's copies of PySpark off the path.
+#
+# Spark puts `pyspark.zip` and `py4j-*-src.zip` in front of every path. Both hold sources only, so each process that it starts compiles
+# what it imports of them: 0.2 to 0.5 s of a core, and a flow that keeps state starts four such processes before its first Batch.
+
+
+_SCRIPT = """#!/bin/sh
+# Made by Scribengin: Python, without the zips of sources that Spark puts first on its path.
+set -f
+kept=
+IFS=:
+for entry in $PYTHONPATH; do
+  case $entry in
+    */pyspark.zip | */py4j-*-src.zip | */spark-core_*.jar) ;;
+    *) kept=$kept${{kept:+:}}$entry ;;
+  esac
+done
+unset IFS
+{forks}PYTHONPATH=$kept exec {python} "$@"
+"""
+
+
+_FORKS = """\
+case "$*" in
+  "-m {runner}") PYTHONPATH=$kept exec {python} -I -S {asks} ;;
+esac
+"""
+"""where processes are known by handles: elsewhere each planner process is a new one"""
+
+
+def python_command(folder: Path, master: str) -> str:
+    """The program that Spark of this master is to start for Python; writes the script into `folder`, where it is of use.
+
+    It is Python itself where executors may be on other machines, where PySpark is found through the zips only, and if nothing in
+    `folder` may be executed.
+    """
+    if not master.startswith("local") or not _is_installed():
+        return sys.executable
+    script = (folder / "python").resolve()
+    draft = script.with_name(f"python.{os.getpid()}")
+    with suppress(OSError):
+        python, asks = shlex.quote(sys.executable), shlex.quote(source_runner.__file__)
+        forks = _FORKS.format(runner=source_runner.RUNNER, python=python, asks=asks) if hasattr(os, "pidfd_open") else ""
+        draft.write_text(_SCRIPT.format(python=python, forks=forks))
+        draft.chmod(0o700)
+        draft.replace(script)  # whole at any time: a driver that was overtaken may be starting a Python by the one that is there
+        if os.access(script, os.X_OK):
+            return str(script)
+    return sys.executable
+
+
+def _is_installed() -> bool:
+    """Whether a Python that is started anew finds PySpark and Py4J without the zips."""
+    places = {*site.getsitepackages(), site.getusersitepackages(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
+    for name in ("pyspark", "py4j"):
+        found = find_spec(name)
+        if found is None or found.origin is None or str(Path(found.origin).parents[1]) not in places:
+            return False
+    return True
+
 
 _STREAMING = "spark.sql.streaming"
 _INTERNAL = "org.apache.spark.sql.execution.streaming"
@@ -78,7 +142,7 @@ class SparkStart:
         }
         if find_spec("pandas") is None:  # without it PySpark runs them so in any case, and warns of each
             settings[_ARROW_UDFS] = "false"
-        if self._master.startswith("spark://") and not is_loopback(self._master):
+        if self._master.startswith("spark://") and not is_loopback_master(self._master):
             # whoever starts it on a cluster says where executors find it; else Spark does
             del settings["spark.driver.host"], settings["spark.driver.bindAddress"]
         settings |= dict(conf)

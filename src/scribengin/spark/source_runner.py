@@ -24,7 +24,7 @@ _LOADED = (
     "scribengin.formats.catalog",
     "scribengin.formats.csv",
     "scribengin.formats.json",
-    "scribengin.spark.offsets",
+    "scribengin.spark.source_input",
     "scribengin.spark.program",
 )
 _TAKEN = b"+"

@@ -7,38 +7,43 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain, compress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from scribengin.connectors.abilities import commits_units, runs_code, stages
 from scribengin.connectors.catalog import open_source
+from scribengin.connectors.contract import AlreadyCommitted, BatchId, SourceStream
 from scribengin.core import faults
 from scribengin.core.types import arrow_schema
+from scribengin.formats.column_notices import notices_of, nulls_of
 from scribengin.formats.contract import DecodedRows, Structs, is_traced
-from scribengin.formats.noticing import notices_of, nulls_of
 from scribengin.plan.graph import flat_name
-from scribengin.spark.carried_dead import split_dead
 from scribengin.spark.chunk import BlockOrigin, Chunk, Origin, UnknownOrigin, chunks_of
-from scribengin.spark.counting import newest_of
-from scribengin.spark.exits import ArrowExit, SinkExit
-from scribengin.spark.gate import GateNode, LateRowCounter
-from scribengin.spark.hangs import Watchpoint
-from scribengin.spark.letters import DeadLetterWriter
-from scribengin.spark.looking import looking_form
-from scribengin.spark.origin import ReplayOrigin
+from scribengin.spark.counting import newest_of, noticing
+from scribengin.spark.dead_letter_writer import DeadLetterWriter, Trails
+from scribengin.spark.late_rows import GateNode, LateRowCounter
+from scribengin.spark.offset_log import batch_of_task
 from scribengin.spark.parse_step import ParseStep
+from scribengin.spark.predicate_pushdown import compiled, looking_form
 from scribengin.spark.program import (
     AT,
+    DEAD,
     DIED_IN,
     LATE,
     MADE_IN,
     MADE_OF,
+    PART,
+    SPARK_PARSE,
+    UNIT_STRIDE,
     ExitNode,
     ParseNode,
     Program,
@@ -53,26 +58,164 @@ from scribengin.spark.program import (
     last_step,
 )
 from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
-from scribengin.spark.reading import StageReading
-from scribengin.spark.replayed import ReplayNode
-from scribengin.spark.task_report import TaskReport, UnfilledColumns
-from scribengin.spark.trails import Trails
+from scribengin.spark.replay_input import ReplayNode, letters_in, refuse, source_blocks
+from scribengin.spark.row_origin import ReplayOrigin, pack_at
+from scribengin.spark.stage_outputs import ArrowExit, SinkExit
+from scribengin.spark.task_report import StageReport, TaskReport, UnfilledColumns, report_of
 from scribengin.spark.utilities import utilities_step
-from scribengin.spark.vector_run import VectorRun
+from scribengin.spark.watchdog import Watchpoint
+from scribengin.state.channel_digests import NOT_WHOLE, taken_of
 from scribengin.state.contract import Counts
-from scribengin.state.taken import NOT_WHOLE, taken_of
+from scribengin.state.source_log import REPLAY
+from scribengin.vector.engine import run_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from scribengin.connectors.contract import BatchId, OriginStream, SinkStream, SourceConnector, SourceStream
-    from scribengin.formats.contract import Block, Decoder, Handed
-    from scribengin.formats.noticing import Noticer
-    from scribengin.spark.free_utilities import Free
-    from scribengin.spark.reading import Decode
-    from scribengin.spark.utilities import InARow
+    from scribengin.formats.column_notices import Noticer
+    from scribengin.formats.contract import Block, DecodedColumns, Decoder
+    from scribengin.spark.chunk import Origin
+    from scribengin.spark.dead_letter_writer import LetterRules
+    from scribengin.spark.program import SourceRef
+
+    Decode = Callable[[Block], DecodedRows | Structs | DecodedColumns]
+    from collections.abc import Callable
+
+    from scribengin.connectors.contract import OriginStream, SinkStream, SourceConnector
+    from scribengin.formats.contract import Block, Handed
+    from scribengin.spark.utilities import Free, InARow
 
     Form = Literal["structs", "rows", "columns"]
+    from scribengin.spark.program import Program
+    from scribengin.spark.task_report import Reports
+
+    ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+# Rows that failed a `require` in Spark, where they come out of the native part: to dead letters.
+
+
+def split_dead(
+    batch: pa.RecordBatch, ordinals: list[int] | None, origin: Origin, native: Counts, letters: DeadLetterWriter
+) -> tuple[list[int] | None, pa.RecordBatch]:
+    """(ordinals, rows) of those that passed; the others, which carry why they did not in DEAD, are buried and counted."""
+    dead = batch.column(DEAD)
+    if dead.null_count == batch.num_rows:
+        return ordinals, batch
+    keep = dead.is_null()
+    for index, failed in enumerate(dead.to_pylist()):
+        if failed is not None:
+            step, name = failed["step"], failed["name"]
+            ordinal = None if ordinals is None else ordinals[index]
+            payload = (None if ordinal is None else origin.payload(ordinal)) or failed["payload"].encode()
+            reason, message = "require", f'"{name}" does not hold'
+            if name == SPARK_PARSE:
+                reason, message = "malformed", "Spark's parser cannot read it"
+            letters.write(step, origin, ordinal, payload, reason, message)
+            native.dead += 1
+    return (None if ordinals is None else list(compress(ordinals, keep.to_pylist()))), batch.filter(keep)
+
+
+# Reads a stream in a stage: a source's blocks, or replayed dead letters that begin at their source.
+
+
+@dataclass(frozen=True, slots=True)
+class StageReading:
+    """Of one stage. `noticers` gets who looks at a source's blocks, `entrances` are the stage's nodes where dead letters enter."""
+
+    rules: LetterRules
+    entrances: Mapping[str, ReplayNode]
+    counted: Callable[[str], Counts]
+    letters: DeadLetterWriter
+    noticers: dict[str, Noticer]
+    decode_as: Callable[[str, Decoder], Decode]
+
+    def blocks(
+        self, ref: SourceRef | None, node: str, index: int, stream: SourceStream
+    ) -> Iterator[tuple[BlockOrigin, Decode, Noticer | None]]:
+        """What is to be decoded here, how, and who looks at it: dead letters are not observed. Those that enter at a step are let in there;
+        then, and then alone, there may be no `ref`."""
+        said = stream.place.get(REPLAY)
+        letters = [] if said is None else letters_in(self.rules.folder, stream, node)
+        at = "" if said is None else said["at"]
+        if said is not None and at in self.entrances:
+            self.entrances[at].enter(letters, self.counted(at), self.letters, said["way"])
+        elif at and at not in self.rules.tail:  # else a tail of its own reads them
+            refuse(letters, at, self.counted(node), self.letters)
+        if at:
+            return
+        if said is not None and (gone := [letter for letter in letters if letter.source != node]):
+            letters = [letter for letter in letters if letter.source == node]
+            refuse(gone, "", self.counted(node), self.letters)
+        assert ref is not None
+        source = open_source(ref.type, ref.place)
+        noticer, decoder = noticing(ref, source, self.noticers)
+        first_at, sequence = pack_at(ref.index, index), 0
+        if said is not None:
+            for letter, by in source_blocks(letters, first_at, decoder):
+                yield letter, self.decode_as(node, by), None
+            return
+        decode = self.decode_as(node, decoder)
+        for block in source.read(stream):
+            yield BlockOrigin(node, block, first_at + sequence, stream.label, sequence, stream), decode, noticer
+            sequence += len(block)
+
+
+# A run of SQL steps inside a stage: the vector engine over chunks, with the counts and dead letters of the run that Spark would make.
+
+
+class VectorRun:
+    """Takes chunks, whose rows fit the first step's columns, and gives what is left of them."""
+
+    def __init__(self, node: VectorNode, counts: Counts, letters: DeadLetterWriter) -> None:
+        self._steps = node.steps
+        self._schema = node.schema_in
+        self._sieve = None if node.sieve is None else compiled(node.sieve)
+        self._decides = node.decides
+        self._only_filters = not any(step.columns for step in node.steps)
+        self._counts = counts
+        self._letters = letters
+
+    def __call__(self, chunk: Chunk) -> Iterator[Chunk]:
+        """The rows that pass; those that fail a `require` are dead letters of their step."""
+        self._counts.rows_in += len(chunk)
+        structs = None if self._sieve is None else chunk.structs(self._schema)
+        if self._sieve is not None and structs is not None:
+            kept = chunk.selected(self._sieve(structs))
+            self._counts.filtered += len(chunk) - len(kept)
+            chunk = kept
+            if self._decides:
+                self._counts.out += len(chunk)
+                if len(chunk):
+                    yield chunk
+                return
+        if len(chunk):
+            yield from self._through(chunk)
+
+    def _through(self, chunk: Chunk) -> Iterator[Chunk]:
+        batch, bad = chunk.batch(self._schema)
+        if bad:
+            raise TypeError(f"rows that enter {self._steps[0].id} do not have the expected types: {bad[0].message}")
+        outcome = run_steps(self._steps, batch)
+        for row, step, name in outcome.failed:
+            self._letters.bury(step, chunk, row, "require", f'"{name}" does not hold')
+        passed = len(outcome.passed)
+        self._counts.dead += len(outcome.failed)
+        self._counts.filtered += len(chunk) - passed - len(outcome.failed)
+        self._counts.out += passed
+        if not passed:
+            return
+        if passed == len(chunk) and self._only_filters:
+            yield chunk
+        elif self._only_filters and not chunk.is_arrow:
+            keep = np.zeros(len(chunk), bool)
+            keep[outcome.passed] = True
+            yield chunk.selected(keep.tolist())
+        else:
+            ordinals = chunk.ordinals
+            kept = None if ordinals is None else [ordinals[row] for row in outcome.passed.tolist()]
+            yield Chunk(chunk.origin, kept, batch=outcome.batch.cast(arrow_schema(self._steps[-1].schema)))
+
 
 RECEIPT_SCHEMA = pa.schema([pa.field("receipt", pa.binary())])
 
@@ -415,3 +558,109 @@ class Stage:
             stack.callback(self._trails.abort)
             for sink in self._sinks:
                 stack.callback(sink.abort)
+
+
+# The function for `mapInArrow`: runs a task's units, each in its own Stage, and yields their reports.
+
+
+def run_program(
+    program: Program, batches: Iterator[pa.RecordBatch], partition: int, number: int
+) -> Iterator[tuple[pa.RecordBatch | None, str, TaskReport | None]]:
+    """What `mapInArrow` runs: yields (rows, "", None) on the way and (None, key, report) once per unit."""
+    batch = program.batch or BatchId("", program.letters.query, "", number, 0)
+    entry = program.entry
+    if isinstance(entry, RowsEntry):
+        partition += entry.first
+        key = str(partition)
+        if any(isinstance(node, ExitNode) for node in program.nodes):
+            key, batches = _own_part(batches, partition)
+        yield from _one(program, batch, partition, partial(Stage.read_rows, batches=batches, entry=entry), key)
+        return
+    for rows in batches:
+        for unit, node, index, stream in _units(entry, rows):
+            feed = partial(Stage.read_stream, ref_node=node, index=index, stream=stream, entry=entry)
+            yield from _one(program, batch, unit, feed, f"{node}/{index}")
+
+
+def _own_part(batches: Iterator[pa.RecordBatch], partition: int) -> tuple[str, Iterator[pa.RecordBatch]]:
+    """(key of the report, the same batches): the partition's own number, the same each time that Spark runs it; one that has no rows has
+    none, and must not stand in another's place."""
+    for first in batches:
+        if first.num_rows:
+            return str(first.column(PART)[0].as_py()), chain([first], batches)
+    return f"empty {partition}", iter(())
+
+
+def _units(entry: StreamsEntry, rows: pa.RecordBatch) -> Iterator[tuple[int, str, int, SourceStream]]:
+    """(unit, source, index in the source's streams, stream)"""
+    if entry.units:
+        for unit in rows.column("id").to_pylist():
+            node, index = entry.units[unit]
+            yield unit, node, index, entry.streams[node][index]
+        return
+    for row in rows.to_pylist():
+        yield row["index"], row["source"], row["index"], SourceStream.from_json(msgspec.json.decode(row["stream"]))
+
+
+def _one(
+    program: Program, batch: BatchId, unit: int, feed: partial[Iterator[pa.RecordBatch]], key: str
+) -> Iterator[tuple[pa.RecordBatch | None, str, TaskReport | None]]:
+    faults.reached("stage.before")
+    stage = Stage(program, batch, program.index * UNIT_STRIDE + unit)
+    try:
+        for rows in feed(stage):
+            yield rows, "", None
+        last, report = stage.finish()
+        for rows in last:
+            yield rows, "", None
+    except AlreadyCommitted as found:
+        stage.forget()
+        report = report_of(found.report)
+        if isinstance(program.entry, RowsEntry):
+            # the stages before this one count what they have read only when they are through
+            for _ in feed.keywords["batches"]:
+                pass
+    except BaseException:
+        stage.abort()
+        raise
+    yield None, key, report
+
+
+# What Spark calls on executors: a Program as a function for `mapInArrow`.
+
+
+def tail_function(program: Program) -> ArrowFunction:
+    """A tail stage: one row per unit, its report."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _, key, report in run_program(program, batches, *_partition()):
+            if report is not None:
+                line = msgspec.json.encode(StageReport(program.index, key, report))
+                yield pa.RecordBatch.from_arrays([pa.array([line], pa.binary())], schema=RECEIPT_SCHEMA)
+
+    return run
+
+
+def middle_function(program: Program, reports: Reports) -> ArrowFunction:
+    """A stage before SQL steps: it yields its rows, and adds its reports to the accumulator when the partition ends."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        partition, number = _partition()
+        if program.batch is not None:  # a helper's Spark knows of no Batch
+            number = program.batch.number
+        for rows, key, report in run_program(program, batches, partition, number):
+            if rows is not None:
+                yield rows
+            if report is not None:
+                reports.add({(number, program.index, key): report})
+
+    return run
+
+
+def _partition() -> tuple[int, int]:
+    """(partition, Batch number; -1 where Spark knows of none)"""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    return context.partitionId(), batch_of_task()

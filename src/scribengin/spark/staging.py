@@ -9,9 +9,9 @@ import msgspec
 
 from scribengin.connectors.abilities import is_written_by_spark
 from scribengin.core.errors import StateError, StepError
-from scribengin.spark.arrow_functions import tail_function
+from scribengin.spark.failures import find_ours, message_of
 from scribengin.spark.program import RowsEntry, SinkNode, StreamsEntry
-from scribengin.spark.spark_write import write_tails
+from scribengin.spark.stage import middle_function, tail_function
 from scribengin.spark.task_report import StageReport
 from scribengin.spark.unit_commits import at_members, with_unit_commits
 from scribengin.spark.without_pandas import map_in_arrow
@@ -19,11 +19,36 @@ from scribengin.spark.without_pandas import map_in_arrow
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scribengin.connectors.contract import SourceStream
-    from scribengin.spark.compiled import Compiled, Middle, QueryParts
+    from scribengin.connectors.contract import SourceStream, SparkSink
+    from scribengin.spark.compiled_query import Compiled, Middle, QueryParts
     from scribengin.spark.program import Program
     from scribengin.spark.task_report import Reports, TaskReport
     from scribengin.state.intents import Intent
+
+
+# A Batch that a sink of Spark's own writes: the tails make the rows, Spark's write is the one action, reports come by the accumulator.
+
+
+def write_tails(compiled: Compiled, sink: SparkSink, reports: Reports, number: int) -> list[StageReport]:
+    """Write Batch `number`; what its tails report. A task that failed behind its tail has written some rows and runs again: the report of
+    its last run stands, as for middle stages."""
+    frames = [map_in_arrow(tail.frame, middle_function(tail.program, reports), sink.columns) for tail in compiled.tails]
+    if not frames:
+        return []
+    rows = reduce(lambda a, b: a.unionAll(b), frames)
+    try:
+        rows.write.format(sink.format).options(**sink.spark_options()).mode("append").save()
+    except Exception as error:
+        told = None if find_ours(error) is not None else sink.fault(message_of(error))
+        if told is None:
+            raise
+        raise told from error
+    stages = {tail.program.index for tail in compiled.tails}
+    return [
+        StageReport(stage, key, report)
+        for (of_batch, stage, key), report in reports.value.items()
+        if of_batch == number and stage in stages
+    ]
 
 
 def committing(compiled: Compiled, parts: QueryParts, intent: Intent | None, behind: Mapping[str, Mapping[str, Any]]) -> Compiled:

@@ -54,7 +54,7 @@ class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
     nulls: dict[str, UnfilledColumns] = {}
     """by source"""
     taken: dict[str, dict[str, Any]] = {}
-    """source that is a channel → what was taken of it, see `state.taken`"""
+    """source that is a channel → what was taken of it, see `state.channel_digests`"""
     orders: dict[str, dict[str, Any]] = {}
     """step of utilities → its figures, see `orders`"""
     newest: dict[str, tuple[int, int | None]] = {}

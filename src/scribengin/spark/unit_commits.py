@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from scribengin.connectors.contract import BatchId, SourceStream
-    from scribengin.connectors.unit_contract import UnitSink
-    from scribengin.spark.compiled import Compiled, QueryParts, Tail
+    from scribengin.connectors.contract import BatchId, SourceStream, UnitSink
+    from scribengin.spark.compiled_query import Compiled, QueryParts, Tail
     from scribengin.spark.task_report import TaskReport
     from scribengin.state.contract import SourceRange
     from scribengin.state.decisions import Decisions

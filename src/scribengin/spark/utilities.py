@@ -1,24 +1,380 @@
-"""A step of utilities in a task: Python steps one after the other, in the written order (here) or in any (`free_utilities`)."""
+"""A step of utilities in a task: Python steps one after the other, in the written order or, with `order: free`, in the
+order that costs least."""
 
 from __future__ import annotations
 
+import resource
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import compress
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from scribengin.spark.free_utilities import Free, Utility
-from scribengin.spark.looking import looking_form
+from scribengin.spark.predicate_pushdown import looking_form
 from scribengin.spark.program import PythonNode
 from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
+from scribengin.spark.step_ordering import Chooser
+from scribengin.spark.watchdog import StepTimeout, TimeLimit, checksum_of, hung_error, stopped
 from scribengin.state.contract import Counts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scribengin.core.types import Schema, Type
+
+    Guard = Callable[[Any], Any]
     from collections.abc import Callable, Iterator, Sequence
 
     from scribengin.spark.chunk import Chunk
-    from scribengin.spark.hangs import Watchpoint
-    from scribengin.spark.letters import DeadLetterWriter
+    from scribengin.spark.dead_letter_writer import DeadLetterWriter
+    from scribengin.spark.predicate_pushdown import CompiledPredicate
     from scribengin.spark.program import UtilitiesNode
     from scribengin.spark.user_code import UserCode
+    from scribengin.spark.watchdog import Watchpoint
+
+
+# Read-only records, including the contents of their lists and structs.
+
+
+READ_ONLY = "the record is read-only: utilities of `order: free` run in any order"
+
+
+def view_of(schema: Schema) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
+    """What makes such a record of a row of `schema`, which itself is never handed out. Lists, structs and maps are copied for it; a row of
+    a flat schema is not."""
+    guards = [(field.name, guard) for field in schema.fields if (guard := _guard(field.type)) is not None]
+    if not guards:
+        return MappingProxyType
+
+    def view(row: dict[str, Any]) -> Mapping[str, Any]:
+        seen = dict(row)
+        for name, guard in guards:
+            if name in seen:
+                seen[name] = guard(seen[name])
+        return MappingProxyType(seen)
+
+    return view
+
+
+def _guard(type_: Type) -> Guard | None:
+    """What makes a value of that type read-only; None if it is so anyway. Of a value of another type nothing is made."""
+    match type_.name:
+        case "ARRAY":
+            return _of_list(_guard(type_.parts[0]))
+        case "MAP":
+            return _of_map(_guard(type_.parts[1]))
+        case "STRUCT":
+            return _of_struct([(field.name, guard) for field in type_.fields if (guard := _guard(field.type)) is not None])
+    return None
+
+
+def _of_list(inner: Guard | None) -> Guard:
+    def guard(value: Any) -> Any:
+        if not isinstance(value, list | tuple) or (inner is None and isinstance(value, tuple)):
+            return value
+        return _List(value if inner is None else map(inner, value))
+
+    return guard
+
+
+def _of_map(inner: Guard | None) -> Guard:
+    def guard(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return _Dict(value if inner is None else {key: inner(each) for key, each in value.items()})
+
+    return guard
+
+
+def _of_struct(inner: list[tuple[str, Guard]]) -> Guard:
+    def guard(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return _Dict(value | {name: each(value[name]) for name, each in inner if name in value})
+
+    return guard
+
+
+def _refuse(*_: object, **__: object) -> NoReturn:
+    raise TypeError(READ_ONLY)
+
+
+class _List(list[Any]):
+    """A read-only list. A copy of it, by `list`, `copy` or pickle, is a plain list."""
+
+    append = extend = insert = remove = pop = clear = sort = reverse = _refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+
+class _Dict(dict[Any, Any]):
+    """A read-only dict. A copy of it is a plain dict."""
+
+    clear = pop = popitem = setdefault = update = _refuse
+    __setitem__ = __delitem__ = __ior__ = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+
+# A clock for what code costs on a machine that others use too.
+
+
+_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
+"""Linux alone has it"""
+
+
+class WorkClock:
+    """Nanoseconds in which the thread that asks has worked, or waited of its own accord (for an answer, a disk, a sleep).
+
+    The time in which another thread had its core is not counted: between two calls in which the thread never gave the core up itself only
+    its CPU time counts. Where the system does not tell, all time counts. About 2 µs a call.
+    """
+
+    def __init__(self) -> None:
+        self._ns = 0
+        self._last = self._look()
+
+    def __call__(self) -> int:
+        """Nanoseconds since the clock was created."""
+        now = self._look()
+        wall_ns, cpu_ns, gave_up = (one - other for one, other in zip(now, self._last, strict=True))
+        self._last = now
+        self._ns += wall_ns if gave_up else cpu_ns
+        return self._ns
+
+    def _look(self) -> tuple[int, int, int]:
+        if _THREAD is None:
+            now = time.perf_counter_ns()
+            return now, now, 0
+        return time.perf_counter_ns(), time.thread_time_ns(), resource.getrusage(_THREAD).ru_nvcsw
+
+
+# Utilities of `order: free` in a task: tests that look at a record, asked in the order that costs least.
+#
+# A record that every test keeps goes on. One that any test drops is dropped. Of the others, on which at least one has raised, the first
+# of these in the written order is the reason of the dead letter. So a test that raises ends nothing: the others are still asked, and what
+# comes out is the same in any order. Only the counts of each test are those of the order in which they ran.
+#
+# A block goes through each test as a whole, in one list; which record raised, and where it stood, is worked out only where one did.
+
+
+_RAISED = (Exception, StepTimeout, SystemExit, KeyboardInterrupt)
+_WRITERS = ("clear", "pop", "popitem", "setdefault", "update")
+_WROTE = ("'mappingproxy' object does not support item", *(f"'mappingproxy' object has no attribute '{name}'" for name in _WRITERS))
+
+
+@dataclass(frozen=True, slots=True)
+class Utility:
+    """One utility: its function, the same for Structs where it can be had, and its counts."""
+
+    name: str
+    id: str
+    """`step.name`"""
+    function: Callable[[Any], Any]
+    looking: CompiledPredicate | None
+    counts: Counts
+    hangs: Watchpoint
+
+
+class Free:
+    """The step of one task."""
+
+    def __init__(
+        self,
+        utilities: Sequence[Utility],
+        schema: Schema,
+        letters: DeadLetterWriter,
+        learned: Mapping[str, Any],
+        *,
+        chooser: Chooser | None = None,
+        clock_ns: Callable[[], int] | None = None,
+    ) -> None:
+        """`learned` as `orders.carried` gives it; `schema`: the columns of what comes in, which are those of what goes out."""
+        self._utilities = utilities
+        self._schema = schema
+        self._letters = letters
+        self._view = view_of(schema)
+        self._clock_ns = clock_ns or WorkClock()
+        self._seen = 0
+        self._out = 0
+        self.chooser = chooser or Chooser.of([test.name for test in utilities], learned, clock_ns=self._clock_ns)
+        self.form: Literal["structs", "rows", "columns"] = "rows" if all(test.looking is None for test in utilities) else "structs"
+
+    def __call__(self, chunk: Chunk) -> Iterator[tuple[str, Chunk]]:
+        """("", rows) for the step's readers."""
+        first, size = self._seen, len(chunk)
+        self._seen += size
+        hung = [test.hangs.hung(first, size) for test in self._utilities]
+        if chunk.is_arrow:
+            _ = chunk.rows  # made once, and no test's cost
+        if not any(each is not None for each in hung):
+            self._sample(chunk, first)
+        raised: dict[int, dict[int, BaseException]] = {}
+        masks: list[list[bool]] = []
+        kept = chunk
+        timed = self.chooser.times(size)
+        begun_ns = self._clock_ns() if timed else 0
+        for place, index in enumerate(self.chooser.order):
+            asked = len(kept)
+            if not asked:
+                break
+            utility = self._utilities[index]
+            answers, errors = self._asked(utility, kept, first, size, hung[index], masks)
+            if not all(answers):
+                kept = kept.selected(answers)
+            if errors:
+                where = _standing(size, masks)
+                for row, error in errors.items():
+                    raised.setdefault(where[row], {})[index] = error
+            masks.append(answers)
+            stay = len(kept)
+            utility.counts.rows_in += asked
+            utility.counts.filtered += asked - stay
+            utility.counts.out += stay
+            spent_ns = None
+            if timed:
+                now_ns = self._clock_ns()
+                spent_ns, begun_ns = now_ns - begun_ns, now_ns
+            self.chooser.passed(place, asked, stay, spent_ns)
+        self.chooser.block_is_through()
+        if raised and len(kept):
+            kept = self._without_dead(chunk, kept, masks, raised)
+        self._out += len(kept)
+        if len(kept):
+            yield "", kept
+
+    def total(self, parts: dict[str, Counts]) -> Counts:
+        """The step's own counts; what its utilities dropped and buried is theirs."""
+        dropped, dead = (sum(getattr(part, name) for part in parts.values()) for name in ("filtered", "dead"))
+        return Counts(self._seen, self._out, dropped, dead, parts=parts)
+
+    def figures(self) -> dict[str, Any]:
+        """The figures of this task; see `step_ordering`."""
+        return self.chooser.figures()
+
+    # --- asking ---
+
+    def _asked(
+        self, test: Utility, kept: Chunk, first: int, size: int, hung: Mapping[int, int] | None, masks: list[list[bool]]
+    ) -> tuple[list[bool], dict[int, BaseException]]:
+        """What the test says of each row, True if it raises, and row → what it raised."""
+        structs = kept.structs(self._schema) if test.looking is not None else None
+        if structs is not None and hung is None and test.looking is not None and test.looking.many is not None:
+            with suppress(Exception):  # which record it was is found one by one
+                return test.looking.many(structs), {}
+        function, rows, view = self._form_of(test, structs, kept)
+        errors: dict[int, BaseException] = {}
+        if hung is not None:
+            at = [first + index for index in _standing(size, masks)]
+            rows = rows if view is None else list(map(view, rows))
+            return [self._alone(test, function, row, index, at[index], hung, errors) for index, row in enumerate(rows)], errors
+        answers: list[Any] = []
+        remaining = iter(rows)
+        with TimeLimit(test.hangs, first, size, remaining=remaining):
+            records = remaining if view is None else map(view, remaining)
+            while True:
+                try:
+                    answers.extend(map(function, records))
+                    if len(answers) == len(rows):
+                        break
+                    row = rows[len(answers)]
+                    error: BaseException = stopped(function, row if view is None else view(row))
+                except _RAISED as raised:
+                    error = raised
+                # extend keeps what it had: the record that raised is the one after it
+                errors[len(answers)] = error
+                answers.append(True)
+        return _as_bools(answers, errors), errors
+
+    def _form_of(self, test: Utility, structs: list[Any] | None, kept: Chunk) -> tuple[Callable[[Any], Any], list[Any], Any]:
+        """(what to call, with which rows, what makes them read-only)"""
+        if structs is not None and test.looking is not None:
+            return test.looking.one, structs, None
+        return test.function, kept.rows, self._view
+
+    def _alone(
+        self, test: Utility, function: Any, row: Any, index: int, at: int, hung: Mapping[int, int], errors: dict[int, BaseException]
+    ) -> bool:
+        """What the test says of a record near which an earlier try hung."""
+        checksum = checksum_of(row)
+        try:
+            if hung.get(at) == checksum:
+                raise hung_error(test.hangs)
+            with TimeLimit(test.hangs, at, 1, checksum=checksum):
+                found = [function(row)]
+        except _RAISED as error:
+            errors[index] = error
+            return True
+        wrong: dict[int, BaseException] = {}
+        (answer,) = _as_bools(found, wrong)
+        if wrong:
+            errors[index] = wrong[0]
+        return answer
+
+    def _sample(self, chunk: Chunk, first: int) -> None:
+        """Ask every test of a few records, to learn its cost and how the tests depend on each other. Changes nothing else: they are asked
+        again with the others of their block."""
+        indexes = self.chooser.sample(len(chunk))
+        if not indexes:
+            return
+        begun_all_ns = self._clock_ns()
+        few = chunk.taken(indexes)
+        answers: list[list[bool]] = []
+        spent_ns: list[int] = []
+        for test in self._utilities:
+            begun_ns = self._clock_ns()
+            try:
+                found, _ = self._asked(test, few, first, len(chunk), None, [])
+            except _RAISED:
+                return  # interrupted between two records
+            spent_ns.append(self._clock_ns() - begun_ns)
+            answers.append(found)
+        self.chooser.sampled(answers, spent_ns, begun_all_ns)
+
+    # --- the dead ---
+
+    def _without_dead(self, chunk: Chunk, kept: Chunk, masks: list[list[bool]], raised: dict[int, dict[int, BaseException]]) -> Chunk:
+        """The rows that all tests keep; those of the others on which one has raised are buried, in the order of the block."""
+        where = _standing(len(chunk), masks)
+        for row in where:
+            if row in raised:
+                index = min(raised[row])
+                test, error = self._utilities[index], raised[row][index]
+                reason = "time-limit" if isinstance(error, StepTimeout) else "raised"
+                self._letters.bury(test.id, chunk, row, reason, _text_of_error(error), error=error, came=self._schema)
+                test.counts.dead += 1
+                test.counts.out -= 1
+        return kept.selected([row not in raised for row in where])
+
+
+def _standing(size: int, masks: list[list[bool]]) -> list[int]:
+    """Where in the block each row stands that all `masks` have kept, each over what the one before it left."""
+    where = list(range(size))
+    for mask in masks:
+        where = list(compress(where, mask))
+    return where
+
+
+def _as_bools(answers: list[Any], errors: dict[int, BaseException]) -> list[bool]:
+    """None drops, as it does in a python step; anything else that is no bool is as if the test had raised."""
+    kinds = set(map(type, answers))
+    if kinds <= {bool}:
+        return answers
+    for index, answer in enumerate(answers):
+        if answer is not None and not isinstance(answer, bool):
+            errors[index] = TypeError(f"the function is annotated -> bool and returned {type(answer).__name__}")
+    return [index in errors or answer is True for index, answer in enumerate(answers)]
+
+
+def _text_of_error(error: BaseException) -> str:
+    text = f"{type(error).__name__}: {error}"
+    wrote = isinstance(error, TypeError | AttributeError) and any(sign in text for sign in _WROTE)
+    return f"{type(error).__name__}: {READ_ONLY}" if wrote else text
 
 
 def utilities_step(
@@ -84,5 +440,5 @@ class InARow:
         return Counts(each[0].rows_in, each[-1].out, dropped, dead, made=made, parts=parts)
 
     def figures(self) -> dict[str, Any]:
-        """The figures of this task; see `orders`."""
+        """The figures of this task; see `step_ordering`."""
         return {"names": self._names, "asked": [counts.rows_in for counts in self._counts], "ns": self._ns}

@@ -8,7 +8,7 @@ from contextlib import suppress
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from scribengin.spark.offsets import clock
+from scribengin.spark.source_input import clock
 from scribengin.spark.without_pandas import map_in_arrow
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from scribengin.connectors.catalog import open_source
-from scribengin.core.zones import UTC
-from scribengin.spark.gate import instant_text
-from scribengin.spark.letters import show_place
+from scribengin.core.zones import UTC_NAME
+from scribengin.spark.dead_letter_writer import show_place
+from scribengin.spark.late_rows import instant_text
 from scribengin.spark.offset_log import watermark_us
-from scribengin.spark.origin import ReplayOrigin
+from scribengin.spark.row_origin import ReplayOrigin
 from scribengin.spec.model import Dedupe, Sink, Step
 from scribengin.state.clocks import idle_nodes, slowest, watermark_without_idle
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from scribengin.connectors.contract import SourceStream
-    from scribengin.spark.compiled import QueryParts
+    from scribengin.spark.compiled_query import QueryParts
     from scribengin.spec.model import Watermark
     from scribengin.state.clocks import Clock
     from scribengin.state.contract import Counts, Decision
@@ -157,4 +157,4 @@ def _named(
 
 
 def _shown(instant_us: int) -> str:
-    return instant_text(pa.array([instant_us], pa.timestamp("us", tz=UTC)))
+    return instant_text(pa.array([instant_us], pa.timestamp("us", tz=UTC_NAME)))

@@ -6,11 +6,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.problems import did_you_mean
-from scribengin.core.zones import UTC, is_zone, zone_names
+from scribengin.core.zones import UTC_NAME, is_zone, zone_names
 from scribengin.formats.dialect import CHECKS, faults_together
 from scribengin.spec import keys
 from scribengin.spec.model import Action, Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sql, Utilities, WindowSpec
-from scribengin.spec.nodes import Node, shorten
+from scribengin.spec.yaml_document import Node, shorten
 
 if TYPE_CHECKING:
     from scribengin.spec.reader import DocumentReader
@@ -102,8 +102,8 @@ def _window(reader: DocumentReader, window: Read, owner: SectionOwner) -> Window
         message = f"`aggregate.window.slide` of {owner.called} is longer than its size: rows between two windows would be lost"
         reader.error("window-slide", window.given["slide"][1], message, "write a slide of at most the size")
         return None
-    zone = values.get("time_zone", UTC)
-    if zone != UTC and not _zone_fits(reader, window, owner, zone, tumbling=slide_s == values["size"]):
+    zone = values.get("time_zone", UTC_NAME)
+    if zone != UTC_NAME and not _zone_fits(reader, window, owner, zone, tumbling=slide_s == values["size"]):
         return None
     return WindowSpec(values["time"], values["size"], slide_s, zone)
 

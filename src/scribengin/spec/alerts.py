@@ -7,16 +7,15 @@ import re
 from typing import TYPE_CHECKING
 
 from scribengin.core.problems import did_you_mean
-from scribengin.core.units import parse_duration_s
-from scribengin.spec import alert_keys
-from scribengin.spec.alert_model import Alert, Condition
-from scribengin.spec.nodes import Mapping, Scalar, shorten
+from scribengin.core.units import parse_duration_s, show_duration_exactly
+from scribengin.spec import keys
+from scribengin.spec.model import Alert, Condition
 from scribengin.spec.sections import Read, SectionOwner, Sections
-from scribengin.spec.units_text import show_duration_exactly
+from scribengin.spec.yaml_document import Mapping, Scalar, shorten
 
 if TYPE_CHECKING:
-    from scribengin.spec.nodes import Node
     from scribengin.spec.reader import DocumentReader
+    from scribengin.spec.yaml_document import Node
 
 FORMS = (
     "no progress for 5m",
@@ -89,7 +88,7 @@ def read_alerts(reader: DocumentReader, sections: Sections, read: Read) -> dict[
 def _alert(reader: DocumentReader, sections: Sections, id_: str, key: Scalar, node: Node) -> Alert | None:
     owner = SectionOwner("alert", key.start, id=id_)
     reader.check_name(id_, key, "the id of an alert")
-    read = sections.read(alert_keys.ALERT, node, owner)
+    read = sections.read(keys.ALERT, node, owner)
     if read is None or "when" not in read.values:
         return None
     webhook = read.values.get("webhook", "")

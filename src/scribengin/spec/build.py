@@ -9,23 +9,53 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from datetime import timedelta
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
-from scribengin.spec.calls import caller, data_folder
+from scribengin.core.secret import Secret
+from scribengin.core.types import Schema
+from scribengin.core.units import show_duration_exactly
+from scribengin.spec.call_sites import caller, data_folder
 from scribengin.spec.model import Flow, Python, Step, Utilities
 from scribengin.spec.parse import Parsed, parse_flow
-from scribengin.spec.plain import plain
 from scribengin.spec.yaml_text import write_yaml
 
 if TYPE_CHECKING:
-    from datetime import timedelta
     from typing import Unpack
 
     from scribengin.core.options import NodeType
-    from scribengin.core.types import Schema
+    from scribengin.spec.model import Flow
+
+
+# Python values as the plain data of a flow file.
+
+
+def plain(value: Any) -> Any:
+    """Texts, numbers, booleans, lists and mappings; a path, a timedelta, a Schema or a Secret becomes its text in a flow file.
+
+    >>> from datetime import timedelta
+    >>> plain({"within": timedelta(minutes=10), "key": ("id",)})
+    {'within': '10m', 'key': ['id']}
+    """
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case timedelta():
+            return show_duration_exactly(value.total_seconds())
+        case PurePath() | Schema():
+            return str(value)
+        case Secret():
+            return value.reference
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case Sequence():
+            return [plain(item) for item in value]
+        case _:
+            raise TypeError(f"a flow cannot hold {value!r}, a {type(value).__name__}")
+
 
 Function = Callable[..., Any] | str
 Texts = str | Sequence[str]
@@ -405,3 +435,47 @@ def _reference(function: Callable[..., Any], place: Place) -> str:
         main = getattr(sys.modules["__main__"], "__file__", None)
         module = Path(main).stem if main else module
     return f"{module}:{name}"
+
+
+# The short Python form: an application is a source, an ordered list of Python steps, and a sink.
+
+
+STEP = "utilities"
+"""what the one step of an app is called: its utilities are `utilities.f` in the ledger"""
+
+
+def build_app(
+    name: str,
+    source: Stream,
+    utilities: Sequence[Function],
+    sink: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    *,
+    order: str | None,
+    schema: Any,
+    on_error: str | None,
+    **rest: Any,
+) -> Flow:
+    """`sink` has the keys of a sink in a flow file; several sinks get the same rows. `rest` as in `build_flow`. Raises InputError."""
+    place = caller()
+    if not isinstance(source, Stream):
+        raise InputError([Problem("app-part", place, f"the app's source is {_kind(source)}", 'write source("files", path="data", …)')])
+    if not isinstance(utilities, list | tuple):
+        raise InputError([Problem("app-part", place, f"the app's utilities are {_kind(utilities)}", "write a list: utilities=[tagged]")])
+    rows = source
+    given: dict[str, Any] = {key: value for key, value in (("order", order), ("schema", schema), ("on_error", on_error)) if value}
+    if given and not utilities:
+        raise InputError([Problem("app-part", place, f"the app has {', '.join(given)} but no utilities", "add utilities, or leave it out")])
+    if utilities:
+        rows = source.utilities(*utilities, id=STEP, **given)
+    sinks = sink if isinstance(sink, list | tuple) else [sink]
+    return build_flow(name, *(_output(rows, each, place, number) for number, each in enumerate(sinks, 1)), **rest)
+
+
+def _output(rows: Stream, sink: Any, place: Any, number: int) -> Output:
+    if not isinstance(sink, Mapping) or "type" not in sink:
+        raise InputError([Problem("app-part", place, f"the app's sink is {_kind(sink)}", 'write sink("files", path="out", format="json")')])
+    return rows.to(**{"id": "kept" if number == 1 else f"kept_{number}", **sink})
+
+
+def _kind(value: object) -> str:
+    return f"a {type(value).__name__}" + (" without a type" if isinstance(value, Mapping) else "")

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, assert_never
 
 from scribengin.core.secret import Secret
-from scribengin.core.zones import UTC
+from scribengin.core.units import show_bytes_exactly, show_duration_exactly
+from scribengin.core.zones import UTC_NAME
 from scribengin.spec.alerts import show_condition
-from scribengin.spec.dump_tests import dump_test
+from scribengin.spec.flow_tests import ALL
 from scribengin.spec.model import (
     PROFILE_TRIGGER_S,
     Aggregate,
@@ -24,14 +25,203 @@ from scribengin.spec.model import (
     Sql,
     Utilities,
 )
-from scribengin.spec.tier_data import edge_data, parts_data, waters_data
-from scribengin.spec.units_text import show_bytes_exactly, show_duration_exactly
 from scribengin.spec.yaml_text import escaped, names_data, write_yaml
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from scribengin.core.options import NodeType, Option, OptionKind
-    from scribengin.spec.alert_model import Alert
-    from scribengin.spec.model import Action, Flow, RecordBound, SchemaSpec, Sink, Source, Step, Watermark
+    from scribengin.spec.flow_tests import Expected, FlowTest, GivenRows, VersionChange
+    from scribengin.spec.model import (
+        Action,
+        Alert,
+        Channel,
+        Depth,
+        EdgeProperties,
+        Encryption,
+        Flow,
+        Group,
+        Member,
+        Pack,
+        Rate,
+        RecordBound,
+        SchemaSpec,
+        Sink,
+        Source,
+        Step,
+        Tier,
+        Watermark,
+    )
+
+
+# A test of a flow as the plain data of a flow file.
+
+
+def dump_test(test: FlowTest) -> dict[str, Any]:
+    """Return the data that `read_tests` reads back as an equal test."""
+    data: dict[str, Any] = {"name": escaped(test.name)}
+    if test.given:
+        data["given"] = {source: _given_rows(batches) for source, batches in test.given.items()}
+    expect: dict[str, Any] = {sink: _expected(expected) for sink, expected in test.expect.items()}
+    if test.dead is not None:
+        dead = {step: _expected(expected) for step, expected in test.dead.items()}
+        expect["dead"] = dead.get(ALL, dead)
+    data["expect"] = expect
+    if test.clock:
+        data["clock"] = [_time(time) for time in test.clock]
+    if test.crash:
+        data["crash_after"] = f"batch {test.crash.batch} {test.crash.point}"
+    if test.changes:
+        data["changed"] = [_change(change) for change in test.changes]
+    return data
+
+
+def _given_rows(batches: tuple[GivenRows, ...]) -> Any:
+    given = [{"files": [escaped(file) for file in rows.files]} if rows.files else list(rows.rows) for rows in batches]
+    return given[0] if len(given) == 1 else {"batches": given}
+
+
+def _expected(expected: Expected) -> Any:
+    if expected.rows is not None and (expected.contains, expected.count, expected.files, expected.ordered) == (None, None, (), False):
+        return list(expected.rows)
+    if expected.count is not None and (expected.rows, expected.contains, expected.files, expected.ordered) == (None, None, (), False):
+        return expected.count
+    data: dict[str, Any] = {"rows": list(expected.rows)} if expected.rows is not None else {}
+    if expected.contains is not None:
+        data["contains"] = list(expected.contains)
+    if expected.count is not None:
+        data["count"] = expected.count
+    if expected.files:
+        data["files"] = [escaped(file) for file in expected.files]
+    return data | ({"ordered": True} if expected.ordered else {})
+
+
+def _change(change: VersionChange) -> dict[str, Any]:
+    what: dict[str, Any] = {"patch": change.patch} if change.patch else {"flow": escaped(change.flow)}
+    return {"before": f"batch {change.before}"} | what
+
+
+def _time(time: datetime) -> str:
+    return time.isoformat().replace("+00:00", "Z")
+
+
+# Converts tiers, edges and groups to the plain data of a flow file; `spec.tiers` reads it.
+
+
+def parts_data(flow: Flow, *, resolved: bool) -> dict[str, Any]:
+    """`tiers`, `edges` and `groups`, those that the flow has. `resolved` writes defaults out too."""
+    data = {
+        "tiers": {id_: _tier(tier, resolved=resolved) for id_, tier in flow.tiers.items()},
+        "edges": {id_: edge_data(edge) for id_, edge in flow.edges.items()},
+        "groups": {id_: _group(group, resolved=resolved) for id_, group in flow.groups.items()},
+    }
+    return {section: members for section, members in data.items() if members}
+
+
+def edge_data(edge: EdgeProperties) -> dict[str, Any]:
+    """One edge, or `defaults.edge`."""
+    return _given(
+        channel=_channel(edge.channel) if edge.channel else None,
+        compression=edge.compression,
+        encryption=_encryption(edge.encryption) if edge.encryption else None,
+        pack=_pack(edge.pack) if edge.pack else None,
+        ordering=edge.ordering,
+        key=names_data(edge.key) if edge.key else None,
+        retention=_duration(edge.retention_s),
+        limit=_rate(edge.limit) if edge.limit else None,
+        high_water=_depth(edge.high_water) if edge.high_water else None,
+        low_water=_depth(edge.low_water) if edge.low_water else None,
+        capacity=_depth(edge.capacity) if edge.capacity else None,
+        durability=edge.durability,
+        spill=_size(edge.spill),
+        to=edge.to,
+    )
+
+
+def waters_data(source: Source) -> dict[str, Any]:
+    """`high_water`, `low_water` and `capacity` of a source."""
+    levels = {name: getattr(source, name) for name in ("high_water", "low_water", "capacity")}
+    return {name: _depth(level) for name, level in levels.items() if level}
+
+
+def _channel(channel: Channel) -> Any:
+    data = _given(
+        type=channel.type,
+        topic=_text(channel.topic),
+        path=_text(channel.path),
+        bootstrap=_text(channel.bootstrap),
+        config=_texts(channel.config),
+        partitions=channel.partitions,
+        replication=channel.replication,
+    )
+    return channel.type if list(data) == ["type"] else data
+
+
+def _encryption(encryption: Encryption) -> Any:
+    if encryption.none:
+        return "none"
+    return _given(keyring=_text(encryption.keyring), keys=_texts(encryption.keys), use=_text(encryption.use))
+
+
+def _pack(pack: Pack) -> dict[str, Any]:
+    return _given(rows=pack.rows, bytes=_size(pack.bytes), linger=_duration(pack.linger_s))
+
+
+def _rate(rate: Rate) -> dict[str, Any]:
+    return _given(rows=rate.rows, bytes=_size(rate.bytes))
+
+
+def _depth(depth: Depth) -> dict[str, Any]:
+    return _given(rows=depth.rows, bytes=_size(depth.bytes), age=_duration(depth.age_s))
+
+
+def _tier(tier: Tier, *, resolved: bool) -> dict[str, Any]:
+    gets = tier.resources
+    resources = _given(
+        cores=gets.cores,
+        memory=_size(gets.memory),
+        executors=gets.executors,
+        spark=_texts(gets.spark),
+        standby=gets.standby,
+    )
+    return {"steps": names_data(tier.steps)} | _given(
+        group=tier.group,
+        resources=resources or None,
+        trigger=_duration(tier.trigger_s),
+        workers=tier.workers if resolved or tier.workers != 1 else None,
+        acknowledge=tier.acknowledge if resolved or tier.acknowledge != "checkpoint" else None,
+    )
+
+
+def _group(group: Group, *, resolved: bool) -> dict[str, Any]:
+    return {"members": [_member(member, number, resolved=resolved) for number, member in enumerate(group.members, start=1)]}
+
+
+def _member(member: Member, number: int, *, resolved: bool) -> dict[str, Any]:
+    return {"at": escaped(member.at)} | _given(
+        name=member.name if resolved or member.name != f"m{number}" else None,
+        cost=member.cost if resolved or member.cost != 1.0 else None,
+    )
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _text(text: str | None) -> str | None:
+    return None if text is None else escaped(text)
+
+
+def _size(count: int | None) -> str | None:
+    return None if count is None else show_bytes_exactly(count)
+
+
+def _duration(seconds: float | None) -> str | None:
+    return None if seconds is None else show_duration_exactly(seconds)
+
+
+def _texts(texts: Mapping[str, Any]) -> dict[str, str] | None:
+    return {name: text.reference if isinstance(text, Secret) else escaped(str(text)) for name, text in texts.items()} or None
 
 
 def dump_flow(flow: Flow, *, source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType], resolved: bool = False) -> str:
@@ -188,7 +378,7 @@ def _action(action: Action, *, resolved: bool) -> dict[str, Any]:
                 data["window"] = {"time": escaped(window.time), "size": show_duration_exactly(window.size_s)}
                 if resolved or window.slide_s != window.size_s:
                     data["window"]["slide"] = show_duration_exactly(window.slide_s)
-                if resolved or window.time_zone != UTC:
+                if resolved or window.time_zone != UTC_NAME:
                     data["window"]["time_zone"] = escaped(window.time_zone)
             return {"aggregate": data | {"columns": _pairs(columns)}}
         case Join(key, how, time, within_s):

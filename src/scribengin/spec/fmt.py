@@ -9,8 +9,7 @@ from typing import Any
 
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Problem
-from scribengin.spec.document import Document
-from scribengin.spec.nodes import Mapping, Node, Scalar
+from scribengin.spec.yaml_document import Document, Mapping, Node, Scalar
 
 _WIDE = 1_000_000  # no line is broken anew: a text that is long stays in its line
 _TYPED = ("null", "bool", "int", "float", "timestamp")

@@ -7,9 +7,114 @@ from __future__ import annotations
 
 from typing import get_args
 
-from scribengin.spec import alert_keys, tier_keys
+from scribengin.spec import tier_keys
 from scribengin.spec.key import Key, Section
 from scribengin.spec.model import BeyondMaxDead, Delivery, Emit, Engine, Evolve, Late, OnError, Profile
+
+# The keys of `alerts`, declared in the same way as in `keys`.
+
+
+ALERT = Section(
+    "alert",
+    "What is reported to whom. Every alert is also written to the master's log.",
+    (
+        Key("when", "text", "the condition: one of the forms below", "no progress for 5m", required=True),
+        Key("webhook", "text", "a URL that receives the alert as JSON, by POST", "https://hooks.example.org/flows"),
+        Key(
+            "command",
+            "words",
+            "a program and its arguments, run without a shell; environment variables describe the alert",
+            "[notify, ops]",
+        ),
+    ),
+)
+
+
+# The keys of `tests`, declared in the same way as in `keys`.
+
+
+GIVEN = Section(
+    "given",
+    "The long form of a source's input.",
+    (
+        Key("rows", "own", "rows, as in the short form", "[{id: 1}]"),
+        Key("files", "words", "files in the source's own format; paths are relative to the flow file's folder", "[samples/tweets.jsonl]"),
+        Key(
+            "batches",
+            "own",
+            "a list of lists of rows, or of `{files: …}`: each is delivered after the one before it is committed",
+            "[[{id: 1}], []]",
+        ),
+    ),
+    filled=True,
+)
+
+EXPECT = Section(
+    "expect",
+    "The long form of a sink's expected rows.",
+    (
+        Key("rows", "own", "exactly these rows", "[{id: 1}]"),
+        Key("contains", "own", "at least these rows", "[{id: 1}]"),
+        Key("count", "int", "the number of rows", "3", low=0),
+        Key("files", "words", "the rows of these files (JSON lines or Parquet)", "[samples/kept.jsonl]"),
+        Key("ordered", "bool", "the rows must come in this order", "true", default="false"),
+    ),
+    filled=True,
+)
+
+CHANGED = Section(
+    "changed",
+    "A change of the flow in the middle of the test: another flow continues with its state.",
+    (
+        Key("before", "text", "the first Batch that the changed flow runs", "batch 2", required=True),
+        Key("flow", "text", "the file of the changed flow; the path is relative to the flow file's folder", "next.yaml"),
+        Key("patch", "own", "overrides merged into this flow; null removes a key", "{steps: {known: {filter: id > 3}}}"),
+    ),
+)
+
+TEST = Section(
+    "test",
+    "A test: the input of the sources and the expected output of the sinks.",
+    (
+        Key(
+            "name",
+            "text",
+            "a sentence that states what is tested",
+            "five hundred is not enough",
+            required=True,
+            placeholder="WHAT IT TESTS",
+        ),
+        Key(
+            "given",
+            "nodes",
+            "source → a list of rows, or the long form; a text is a raw record; sources that are not listed are empty",
+            "{tweets: [{id: 1}]}",
+        ),
+        Key(
+            "expect",
+            "nodes",
+            "sink → a list of rows, or the long form; `dead` → the expected dead letters",
+            "{kept: [{id: 1}]}",
+            required=True,
+        ),
+        Key(
+            "clock",
+            "own",
+            "the current time in SQL; a list has one time for each Batch",
+            '"2026-01-01T00:00:00Z"',
+            default="the machine's clock",
+        ),
+        Key("crash_after", "text", "`batch N`: the process crashes there, and another process continues", "batch 1"),
+        Key(
+            "changed",
+            "own",
+            "another flow continues from a Batch on; a list if there are several changes",
+            "{before: batch 2, flow: next.yaml}",
+        ),
+    ),
+)
+
+TEST_SECTIONS = (TEST, GIVEN, EXPECT, CHANGED)
 
 _ON_ERROR = Key(
     "on_error",
@@ -476,13 +581,13 @@ FLOW = Section(
             default="no limit, but a run with more than half ends with exit status 1",
             section=MAX_DEAD,
         ),
-        Key("alerts", "nodes", "id → alert rule", "{stuck: {when: no progress for 5m}}", section=alert_keys.ALERT),
+        Key("alerts", "nodes", "id → alert rule", "{stuck: {when: no progress for 5m}}", section=ALERT),
         Key("tests", "own", "tests for `scribengin test`: a list of tests, or of files with tests", "[tests/*.yaml]"),
     ),
 )
 
 _OWN = (FLOW, DEFAULTS, RETAIN, MAX_DEAD, SOURCE, STEP, SINK, SCHEMA, WATERMARK, AGGREGATE, WINDOW, JOIN, PARSE, PYTHON, DEDUPE, MERGE)
-SECTIONS: tuple[Section, ...] = (*_OWN, *tier_keys.SECTIONS, alert_keys.ALERT)
+SECTIONS: tuple[Section, ...] = (*_OWN, *tier_keys.SECTIONS, ALERT)
 
 
 def operation_names() -> tuple[str, ...]:

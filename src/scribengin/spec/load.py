@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from scribengin.core import code_archive
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
-from scribengin.spec.calls import CallPlaces, data_in
+from scribengin.spec.call_sites import CallPlaces, data_in
 from scribengin.spec.model import Flow
 from scribengin.spec.parse import Parsed, parse_flow
 

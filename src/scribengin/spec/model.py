@@ -12,16 +12,124 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from scribengin.core.zones import UTC
-from scribengin.spec.edge_model import Depth, EdgeProperties
+from scribengin.core.zones import UTC_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scribengin.core.problems import Place
     from scribengin.core.types import Schema
-    from scribengin.spec.alert_model import Alert
     from scribengin.spec.flow_tests import FlowTest
+
+
+# The alerts of a Flow, as values.
+
+
+Measure = Literal["progress", "lag_rows", "lag_s", "dead", "restarts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """When an alert fires: `measure` is above `over` for `span_s` seconds (lags), or counts more within them (dead letters, restarts).
+    For `progress`: no Batch was committed for `span_s` although there is unread input."""
+
+    measure: Measure
+    over: float
+    span_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """What is reported to whom. Every alert is also written to the master's log."""
+
+    id: str
+    when: Condition
+    webhook: str = ""
+    command: tuple[str, ...] = ()
+
+
+# The properties of edges between tiers in a flow file: channels, back-pressure limits, and how rows are sent.
+
+
+Codec = Literal["none", "gzip", "lz4", "snappy", "zstd"]
+Durability = Literal["end_to_end", "store_on_failure", "best_effort"]
+Ordering = Literal["key", "none"]
+ChannelKind = Literal["kafka", "folder"]
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """The channel of an edge. The planner chooses fields that are None: Kafka if the flow knows exactly one cluster, else a folder."""
+
+    type: ChannelKind | None = None
+    topic: str | None = None
+    path: str | None = None
+    bootstrap: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    partitions: int | None = None
+    replication: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """The limits of one pack: rows, and bytes before compression; a Batch waits up to `linger_s` seconds to fill it."""
+
+    rows: int | None = None
+    bytes: int | None = None
+    linger_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Encryption:
+    """AES-GCM. Either `keyring`, the path of a file with a line `ID BASE64` a key, whose last line encrypts; or `keys` (id →
+    BASE64), of which `use` encrypts. `none` turns off the encryption of `defaults.edge`."""
+
+    keyring: str | None = None
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    use: str | None = None
+    none: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A rate limit: rows and bytes a second."""
+
+    rows: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """A limit on the unread content of a channel: rows, bytes, seconds since the oldest row was written. None: no limit."""
+
+    rows: int | None = None
+    bytes: int | None = None
+    age_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeProperties:
+    """Properties of an edge between two tiers. Fields that are None come from `defaults.edge`, then from the planner."""
+
+    channel: Channel | None = None
+    compression: Codec | None = None
+    encryption: Encryption | None = None
+    pack: Pack | None = None
+    ordering: Ordering | None = None
+    key: tuple[str, ...] = ()
+    """the columns whose equal values keep their order, with `ordering: key`"""
+    retention_s: float | None = None
+    """the minimum time, in seconds, the channel keeps rows that its readers have read"""
+    limit: Rate | None = None
+    high_water: Depth | None = None
+    low_water: Depth | None = None
+    capacity: Depth | None = None
+    """the limit at which the writing tier pauses"""
+    durability: Durability | None = None
+    spill: int | None = None
+    """the maximum number of bytes that `store_on_failure` stores locally"""
+    to: str | None = None
+    """a group, or `group.member`"""
 
 
 Delivery = Literal["exactly_once", "at_least_once"]
@@ -207,7 +315,7 @@ class WindowSpec:
     time: str
     size_s: float
     slide_s: float
-    time_zone: str = UTC
+    time_zone: str = UTC_NAME
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,23 +6,22 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from scribengin.core.moments import WRITE_TIME, parse_time
-from scribengin.spec import flow_test_keys
-from scribengin.spec.document import Document
+from scribengin.core.time_text import WRITE_TIME, parse_time
+from scribengin.spec import keys
 from scribengin.spec.flow_tests import ALL, Crash, Expected, FlowTest, GivenRows, VersionChange
-from scribengin.spec.nodes import Mapping, Scalar, Sequence, kind_of, resolve_plain, shorten
 from scribengin.spec.reader import DocumentReader
 from scribengin.spec.sections import SectionOwner, Sections
+from scribengin.spec.yaml_document import Document, Mapping, Scalar, Sequence, kind_of, resolve_plain, shorten
 
 if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
     from scribengin.core.problems import Problem
-    from scribengin.spec.nodes import Node
     from scribengin.spec.places import Path as At
     from scribengin.spec.places import Places
     from scribengin.spec.sections import Read
+    from scribengin.spec.yaml_document import Node
 
 _BATCH = re.compile(r"\s*batch\s+([1-9]\d{0,5})(?:\s+(staged|decided|published))?\s*\Z")
 _ROWS = "[{id: 1}]"
@@ -95,7 +94,7 @@ class _Test:
         if name is not None and isinstance(name[1], Scalar):
             self._owner = replace(self._owner, kind=f"test {shorten(name[1].value)}")
         before = self._reader.errors
-        read = self._sections.read(flow_test_keys.TEST, node, self._owner)
+        read = self._sections.read(keys.TEST, node, self._owner)
         if read is None or "name" not in read.values:
             return None
         expect, dead = self._expected(read)
@@ -118,7 +117,7 @@ class _Test:
     def _source(self, node: Node, at: At) -> tuple[GivenRows, ...]:
         if not isinstance(node, Mapping):
             return (self._rows(node, at, raw=True),)
-        read = self._sections.read(flow_test_keys.GIVEN, node, self._owner.inner(".".join(map(str, at)), node.start))
+        read = self._sections.read(keys.GIVEN, node, self._owner.inner(".".join(map(str, at)), node.start))
         if read is None:
             return ()
         self._one_of(read, node, at)
@@ -130,7 +129,7 @@ class _Test:
     def _batch(self, node: Node, at: At) -> GivenRows:
         if not isinstance(node, Mapping):
             return self._rows(node, at, raw=True)
-        read = self._sections.read(flow_test_keys.GIVEN, node, self._owner.inner(".".join(map(str, at)), node.start))
+        read = self._sections.read(keys.GIVEN, node, self._owner.inner(".".join(map(str, at)), node.start))
         if read is not None and "batches" in read.given:
             self._reader.error("key-misplaced", node, f"{self._called(at)} has `batches` inside a Batch", "write rows or files here")
         elif read is not None:
@@ -175,7 +174,7 @@ class _Test:
     def _dead(self, node: Node) -> dict[str, Expected]:
         """`dead: 2`, `dead: [{…}]`, or `dead: {step: …}`."""
         at: At = ("expect", "dead")
-        if not isinstance(node, Mapping) or {*node.entries} & {*flow_test_keys.EXPECT.names}:
+        if not isinstance(node, Mapping) or {*node.entries} & {*keys.EXPECT.names}:
             return {ALL: self._sink(node, at, letters=True)}
         return {step: self._sink(inner, (*at, step), letters=True) for step, (_, inner) in node.entries.items()}
 
@@ -184,7 +183,7 @@ class _Test:
             return Expected(count=count, at=at)
         if not isinstance(node, Mapping):
             return Expected(self._mappings(node, at), at=at)
-        read = self._sections.read(flow_test_keys.EXPECT, node, self._owner.inner(".".join(map(str, at)), node.start))
+        read = self._sections.read(keys.EXPECT, node, self._owner.inner(".".join(map(str, at)), node.start))
         if read is None:
             return Expected(at=at)
         self._compared(read, node, at, letters=letters)
@@ -251,7 +250,7 @@ class _Test:
         return tuple(change for change in changes if change is not None)
 
     def _change(self, node: Node, at: At) -> VersionChange | None:
-        read = self._sections.read(flow_test_keys.CHANGED, node, self._owner.inner("changed", node.start))
+        read = self._sections.read(keys.CHANGED, node, self._owner.inner("changed", node.start))
         if read is None or "before" not in read.values:
             return None
         found = _BATCH.match(read.values["before"])

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.problems import did_you_mean
 from scribengin.core.secret import Secret
-from scribengin.spec.fill import fill
-from scribengin.spec.located import DocumentPlaces
-from scribengin.spec.nodes import Mapping, Node, Scalar, Sequence, kind_of, resolve_plain, shorten
-from scribengin.spec.old_words import join_word, old_word, translate
+from scribengin.spec.foreign_terms import join_word, old_word, translate
+from scribengin.spec.variables import fill
+from scribengin.spec.yaml_document import Mapping, Node, Scalar, Sequence, kind_of, resolve_plain, shorten
+from scribengin.spec.yaml_places import DocumentPlaces
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from collections.abc import Mapping as Mapping_
     from pathlib import Path
 
-    from scribengin.spec.document import Document
+    from scribengin.spec.yaml_document import Document
 
 NAME_PATTERN = r"[a-z][a-z0-9_]{0,62}"
 NAME = re.compile(rf"{NAME_PATTERN}\Z")

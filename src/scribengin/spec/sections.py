@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, assert_never
 
 from scribengin.core.problems import did_you_mean, nearest
-from scribengin.spec import alert_keys, keys, tier_keys
+from scribengin.spec import keys, tier_keys
+from scribengin.spec.foreign_terms import old_word, our_word, translate, type_word
 from scribengin.spec.model import SchemaSpec, Watermark
-from scribengin.spec.nodes import Mapping, Node, Scalar, Sequence, shorten
-from scribengin.spec.old_words import old_word, our_word, translate, type_word
 from scribengin.spec.reader import fold, suggest
 from scribengin.spec.values import (
     Bounds,
@@ -34,6 +33,7 @@ from scribengin.spec.values import (
     read_watermark,
     read_words,
 )
+from scribengin.spec.yaml_document import Mapping, Node, Scalar, Sequence, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -49,7 +49,7 @@ _READ_AS = frozenset(
     {"inputs", "nodes", "section", "schema", "watermark", "columns", "expression", "expressions", "selection", "cases", "function"}
 )
 """kinds whose value is read under the probably intended key, because other values refer to it or depend on it"""
-_NODES = (keys.SOURCE, keys.STEP, keys.SINK, tier_keys.TIER, tier_keys.EDGE, tier_keys.GROUP, alert_keys.ALERT)
+_NODES = (keys.SOURCE, keys.STEP, keys.SINK, tier_keys.TIER, tier_keys.EDGE, tier_keys.GROUP, keys.ALERT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import get_args
 
-from scribengin.spec.edge_model import ChannelKind, Codec, Durability, Ordering
 from scribengin.spec.key import Key, Section
-from scribengin.spec.model import Standby
+from scribengin.spec.model import ChannelKind, Codec, Durability, Ordering, Standby
 
 TO = Key("to", "group", "the destination: a group, or one of its members", "wan.second")
 TRACE = Key("trace", "float", "the fraction of records to trace; dead letters are always traced", "0.01", default="0", low=0, high=1)

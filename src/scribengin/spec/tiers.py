@@ -8,20 +8,19 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.problems import suggestion
+from scribengin.core.units import show_bound
 from scribengin.spec import keys, tier_keys
-from scribengin.spec.edge_model import Channel, Depth, EdgeProperties, Encryption, Pack, Rate
-from scribengin.spec.model import Group, Member, Resources, Tier
-from scribengin.spec.nodes import Mapping, Scalar, shorten
+from scribengin.spec.model import Channel, Depth, EdgeProperties, Encryption, Group, Member, Pack, Rate, Resources, Tier
 from scribengin.spec.reader import NAME_PATTERN
 from scribengin.spec.sections import Read, SectionOwner, Sections
-from scribengin.spec.units_text import show_bound
+from scribengin.spec.yaml_document import Mapping, Scalar, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from collections.abc import Mapping as Mapping_
 
-    from scribengin.spec.nodes import Node
     from scribengin.spec.reader import DocumentReader
+    from scribengin.spec.yaml_document import Node
 
 ARROW = re.compile(rf"\s*({NAME_PATTERN}(?:\.{NAME_PATTERN})?)\s*->\s*({NAME_PATTERN})\s*\Z")
 """the key of an edge: the reference that is read, and its reader"""

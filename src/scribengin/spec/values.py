@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, assert_never
 
 from scribengin.core.problems import did_you_mean, suggestion
 from scribengin.core.types import PRIMITIVES, Schema, SchemaSyntaxError, parse_schema
-from scribengin.core.units import parse_bytes, parse_duration_s
+from scribengin.core.units import parse_bytes, parse_duration_s, show_bound
+from scribengin.spec.foreign_terms import UNITS
 from scribengin.spec.model import RecordBound, Watermark
-from scribengin.spec.nodes import Mapping, Node, Scalar, Sequence, kind_of, shorten
-from scribengin.spec.old_words import UNITS
 from scribengin.spec.reader import NAME
-from scribengin.spec.units_text import show_bound
+from scribengin.spec.yaml_document import Mapping, Node, Scalar, Sequence, kind_of, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

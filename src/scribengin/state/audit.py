@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.abilities import is_chained
 from scribengin.core.errors import StateError
-from scribengin.state.dead import read_expired, read_segment, standing_segments
+from scribengin.state.dead_letters import count_purged, read_expired, read_segment, standing_segments
 from scribengin.state.decisions import Decisions
 from scribengin.state.ledger import balance
-from scribengin.state.purged import count_purged
+from scribengin.state.source_log import SourceLog
 from scribengin.state.totals import SinkTotals
 
 if TYPE_CHECKING:
@@ -20,8 +20,36 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import SinkConnector, Unaccounted
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
-    from scribengin.state.losses import Loss
     from scribengin.state.totals import Totals
+
+
+# The losses of a Query: records that were deleted before they were read, from the logs of its sources.
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """`rows` is how many records at most, None if unknown; `entry` the entry of the source's log that says so."""
+
+    source: str
+    entry: int
+    rows: int | None
+    what: str
+
+    def as_json(self) -> dict[str, Any]:
+        """One JSON object."""
+        return asdict(self)
+
+
+def read_losses(query: QueryFolder, starts: Mapping[str, int], ends: Mapping[str, int]) -> Iterator[Loss]:
+    """Those in the entries `starts` (source → inclusive, 0 for others) to `ends` (exclusive), in order. Reads all of these entries."""
+    for source, end in ends.items():
+        start = starts.get(source, 0)
+        for number, streams in enumerate(SourceLog(query.sources, source).entries(start), start):
+            if number >= end:
+                break
+            for stream in streams:
+                if stream.lost:
+                    yield Loss(source, number, stream.rows, stream.lost)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,25 +11,20 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors.channel.outbox import dropped_log
 from scribengin.core.errors import Refused
-from scribengin.state.ack_intake import ChannelIntake
-from scribengin.state.checksums import NAMED, Tally
+from scribengin.state.channel_checks import NAMED, ChannelIntake, Publications, Tally, file_pieces, mismatch_of, put_by_unit
+from scribengin.state.channel_digests import NOT_WHOLE, in_all
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import past_lineages, read_lineage
-from scribengin.state.mismatches import mismatch_of, put_by_unit
-from scribengin.state.publications import Publications, file_pieces
 from scribengin.state.source_log import SourceLog
-from scribengin.state.taken import NOT_WHOLE, in_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from scribengin.connectors.contract import SourceStream
-    from scribengin.state.ack_contract import ChannelLink, QueryReading, QueryTopology
-    from scribengin.state.ack_intake import ChannelPiece
-    from scribengin.state.checksums import Mismatch
+    from scribengin.state.channel_checks import ChannelLink, ChannelPiece, Mismatch, QueryReading, QueryTopology
+    from scribengin.state.channel_digests import Sums
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
-    from scribengin.state.taken import Sums
 
 
 @dataclass(frozen=True, slots=True)

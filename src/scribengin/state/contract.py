@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scribengin.formats.notice import FormatNotice
+    from scribengin.state.channel_digests import Taken
     from scribengin.state.clocks import Clock
-    from scribengin.state.taken import Taken
 
 
 REPARTITION = "repartition"
@@ -154,9 +154,9 @@ class Decision:
     ran: Mapping[str, str] = field(default_factory=dict)
     """`tier` and `host`; `workers`, how many have staged a part of it, where that is more than one"""
     taken: Mapping[str, Taken] = field(default_factory=dict)
-    """source that is a channel → what of it the Batch has taken, as its feeder counts it; see `state.taken`"""
+    """source that is a channel → what of it the Batch has taken, as its feeder counts it; see `state.channel_digests`"""
     orders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """step of utilities → how they ran and what was learned of them: see `spark.orders`"""
+    """step of utilities → how they ran and what was learned of them: see `spark.step_ordering`"""
     noticed: tuple[FormatNotice, ...] = ()
     """of sources whose data have other columns than are declared, where no Batch before has said it, or values that became null"""
     offers: tuple[str, ...] = ()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from scribengin.core.errors import Refused, StateError
-from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
 from scribengin.core.remedies import start_over
 from scribengin.core.remote import RemotePath
 from scribengin.core.storage import make_folder, names_in, put_if_absent, read_or_none, replace
+from scribengin.core.time_text import now_text
 from scribengin.state.places import located
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from uuid import uuid4
 
 from scribengin.core import storage
 from scribengin.core.errors import Refused
-from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
 from scribengin.core.remedies import start_over, write_beside
+from scribengin.core.time_text import now_text
 from scribengin.state.decisions import Decisions
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from uuid import uuid4
 import msgspec
 
 from scribengin.connectors.contract import SourceStream
-from scribengin.core.moments import now_text
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.storage import names_in, put_if_absent, read_or_none, remove_tree, replace
+from scribengin.core.time_text import now_text
 from scribengin.state.contract import LineSegment
-from scribengin.state.dead import letter_as_json, letter_from_json
+from scribengin.state.dead_letters import letter_as_json, letter_from_json
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder
 from scribengin.state.lineage import past_lineages, read_lineage

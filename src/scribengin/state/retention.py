@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from scribengin.state.dead import expire_letters, purge_dead
+from scribengin.state.dead_letters import expire_letters, purge_dead
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import past_lineages
+from scribengin.state.provenance import forget_trails
 from scribengin.state.replays import Replays
-from scribengin.state.trails import forget_trails
 
 if TYPE_CHECKING:
     from collections.abc import Callable

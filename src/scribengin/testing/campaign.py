@@ -16,7 +16,7 @@ import msgspec
 
 from scribengin.core import faults, numbered_log
 from scribengin.core.errors import FencedError, Refused, ScribenginError, StateError
-from scribengin.state.dead import read_letters
+from scribengin.state.dead_letters import read_letters
 from scribengin.state.ledger import balance, read_totals
 from scribengin.state.lineage import read_lineage
 from scribengin.testing.checker import Findings, Found, check_records
@@ -161,18 +161,18 @@ def _status(act: Callable[[], None]) -> int:
     try:
         act()
     except FencedError as error:
-        return _told(error, FENCED)
+        return _report_error(error, FENCED)
     except Refused as error:
-        return _told(error, REFUSED)
+        return _report_error(error, REFUSED)
     except (ScribenginError, OSError) as error:
-        return _told(error, FAILED)
+        return _report_error(error, FAILED)
     except Exception:
         traceback.print_exc()
         return BUG
     return DONE
 
 
-def _told(error: Exception, status: int) -> int:
+def _report_error(error: Exception, status: int) -> int:
     with suppress(OSError):  # the disk may be full for this too
         print(f"child {os.getpid()}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
     return status

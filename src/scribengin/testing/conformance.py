@@ -27,7 +27,7 @@ from scribengin.connectors.abilities import can_be_looked_at, compares_columns, 
 from scribengin.connectors.contract import BatchId, BatchLimits, Decided, Receipt, SourceStream
 from scribengin.core.errors import FencedError, Refused, StateError
 from scribengin.core.types import arrow_schema
-from scribengin.formats.json_rows import json_rows
+from scribengin.formats.json_out import json_rows
 from scribengin.formats.origins import Origins
 from scribengin.testing.children import await_end, fork
 from scribengin.testing.deaths import Site, died_at, own_code, sites_of
@@ -219,7 +219,7 @@ def check_poison(trial: SinkTrial, rows: Rows, poison: Rows) -> None:
         mixed = [row for one, other in zip(rows, poison, strict=False) for row in (one, other)] + [rows[0]]
         wrong = set(range(1, len(mixed), 2))
         try:
-            told = _told(trial, mixed, as_json=as_json)
+            told = _returned_rows(trial, mixed, as_json=as_json)
         except Exception as error:
             raise AssertionError(f"the contract is broken: a row that the place never takes is no reason to fail; {error!r}") from error
         must(
@@ -257,7 +257,7 @@ def check_wider(trial: SinkTrial, schema: Schema, rows: Rows) -> None:
     must(not wanted - found, f"a new column is written, or `unlike` tells that it is not; lost: {list(wanted - found)[:2]}")
 
 
-def _told(trial: SinkTrial, rows: Rows, *, as_json: bool) -> list[tuple[int, str, str]]:
+def _returned_rows(trial: SinkTrial, rows: Rows, *, as_json: bool) -> list[tuple[int, str, str]]:
     """(index, reason, message) of those that came back, behind a publication of the others."""
     sink, number = trial.prepared(), len(trial.decisions)
     label = f"source/{number}-0+"

@@ -15,10 +15,9 @@ import pyarrow as pa
 
 from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.keyed.contract import KeyedRows, WriterRecord
-from scribengin.connectors.keyed.sink import KeyedSink
-from scribengin.connectors.keyed.versions import next_base
+from scribengin.connectors.keyed.sink import KeyedSink, next_base
 from scribengin.core.types import arrow_schema, parse_schema
-from scribengin.formats.json_lines import json_lines
+from scribengin.formats.json_out import json_lines
 from scribengin.testing.conformance import must
 
 if TYPE_CHECKING:

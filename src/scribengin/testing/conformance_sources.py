@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.abilities import can_measure, rechecks
 from scribengin.connectors.contract import BatchLimits, SourceStream
 from scribengin.core.errors import SourceError, Unreachable
-from scribengin.plan.guarantee import path_guarantee
+from scribengin.plan.guarantees import path_guarantee
 from scribengin.spec.model import Flow, Sink
 from scribengin.spec.model import Source as DeclaredSource
 from scribengin.testing.conformance import _records, must

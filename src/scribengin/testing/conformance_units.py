@@ -10,15 +10,14 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, cast
 
-from scribengin.connectors.contract import Decided, Receipt
-from scribengin.connectors.unit_contract import AlreadyCommitted
+from scribengin.connectors.contract import AlreadyCommitted, Decided, Receipt
 from scribengin.core.errors import FencedError, StateError
 from scribengin.testing.conformance import LINEAGE, OWNER, batch_id, must, write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from scribengin.connectors.unit_contract import UnitSink, UnitStream
+    from scribengin.connectors.contract import UnitSink, UnitStream
     from scribengin.core.types import Schema
 
     Row = Mapping[str, Any]

@@ -24,13 +24,12 @@ from scribengin.core import faults, numbered_log
 from scribengin.core.storage import names_in, read_or_none, replace
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.state.contract import Counts, DeadLetter, Decision, LineSegment, SourceRange
-from scribengin.state.dead import DeadWriter
+from scribengin.state.dead_letters import DeadWriter
 from scribengin.state.decisions import Decisions, input_hash
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease
 from scribengin.state.lineage import open_lineage
-from scribengin.state.recovery import recover_query
-from scribengin.state.settling import publish
+from scribengin.state.publishing import publish, recover_query
 from scribengin.state.source_log import SourceLog
 from scribengin.testing.checker import Found, read_output
 from scribengin.testing.records import SCHEMA, RecordKey, as_line, make_record

@@ -7,17 +7,24 @@ CASE that is not taken or after a value in a coalesce are not evaluated, as in S
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from scribengin.core.errors import StepError
+from scribengin.core.types import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
+    from scribengin.core.types import Schema
     from scribengin.vector.expression import Expression
+
 
 ARROW: dict[str, pa.DataType] = {
     "BOOLEAN": pa.bool_(),
@@ -241,3 +248,56 @@ def computed(columns: Sequence[tuple[str, Expression]], batch: pa.RecordBatch, s
     """The columns of a `select`, in the form of `schema`. Raises NotSureError."""
     arrays = [values(asked, batch) for _, asked in columns]
     return pa.RecordBatch.from_arrays([array.cast(field.type) for array, field in zip(arrays, schema, strict=True)], schema=schema)
+
+
+# A run of `filter` and `select` steps on one Arrow batch.
+
+
+@dataclass(frozen=True, slots=True)
+class VectorStep:
+    """One step: a predicate or the columns that it makes, and what it requires of its output. `schema` has its output columns."""
+
+    id: str
+    schema: Schema
+    predicate: Expression | None = None
+    columns: tuple[tuple[str, Expression], ...] = ()
+    require: tuple[tuple[str, Expression], ...] = ()
+
+    @property
+    def fallible(self) -> bool:
+        """True if one of its expressions may fail in Spark on some rows."""
+        own = () if self.predicate is None else (self.predicate,)
+        return any(each.fallible for each in (*own, *(each for _, each in (*self.columns, *self.require))))
+
+
+@dataclass(frozen=True, slots=True)
+class VectorResult:
+    """The result for a batch: the rows that passed, their indexes, and (row, step, name) of those that fail a
+    `require`, by row, in the order of Spark."""
+
+    batch: pa.RecordBatch
+    passed: NDArray[np.int64]
+    failed: tuple[tuple[int, str, str], ...]
+
+
+def run_steps(steps: Sequence[VectorStep], batch: pa.RecordBatch) -> VectorResult:
+    """Run the batch through all steps. Raises NotSureError if Spark must decide on one of its rows."""
+    rows = np.arange(batch.num_rows, dtype=np.int64)
+    failed: list[tuple[int, str, str]] = []
+    for step in steps:
+        if step.predicate is not None:
+            batch, rows = _kept(batch, rows, holds(step.predicate, batch))
+        if step.columns:
+            batch = computed(step.columns, batch, arrow_schema(step.schema))
+        for name, predicate in step.require:
+            passes = holds(predicate, batch)
+            if not pc.all(passes).as_py():
+                failed += [(int(row), step.id, name) for row in rows[~passes.to_numpy(zero_copy_only=False)]]
+                batch, rows = _kept(batch, rows, passes)
+    return VectorResult(batch, rows, tuple(sorted(failed, key=lambda each: each[0])))
+
+
+def _kept(batch: pa.RecordBatch, rows: NDArray[np.int64], keep: pa.BooleanArray) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
+    if keep.true_count == len(keep):
+        return batch, rows
+    return batch.filter(keep), rows[keep.to_numpy(zero_copy_only=False)]

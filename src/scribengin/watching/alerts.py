@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from scribengin.core.units import show_duration
 from scribengin.spec.alerts import parse_condition
-from scribengin.watching.board import STALE_S
+from scribengin.watching.telemetry import STALE_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.spec.alert_model import Condition
-    from scribengin.watching.board import TierSnapshot
-    from scribengin.watching.figures import FlowFigures
+    from scribengin.spec.model import Condition
+    from scribengin.watching.flow_figures import FlowFigures
+    from scribengin.watching.telemetry import TierSnapshot
 
 Standing = Literal["quiet", "pending", "firing"]
 

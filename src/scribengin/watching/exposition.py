@@ -10,15 +10,15 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from scribengin.watching.board import STALE_S
-from scribengin.watching.figures import figures_of, queries_of
+from scribengin.watching.flow_figures import figures_of, queries_of
+from scribengin.watching.telemetry import STALE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from prometheus_client import Metric
 
-    from scribengin.watching.board import Board, TierSnapshot
+    from scribengin.watching.telemetry import Board, TierSnapshot
 
 Point = tuple[tuple[str, ...], float | None]
 """(values of the labels, value); None: unknown, and left out"""

@@ -10,26 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import ColumnsOutdated, FencedError, InputError, ScribenginError, SourceMissing
-from scribengin.core.loopback import LOOPBACK
+from scribengin.core.net import LOOPBACK
 from scribengin.core.remedies import for_flow
 from scribengin.launch.marks import VARIABLE
 from scribengin.local.contract import RunSettings
-from scribengin.local.deep import deep_problems
-from scribengin.local.parts import open_stager
 from scribengin.local.prepare import prepare
+from scribengin.local.query_parts import open_stager
 from scribengin.local.run import look_at_sources, run_flow
 from scribengin.local.session import start
-from scribengin.registry.kinds import tier_of
+from scribengin.local.spark_analysis import deep_problems
+from scribengin.registry.records import tier_of
 from scribengin.spark.class_archive import start_training
 from scribengin.spark.session import jvm_status, stop_session
 from scribengin.spark.user_code import pack
 from scribengin.spark.warm_up import begin_warm_up, warm_up_streams
 from scribengin.state.folder import StateFolder
 from scribengin.state.places import is_elsewhere, located
-from scribengin.worker.heeded import Heeded
+from scribengin.worker.log import LAST
 from scribengin.worker.service import AttemptOutcome, AttemptStatus, outcome_of
 from scribengin.worker.sharing import Assistant, Workshop
-from scribengin.worker.timeline import LAST
 
 if TYPE_CHECKING:
     import threading
@@ -40,14 +39,40 @@ if TYPE_CHECKING:
     from scribengin.connectors.group.health import MemberOverrides
     from scribengin.control.world import RunId
     from scribengin.local.contract import QueryView, RunResult, RunView
-    from scribengin.local.limits import FlowLimits
     from scribengin.local.prepare import PreparedFlow
+    from scribengin.local.rate_limit import FlowLimits
     from scribengin.packages.fetch import FetchedPackages
-    from scribengin.registry.kinds import Spec
-    from scribengin.state.accepted import Word
+    from scribengin.registry.records import Spec
+    from scribengin.state.columns import Word
     from scribengin.state.lease import Right
-    from scribengin.worker.glance import Glance
-    from scribengin.worker.timeline import Timeline
+    from scribengin.worker.log import Timeline
+    from scribengin.worker.status_page import Glance
+
+
+# A lease check that remembers whether the lease was found lost.
+
+
+class Heeded:
+    """The lease, for one attempt to run a tier. `gone` is true once a check has found that it is not held: errors after that are caused by
+    it alone. The lease may be held again a moment later, if a session that seemed expired turns out to live."""
+
+    def __init__(self, right: Right) -> None:
+        self.gone = False
+        self.right = right
+
+    @property
+    def path(self) -> str:
+        """See `Right`."""
+        return self.right.path
+
+    def check(self) -> None:
+        """See `Right`."""
+        try:
+            self.right.check()
+        except FencedError:
+            self.gone = True
+            raise
+
 
 _ARCHIVE_AFTER_S = 60.0
 _AWAIT_S = 2.0

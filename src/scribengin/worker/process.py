@@ -3,7 +3,7 @@
 SCRIBENGIN_HOME   this host's folder: packages
 SCRIBENGIN_REACHED_AT   an address of this host, for other workers of the tier; the loopback by default
 SCRIBENGIN_TOKEN, SCRIBENGIN_CERTIFICATES   what masters ask of who fetches packages
-SCRIBENGIN_…      the way into the registry: `registry.entrance`
+SCRIBENGIN_…      the way into the registry: `registry.connection_settings`
 """
 
 from __future__ import annotations
@@ -22,40 +22,36 @@ from scribengin.control.peers import read_remote, with_remote
 from scribengin.control.workflows import Workflows
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused
-from scribengin.core.loopback import LOOPBACK
+from scribengin.core.net import LOOPBACK
 from scribengin.core.secret import Secret
 from scribengin.packages.fetch import FetchedPackages
 from scribengin.packages.store import PackageStore
+from scribengin.registry.connection_settings import LOGIN, ConnectionSettings
 from scribengin.registry.contract import Damaged, shown
-from scribengin.registry.entrance import LOGIN, ConnectionSettings
-from scribengin.registry.kinds import is_helper, spec_of
 from scribengin.registry.lease import RegistryLease
-from scribengin.registry.records import Stored, read_record
+from scribengin.registry.record_io import Stored, read_record
+from scribengin.registry.records import is_helper, spec_of
 from scribengin.registry.tree import DESIRED, LEASE, SPEC, WANTED
-from scribengin.state.accepted import Word
+from scribengin.state.columns import Word
 from scribengin.state.folder import StateFolder
 from scribengin.state.places import located
 from scribengin.watching.progress import Teller
 from scribengin.worker.attempt import HelperAttempt, TierAttempt
-from scribengin.worker.glance import Glance
-from scribengin.worker.limits import LiveLimits
-from scribengin.worker.own_log import tell
-from scribengin.worker.page import serve_page
+from scribengin.worker.log import Timeline, tell
 from scribengin.worker.progress import Reporter
+from scribengin.worker.registry_watch import DesiredState, LiveLimits, LiveTurns
 from scribengin.worker.service import WorkerService
 from scribengin.worker.sharing import REACHED_AT
+from scribengin.worker.status_page import Glance, serve_page
 from scribengin.worker.tasks import Tasks
 from scribengin.worker.tier_records import TierRecords
-from scribengin.worker.timeline import Timeline
-from scribengin.worker.turns import LiveTurns
-from scribengin.worker.wanted import DesiredState
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping, Sequence
 
     from scribengin.local.contract import RunView
     from scribengin.registry.contract import Registry
-    from scribengin.registry.kinds import Spec
+    from scribengin.registry.records import Spec
 
 HOME = "SCRIBENGIN_HOME"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from scribengin.core.errors import ScribenginError
-from scribengin.core.tls import trusted
+from scribengin.core.net import trusted
 from scribengin.watching.progress import PACE, encode, is_news
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Reporter:
                 progress = self._progress()
                 now = time.monotonic()
                 if progress is not None and (ends or now - told_at >= AT_LEAST_EVERY_S or is_news(told, progress)):
-                    address = address or self._found()
+                    address = address or self._leader_address()
                     if address and self._sent(http, address, progress):
                         told, told_at, failures = progress, now, 0
                     else:
@@ -96,7 +96,7 @@ class Reporter:
                 return None
             return self._teller.tell(self._newest, self._clock(), time.monotonic() - self._shown_at)
 
-    def _found(self) -> str:
+    def _leader_address(self) -> str:
         try:
             return self._leader().rstrip("/")
         except ScribenginError:

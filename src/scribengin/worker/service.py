@@ -13,8 +13,8 @@ import msgspec
 
 from scribengin.core.errors import Exit, FencedError, Refused, ScribenginError, Unreachable
 from scribengin.registry.contract import Conflict, Require
-from scribengin.registry.kinds import Report, ServedPage
-from scribengin.registry.records import Newer, Stored, put, read_record
+from scribengin.registry.record_io import Newer, Stored, put, read_record
+from scribengin.registry.records import Report, ServedPage
 from scribengin.registry.tree import NODE_HTTP, NODE_JSON, REPORT, RUN, SPARE, SPARE_REPORT
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from scribengin.control.world import RunId
     from scribengin.registry.contract import Registry, RegistryEntry, Term, Write
-    from scribengin.registry.kinds import Run, TierWish, WorkerState
     from scribengin.registry.lease import RegistryLease
-    from scribengin.registry.records import Spot
-    from scribengin.worker.wanted import DesiredState
+    from scribengin.registry.record_io import Spot
+    from scribengin.registry.records import Run, TierWish, WorkerState
+    from scribengin.worker.registry_watch import DesiredState
 
 _POLL_S = 0.5
 _PASSING = frozenset({"spark-start"})
@@ -279,7 +279,7 @@ class WorkerService:
         self._on_say(report)
         held = self._lease.held()
         spot, run_spot = self._spots[self._spare and not held]
-        if (report, spot) == (self._told, self._told_at) and self._stands():
+        if (report, spot) == (self._told, self._told_at) and self._report_exists():
             return
         try:
             if held:
@@ -309,7 +309,7 @@ class WorkerService:
         mine = isinstance(there, Stored) and there.record.number == self._report.run and there.record.ended_at is None
         return there.entry if isinstance(there, Stored) and mine else None
 
-    def _stands(self) -> bool:
+    def _report_exists(self) -> bool:
         """Whether its last report is still there: a damaged record is set aside, and written again. Checked only after a change."""
         if not self._touched.is_set() or self._told_at is None:
             return True

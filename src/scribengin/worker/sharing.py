@@ -20,7 +20,7 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from typing import TYPE_CHECKING, Any
 
-from scribengin.core.loopback import LOOPBACK
+from scribengin.core.net import LOOPBACK
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import make_folder, read_or_none, replace
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import Refused
-from scribengin.local.going_back import begin_anew
-from scribengin.local.migrate import migrate
+from scribengin.local.move_queries import migrate
 from scribengin.local.positions import decided_ends, go_back, move_forward
 from scribengin.local.prepare import prepare
-from scribengin.registry.kinds import UNDER_WAY
-from scribengin.registry.records import Stored, read_record
+from scribengin.local.rewind import begin_anew
+from scribengin.registry.record_io import Stored, read_record
+from scribengin.registry.records import UNDER_WAY
 from scribengin.registry.tree import OPERATION, SPEC
 from scribengin.spark.offset_log import state_partitions
 from scribengin.spark.repartition import repartition
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import Prepared
     from scribengin.packages.fetch import FetchedPackages
     from scribengin.registry.contract import Registry
-    from scribengin.registry.kinds import Operation, Spec
+    from scribengin.registry.records import Operation, Spec
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease, Right
 

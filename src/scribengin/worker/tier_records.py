@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from scribengin.core.errors import ScribenginError
-from scribengin.core.moments import now_text
-from scribengin.registry.column_records import ColumnsRecord
+from scribengin.core.time_text import now_text
 from scribengin.registry.contract import Delete
-from scribengin.registry.kinds import Ack, Ends, NodeState, QueryAck, Task
-from scribengin.registry.records import Stored, put, read_record, read_records
+from scribengin.registry.record_io import Stored, put, read_record, read_records
+from scribengin.registry.records import Ack, ColumnsRecord, Ends, NodeState, QueryAck, Task
 from scribengin.registry.tree import ACK, COLUMNS, NODE_SINK, NODE_SOURCE, NODE_STATE, TASK
-from scribengin.state.acks import Acks
+from scribengin.state.channel_acks import Acks
 from scribengin.state.decisions import Decisions
 from scribengin.state.source_log import SourceLog
 from scribengin.worker.attempt import standing_of
@@ -35,10 +34,10 @@ if TYPE_CHECKING:
     from scribengin.control.world import RunId
     from scribengin.local.contract import RunView
     from scribengin.registry.contract import Registry, Write
-    from scribengin.registry.kinds import FlowState
     from scribengin.registry.lease import RegistryLease
-    from scribengin.registry.records import Spot
-    from scribengin.state.acks import FlowAcks, QueryTopology
+    from scribengin.registry.record_io import Spot
+    from scribengin.registry.records import FlowState
+    from scribengin.state.channel_acks import FlowAcks, QueryTopology
     from scribengin.state.contract import Decision
     from scribengin.state.folder import StateFolder
 

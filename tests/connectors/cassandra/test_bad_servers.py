@@ -22,7 +22,7 @@ from scribengin.connectors.cassandra import client
 from scribengin.connectors.cassandra.options import SOURCE
 from scribengin.connectors.cassandra.source import CassandraSource
 from scribengin.connectors.contract import BatchId, BatchLimits, ConnectorContext
-from scribengin.connectors.keyed import sending
+from scribengin.connectors.keyed import sink as sending
 from scribengin.core.errors import SinkError, SourceError, Unreachable
 from scribengin.core.process import within
 from scribengin.core.types import arrow_schema

@@ -11,7 +11,7 @@ from harness.faults.lives import run_life
 from harness.faults.outcomes import Aim, Life
 from scribengin.core.errors import InputError
 from scribengin.local.prepare import prepare
-from scribengin.state.dead import read_letters
+from scribengin.state.dead_letters import read_letters
 from tests.connectors.cassandra.conftest import SUPERUSER
 from tests.connectors.kafka.processes import scribengin
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from conftest import Keyspace
 
-    from scribengin.connectors.cassandra.reader import CassandraReader
+    from scribengin.connectors.cassandra.source import CassandraReader
     from scribengin.connectors.contract import SourceStream
 
 

@@ -14,7 +14,7 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from harness import object_stores
 from scribengin.connectors.delta import make_sink, table_place
 from scribengin.connectors.delta.by_time import CLOSED, closed_of
-from scribengin.connectors.delta.upkeep import keep_table
+from scribengin.connectors.delta.maintenance import keep_table
 from scribengin.core import faults
 from scribengin.core.errors import Refused
 from scribengin.core.types import parse_schema

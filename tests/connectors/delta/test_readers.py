@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from scribengin.connectors.delta.folder import FolderPlace
-from scribengin.connectors.delta.upkeep import keep_table
+from scribengin.connectors.delta.maintenance import keep_table
 from scribengin.core.types import parse_schema
 from scribengin.embedded.jars import fetch
 from tests.connectors.delta.driver import Writer, place

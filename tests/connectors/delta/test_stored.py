@@ -22,10 +22,10 @@ from harness.object_stores import options
 from scribengin.cli.main import main
 from scribengin.connectors.contract import BatchId
 from scribengin.connectors.delta import make_sink, table_place
+from scribengin.connectors.delta.maintenance import keep_table
 from scribengin.connectors.delta.stored import StoredLineage, StorePlace
-from scribengin.connectors.delta.upkeep import keep_table
 from scribengin.connectors.objects.manifests import Manifests, Notes
-from scribengin.connectors.objects.uploads import Uploads
+from scribengin.connectors.objects.s3 import Uploads
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, StateError
 from scribengin.core.types import arrow_schema, parse_schema

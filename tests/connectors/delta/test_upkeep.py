@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 from scribengin.cli.main import main
 from scribengin.connectors.delta import commits
 from scribengin.connectors.delta.folder import FolderPlace
+from scribengin.connectors.delta.maintenance import keep_table
 from scribengin.connectors.delta.sink import DeltaSink
-from scribengin.connectors.delta.upkeep import keep_table
 from scribengin.connectors.files.sink_folders import LineageFolder
 from scribengin.core.types import parse_schema
 from tests.connectors.delta.driver import Writer, place

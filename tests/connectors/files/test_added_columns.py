@@ -14,9 +14,8 @@ import pytest
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.connectors.files.sink_partition import Partitions
-from scribengin.core.added_columns import with_added
 from scribengin.core.errors import SourceError
-from scribengin.core.types import Schema, parse_schema
+from scribengin.core.types import Schema, parse_schema, with_added
 from scribengin.formats.added_columns import own_decoder
 from scribengin.formats.contract import Bad
 

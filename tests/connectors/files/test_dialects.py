@@ -18,9 +18,9 @@ from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.connectors.files.infer import infer
 from scribengin.core.errors import SourceError
 from scribengin.core.types import parse_schema
+from scribengin.formats.column_notices import Noticer
 from scribengin.formats.notice import FormatNotice
-from scribengin.formats.noticing import Noticer
-from scribengin.local.learning import sentence
+from scribengin.local.schema_drift import sentence
 
 if TYPE_CHECKING:
     from pathlib import Path

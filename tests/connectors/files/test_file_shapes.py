@@ -15,9 +15,9 @@ import pytest
 
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import BatchLimits, ConnectorContext
-from scribengin.connectors.files.cutting import Hole, marking_holes
 from scribengin.connectors.files.multiline import MultilineCutter
 from scribengin.connectors.files.source import FilesSource
+from scribengin.connectors.files.splitting import Hole, marking_holes
 from scribengin.core import zstd
 from scribengin.core.types import Schema, parse_schema
 from scribengin.formats.blocks import DamageBlock

@@ -24,23 +24,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scribengin.connectors.contract import BatchLimits, ConnectorContext, Decided, Receipt
-from scribengin.connectors.files import closing, roller
-from scribengin.connectors.files.keeping import RetentionSettings
+from scribengin.connectors.files import compaction, retention
+from scribengin.connectors.files.audit import count_rows
+from scribengin.connectors.files.compaction_state import FileFrontier, newest_turn
+from scribengin.connectors.files.maintenance import keep_folder
 from scribengin.connectors.files.options import SINK, SOURCE
-from scribengin.connectors.files.read_lease import HOLDS_S, ReadLease, going, kept_top, leased
-from scribengin.connectors.files.reading_again import count_rows
-from scribengin.connectors.files.roll_state import FileFrontier, newest_turn
+from scribengin.connectors.files.retention import HOLDS_S, ReadLease, RetentionSettings, going, kept_top, leased
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.connectors.files.sink_folders import LineageFolder
 from scribengin.connectors.files.source import FilesSource
 from scribengin.connectors.files.time_path import TimePath, path_fault
-from scribengin.connectors.files.upkeep import keep_folder
 from scribengin.core import faults
 from scribengin.core.errors import EnvironmentFault, Refused, StateError
 from scribengin.core.faults import ROLL_POINTS
 from scribengin.core.storage import SummedFile
 from scribengin.core.types import arrow_schema, parse_schema
-from scribengin.local.rolling import wants_rolling
+from scribengin.local.background_compaction import wants_rolling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -237,14 +236,14 @@ def test_without_roll_folders_are_closed_too(tmp_path: Path) -> None:
 
 def test_a_file_that_a_reader_takes_away_while_its_folder_is_closed_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(hourly(tmp_path, roll=None), 0, 5, 70)
-    listed = closing._parts
+    listed = retention._parts
 
     def taken(top: Path, folder: str) -> Iterator[str]:
         for name in listed(top, folder):
             (top / folder / name).unlink()
             yield name
 
-    monkeypatch.setattr(closing, "_parts", taken)
+    monkeypatch.setattr(retention, "_parts", taken)
     assert keep_folder(tmp_path / "out", may).closed == 1
     assert (marker(tmp_path, 0) or {})["files"] == 0
     assert untrue(tmp_path) == []
@@ -484,7 +483,7 @@ def test_a_marker_counts_what_lies_there_though_one_file_was_replaced_by_another
 def test_a_file_is_not_read_to_count_its_rows_where_nobody_else_was_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, roll: Any
 ) -> None:
-    monkeypatch.setattr(closing, "count_rows", lambda *_, **__: pytest.fail("was read"))
+    monkeypatch.setattr(retention, "count_rows", lambda *_, **__: pytest.fail("was read"))
     sink = hourly(tmp_path, roll=roll, close=REOPEN)
     for number, minutes in enumerate([(5, 6), (7, 65), (200,), (8, 66), (201,)]):
         commit(sink, number, *minutes)
@@ -576,21 +575,21 @@ def test_a_keeper_that_looked_before_options_changed_or_a_lineage_began_is_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rewinds: bool
 ) -> None:
     commit(hourly(tmp_path, roll=None), 0, 5, 70)
-    put, lineage = roller.FileCompactor.put_turn, "l2" if rewinds else LINEAGE
+    put, lineage = compaction.FileCompactor.put_turn, "l2" if rewinds else LINEAGE
 
-    def changed_before(self: roller.FileCompactor, number: int, record: dict[str, Any]) -> Any:
+    def changed_before(self: compaction.FileCompactor, number: int, record: dict[str, Any]) -> Any:
         assert [each["folder"] for each in record["closed"]] == [HOUR.format(0)]
-        monkeypatch.setattr(roller.FileCompactor, "put_turn", put)
+        monkeypatch.setattr(compaction.FileCompactor, "put_turn", put)
         # the end of a lineage shows all that it can, and here it cannot
-        monkeypatch.setattr(roller.FileCompactor, "run", lambda *_, **__: None)
+        monkeypatch.setattr(compaction.FileCompactor, "run", lambda *_, **__: None)
         sink = rewound(tmp_path, close=REOPEN, roll=None) if rewinds else hourly(tmp_path, close=None, roll=None)
         commit_to(sink, lineage, 1, 30)
         return put(self, number, record)
 
-    run = roller.FileCompactor.run
-    monkeypatch.setattr(roller.FileCompactor, "put_turn", changed_before)
+    run = compaction.FileCompactor.run
+    monkeypatch.setattr(compaction.FileCompactor, "put_turn", changed_before)
     keep_folder(tmp_path / "out", may)
-    monkeypatch.setattr(roller.FileCompactor, "run", run)
+    monkeypatch.setattr(compaction.FileCompactor, "run", run)
     assert (rows_in(tmp_path, 0), marker(tmp_path, 0)) == (2, None)
     keep_folder(tmp_path / "out", may, flush=True)
     assert untrue(tmp_path) == []
@@ -598,12 +597,12 @@ def test_a_keeper_that_looked_before_options_changed_or_a_lineage_began_is_late(
 
 def test_a_start_killed_before_it_fenced_keepers_does_so_at_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(hourly(tmp_path, roll=None), 0, 5, 70)
-    put = roller.FileCompactor.put_turn
+    put = compaction.FileCompactor.put_turn
     newest: list[int] = []
 
-    def started_twice_before(self: roller.FileCompactor, number: int, record: dict[str, Any]) -> Any:
+    def started_twice_before(self: compaction.FileCompactor, number: int, record: dict[str, Any]) -> Any:
         assert [each["folder"] for each in record["closed"]] == [HOUR.format(0)]
-        monkeypatch.setattr(roller.FileCompactor, "put_turn", put)
+        monkeypatch.setattr(compaction.FileCompactor, "put_turn", put)
         pid = os.fork()
         if pid == 0:
             try:
@@ -618,7 +617,7 @@ def test_a_start_killed_before_it_fenced_keepers_does_so_at_the_next(tmp_path: P
         newest.append(newest_turn(self.lineage)[0])
         return put(self, number, record)
 
-    monkeypatch.setattr(roller.FileCompactor, "put_turn", started_twice_before)
+    monkeypatch.setattr(compaction.FileCompactor, "put_turn", started_twice_before)
     keep_folder(tmp_path / "out", may)
     assert (rows_in(tmp_path, 0), marker(tmp_path, 0)) == (2, None)
     assert newest == [0, 0], "a start that finds all as it was puts no turn"
@@ -716,7 +715,7 @@ def test_a_disk_that_is_full_when_a_marker_is_written_leaves_the_folder_open(tmp
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as context:
-        context.setattr(closing, "SummedFile", Full)
+        context.setattr(retention, "SummedFile", Full)
         with pytest.raises(EnvironmentFault, match="marker of dt=2026-01-01/hour=01/ cannot be written: No space"):
             keep_folder(tmp_path / "out", may)
     assert (marker(tmp_path, 0), marker(tmp_path, 1)) == (None, None)
@@ -970,7 +969,7 @@ def test_a_file_that_a_reader_has_still_to_read_is_kept_until_it_is_read_or_the_
 def test_batches_with_nothing_to_do_are_not_read_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(roller, "_MOVES", 5)
+    monkeypatch.setattr(compaction, "_MOVES", 5)
     sink = hourly(tmp_path, **options)
     lineage = LineageFolder(tmp_path / "out/_scribengin" / LINEAGE)
     decided = []

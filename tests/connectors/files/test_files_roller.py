@@ -17,15 +17,15 @@ import pytest
 from file_sinks import LINEAGE, batch, decide, ids, internal, make, rows, stage, visible
 
 from scribengin.connectors.contract import Decided
-from scribengin.connectors.files.keeping import RetentionSettings
-from scribengin.connectors.files.roll_state import newest_turn
+from scribengin.connectors.files.compaction_state import newest_turn
+from scribengin.connectors.files.maintenance import MaintenanceRun, keep_folder, roll_folder
+from scribengin.connectors.files.retention import RetentionSettings
 from scribengin.connectors.files.sink_folders import LineageFolder
-from scribengin.connectors.files.upkeep import MaintenanceRun, keep_folder, roll_folder
 from scribengin.core import faults, numbered_log
 from scribengin.core.errors import EnvironmentFault, FencedError, StateError
 from scribengin.core.faults import ROLL_POINTS
 from scribengin.core.types import arrow_schema, parse_schema
-from scribengin.local.rolling import BackgroundCompaction
+from scribengin.local.background_compaction import BackgroundCompaction
 from scribengin.testing.checker import _read_file, visible_files
 
 if TYPE_CHECKING:

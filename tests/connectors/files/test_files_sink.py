@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from scribengin.connectors.contract import Decided, Receipt
 from scribengin.connectors.delta.sink_stream import partition_of
 from scribengin.connectors.files import sink_stream
-from scribengin.connectors.files.reading_again import read_again
+from scribengin.connectors.files.audit import read_again
+from scribengin.connectors.files.maintenance import keep_folder
 from scribengin.connectors.files.sink_partition import Partitions, escape, folder_of
 from scribengin.connectors.files.time_path import NULL
-from scribengin.connectors.files.upkeep import keep_folder
 from scribengin.core import faults, numbered_log
 from scribengin.core.errors import EnvironmentFault, FencedError, Refused, SinkError, StateError
 from scribengin.core.storage import SummedFile

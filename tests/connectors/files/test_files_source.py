@@ -24,9 +24,9 @@ from harness.manual_clock import ManualClock
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import BatchLimits, ConnectorContext, SourceStream
 from scribengin.connectors.files import reader as files_reader
-from scribengin.connectors.files.bytestreams import read_compressed
 from scribengin.connectors.files.pieces import without_file
 from scribengin.connectors.files.source import FilesSource
+from scribengin.connectors.files.splitting import read_compressed
 from scribengin.core import zstd
 from scribengin.core.errors import SourceError
 from scribengin.core.types import Schema, parse_schema

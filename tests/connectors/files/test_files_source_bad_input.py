@@ -21,12 +21,12 @@ import pytest
 
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import BatchLimits, ConnectorContext
-from scribengin.connectors.files.cutting import CsvCutter, Cutter, Damage, LineFinder
 from scribengin.connectors.files.pieces import pieces_of
+from scribengin.connectors.files.splitting import CsvCutter, Cutter, Damage, LineFinder
 from scribengin.core import zstd
 from scribengin.core.errors import SourceError
 from scribengin.core.types import Schema, parse_schema
-from scribengin.formats.figures import PAYLOAD_BYTES
+from scribengin.formats.constants import PAYLOAD_BYTES
 
 if TYPE_CHECKING:
     from scribengin.formats.contract import Bad, RecordPlace

@@ -12,9 +12,9 @@ import pytest
 from file_sinks import LINEAGE, SCHEMA, batch, decide, ids, internal, rows, stage
 
 from scribengin.connectors.contract import ConnectorContext, Decided
+from scribengin.connectors.files.maintenance import OLD_S, MaintenanceRun, keep_folder
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
-from scribengin.connectors.files.upkeep import OLD_S, MaintenanceRun, keep_folder
 from scribengin.core import numbered_log
 from scribengin.core.errors import FencedError
 

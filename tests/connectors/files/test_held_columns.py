@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from file_sinks import decide, make, rows
 
-from scribengin.connectors.files.held import differences
-from scribengin.connectors.files.upkeep import roll_folder
+from scribengin.connectors.files.maintenance import roll_folder
+from scribengin.connectors.files.schema_guard import differences
 from scribengin.core.types import parse_schema
 
 if TYPE_CHECKING:

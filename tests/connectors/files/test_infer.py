@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scribengin.connectors.files.infer import Proposal, infer
-from scribengin.connectors.files.sampling import files_of, keep_stdin
+from scribengin.connectors.files.infer import Proposal, files_of, infer, keep_stdin
 from scribengin.core.errors import SourceError
 from scribengin.core.types import parse_schema
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from scribengin.connectors.files.cutting import Damage
-from scribengin.connectors.files.json_cutting import JsonCutter, misshapen, shape_of
+from scribengin.connectors.files.json_splitting import JsonCutter, misshapen, shape_of
 from scribengin.connectors.files.options import list_keys
+from scribengin.connectors.files.splitting import Damage
 from scribengin.formats.blocks import DamageBlock
 
 BAD = ("malformed", "truncated", "missing", "too-long", "corrupt")

@@ -18,9 +18,9 @@ import pytest
 
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import BatchLimits, ConnectorContext, SourceStream
-from scribengin.connectors.files.bytestreams import compression_of
 from scribengin.connectors.files.identity import ContentMark, FileStatus, OpenFile, is_turn_of, related, scan
 from scribengin.connectors.files.source import FilesSource
+from scribengin.connectors.files.splitting import compression_of
 from scribengin.core.errors import SourceError
 from scribengin.core.types import parse_schema
 

@@ -16,12 +16,12 @@ from click.testing import CliRunner
 from scribengin.cli.commands.status import command as status
 from scribengin.core.errors import Refused
 from scribengin.local.acks import topology_of
+from scribengin.local.audit import audit_flow
 from scribengin.local.contract import RunSettings
-from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import prepare
 from scribengin.local.run import run_flow
-from scribengin.local.standing import read_standing
-from scribengin.state.acks import Acks
+from scribengin.local.status import read_standing
+from scribengin.state.channel_acks import Acks
 from scribengin.testing.checker import check_records, read_output
 from scribengin.testing.records import SCHEMA, Records
 from tests.connectors.group.disks import Disks

@@ -14,7 +14,7 @@ from scribengin.connectors.contract import BatchId, Decided
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, Unreachable
 from scribengin.embedded.kafka import KafkaCluster
-from scribengin.local.inspect import audit_flow
+from scribengin.local.audit import audit_flow
 from scribengin.local.prepare import open_sinks, prepare
 from scribengin.spark import query
 from scribengin.testing.checker import Found, check_records

@@ -10,7 +10,7 @@ from scribengin.connectors import catalog
 from scribengin.core.errors import InputError
 from scribengin.core.options import NodeType, Option
 from scribengin.local.prepare import open_sinks, prepare
-from scribengin.plan.kept_folders import kept_stores, kept_tables
+from scribengin.plan.maintained_places import kept_stores, kept_tables
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,10 +10,10 @@ import pytest
 from harness.faults.lives import run_life
 from harness.faults.outcomes import Aim, Life
 from scribengin.core.errors import InputError
-from scribengin.local.letters import Which
+from scribengin.local.dead_letter_replay import replay
+from scribengin.local.dead_letters import Which
 from scribengin.local.prepare import prepare
-from scribengin.local.replay import replay
-from scribengin.state.dead import read_letters
+from scribengin.state.dead_letters import read_letters
 from tests.connectors.hbase.conftest import BOTH
 from tests.connectors.kafka.processes import scribengin
 

@@ -8,7 +8,8 @@ import httpx2
 import pytest
 
 from scribengin.connectors.hbase import scan as hbase_scan
-from scribengin.connectors.hbase.gateway import Gateway, ScanRequest, ValueRow, open_gateway
+from scribengin.connectors.hbase.gateway import open_gateway
+from scribengin.connectors.hbase.gateway_contract import Gateway, ScanRequest, ValueRow
 from scribengin.connectors.hbase.scan import HBaseScan
 from scribengin.core.errors import SourceError, Unreachable
 from tests.connectors.hbase.conftest import BOTH

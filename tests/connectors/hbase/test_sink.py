@@ -67,7 +67,7 @@ def written(at: Table, folder: Path, rows: list[dict[str, Any]], schema: Any = S
 
 def typed(rows: list[dict[str, str]]) -> list[dict[str, Any]]:
     """Rows of the conformance suite, as they were before they were text."""
-    from scribengin.formats.json_lines import json_lines
+    from scribengin.formats.json_out import json_lines
 
     schema = arrow_schema(parse_schema(SCHEMA))
     known = {}

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 from thriftpy2.thrift import TApplicationException
 
-from scribengin.connectors.hbase import thrift_client
-from scribengin.connectors.hbase.gateway import HBaseCell, HBaseRow, open_gateway
-from scribengin.connectors.hbase.thrift_client import Connection, api
+from scribengin.connectors.hbase import thrift
+from scribengin.connectors.hbase.gateway import open_gateway
+from scribengin.connectors.hbase.gateway_contract import HBaseCell, HBaseRow
+from scribengin.connectors.hbase.thrift import Connection, api
 from scribengin.connectors.keyed.contract import KeyedRows
 from scribengin.core.errors import SourceError, Unreachable
 from scribengin.core.types import arrow_schema
@@ -120,7 +121,7 @@ def test_a_connection_that_the_server_ended_meanwhile_is_no_error(table: Table, 
     (held,) = gateway._pool._idle  # type: ignore[attr-defined]
     held._socket.shutdown(socket.SHUT_RDWR)
     assert gateway.is_empty(table.name)  # what may be asked twice is
-    monkeypatch.setattr(thrift_client, "_FRESH_S", -1.0)
+    monkeypatch.setattr(thrift, "_FRESH_S", -1.0)
     assert gateway.put_if(table.name, ROW, HBaseCell(b"d:tag"))  # and what may not goes by one that was not idle
     gateway.close()
 

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from scribengin.connectors.hbase.cell_names import CellNames
 from scribengin.connectors.hbase.cells import values_of
-from scribengin.connectors.hbase.gateway import Value, ValueRow
+from scribengin.connectors.hbase.gateway_contract import Value, ValueRow
+from scribengin.connectors.hbase.reader import HBaseRowParser, column_of
 from scribengin.connectors.hbase.row_keys import Template
-from scribengin.connectors.hbase.rows import HBaseRowParser
-from scribengin.connectors.hbase.values import column_of
 from scribengin.core.types import INTEGER_BITS, Field, arrow_type, parse_schema
 from scribengin.formats.rows import column_to_values
 from scribengin.formats.table_blocks import TableDecoder

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from scribengin.connectors.contract import BatchLimits, ConnectorContext, SourceStream
-from scribengin.connectors.kafka import registry as registry_module
+from scribengin.connectors.kafka import schema_registry as registry_module
 from scribengin.connectors.kafka.source import KafkaSource
 from scribengin.core.types import parse_schema
 from scribengin.embedded.kafka import KafkaCluster

@@ -28,8 +28,8 @@ from harness.broker_proxy import BrokerProxy
 from scribengin.core.errors import Unreachable
 from scribengin.core.process import within
 from scribengin.core.secret import Secret
-from scribengin.embedded.java_server import free_ports
 from scribengin.embedded.kafka import KafkaCluster
+from scribengin.embedded.server import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,9 +10,9 @@ from confluent_kafka import Consumer, TopicPartition
 from scribengin.core import faults
 from scribengin.local.acks import topology_of
 from scribengin.local.prepare import prepare
-from scribengin.local.standing import read_standing
-from scribengin.state.acks import Acks
-from scribengin.state.mismatches import mismatch_of
+from scribengin.local.status import read_standing
+from scribengin.state.channel_acks import Acks
+from scribengin.state.channel_checks import mismatch_of
 from tests.connectors.kafka.processes import within
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_a_batch_that_was_read_before_its_feeder_had_decided_it_is_no_mismatch_f
         feeding.join(120)
     read_anew: list[int] = []
     monkeypatch.setattr(
-        "scribengin.state.acks.mismatch_of", lambda *given, **more: read_anew.append(given[5]) or mismatch_of(*given, **more)
+        "scribengin.state.channel_acks.mismatch_of", lambda *given, **more: read_anew.append(given[5]) or mismatch_of(*given, **more)
     )
     found = acks.read()
     assert (found.mismatches, read_anew) == ((), [])

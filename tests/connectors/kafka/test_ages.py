@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from scribengin.connectors.kafka.ages import POINTS, Ages
+from scribengin.connectors.kafka.reader import POINTS, Ages
 from tests.connectors.kafka.processes import within
 from tests.looking import calls_in
 

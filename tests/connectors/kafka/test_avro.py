@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from scribengin.connectors.contract import ConnectorContext
-from scribengin.connectors.kafka.registry import SchemaRegistry
+from scribengin.connectors.kafka.schema_registry import SchemaRegistry
 from scribengin.connectors.kafka.source import KafkaSource
 from scribengin.core.errors import EnvironmentFault, SourceError, Unreachable
 from scribengin.core.secret import Secret

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from confluent_kafka import Consumer
 
 from scribengin.cli.commands.offsets import set_ as set_offset
-from scribengin.local.inspect import audit_flow
+from scribengin.local.audit import audit_flow
 from scribengin.local.prepare import prepare
-from scribengin.local.standing import read_standing
+from scribengin.local.status import read_standing
 from tests.connectors.kafka.processes import scribengin
 from tests.looking import look_until
 
@@ -137,8 +137,7 @@ def test_rows_of_one_key_keep_their_order(flow: Any, cluster: KafkaCluster) -> N
     sound(folder, folder.run())
     assert found(folder) == expected()
     from scribengin.formats.contract import RecordPlace
-    from scribengin.formats.pack_decoder import PackDecoder
-    from scribengin.formats.packs import read_pack
+    from scribengin.formats.packs import PackDecoder, read_pack
 
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "look", "auto.offset.reset": "earliest",
                          "isolation.level": "read_committed", "enable.partition.eof": True})  # fmt: skip

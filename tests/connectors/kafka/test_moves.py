@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from scribengin.local.inspect import audit_flow
+from scribengin.local.audit import audit_flow
 from scribengin.local.prepare import prepare
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import BatchId, Decided, Receipt
-from scribengin.connectors.unit_contract import AlreadyCommitted
+from scribengin.connectors.contract import AlreadyCommitted, BatchId, Decided, Receipt
 from scribengin.core.errors import FencedError, StateError, Unreachable
 from scribengin.core.types import arrow_schema
 from scribengin.testing.conformance_units import check_unit_sink

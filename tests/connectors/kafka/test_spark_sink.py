@@ -15,13 +15,12 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
-from scribengin.connectors.kafka.java_client import java_settings
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.sink import KafkaSink
-from scribengin.connectors.kafka.spark_sink import SparkKafkaSink
+from scribengin.connectors.kafka.spark_sink import SparkKafkaSink, java_settings
 from scribengin.core.errors import Refused, SinkError, Unreachable
 from scribengin.core.secret import Secret
-from scribengin.embedded.java_server import free_ports
+from scribengin.embedded.server import free_ports
 from scribengin.spark.session import _REDACTED, redactions
 from tests.connectors.kafka.guarded import PASSWORD
 from tests.connectors.kafka.processes import SCRIBENGIN, said, scribengin, started, within

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, RefusedRow
-from scribengin.connectors.keyed.brief import brief_ids
 from scribengin.connectors.keyed.sink import KeyedSink
+from scribengin.connectors.keyed.staged import brief_ids
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.sqlite_store import SqliteStore
 

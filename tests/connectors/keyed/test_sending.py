@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from harness.manual_clock import ManualClock
-from scribengin.connectors.keyed import sending
+from scribengin.connectors.keyed import sink
 from scribengin.connectors.keyed.contract import KeyedRows, WriteAnswer
-from scribengin.connectors.keyed.sending import FIRST_ROWS, PATIENCE_S, KeyedSender, RequestPace
+from scribengin.connectors.keyed.sink import FIRST_ROWS, PATIENCE_S, KeyedSender, RequestPace
 from scribengin.core.errors import Unreachable
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ QUICK, SLOW, FAIR = 0.1, 5.0, 1.0
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
     own = ManualClock(BEGIN)
-    monkeypatch.setattr(sending, "time", SimpleNamespace(monotonic=own, sleep=lambda seconds: own.advance(seconds=seconds)))
+    monkeypatch.setattr(sink, "time", SimpleNamespace(monotonic=own, sleep=lambda seconds: own.advance(seconds=seconds)))
     return own
 
 

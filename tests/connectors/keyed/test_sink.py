@@ -12,8 +12,7 @@ import pytest
 from harness.broken_keyed import AllAgainStore, BlindStore, BulkStore, ImpatientStore, QuietStore, SharedStaging
 from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, RefusedRow, Unaccounted
 from scribengin.connectors.keyed.contract import KeyedRows
-from scribengin.connectors.keyed.sink import KeyedSink
-from scribengin.connectors.keyed.versions import version_of
+from scribengin.connectors.keyed.sink import KeyedSink, version_of
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink

@@ -21,7 +21,7 @@ from harness.object_stores import options
 from scribengin.connectors.delta.stored import StorePlace
 from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.options import SINK
-from scribengin.connectors.objects.uploads import Uploads
+from scribengin.connectors.objects.s3 import Uploads
 from scribengin.core.errors import ScribenginError, SinkError, Unreachable
 from tests.connectors.postgres.tls_door import Authority, TlsDoor
 

@@ -15,14 +15,14 @@ from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.hdfs import options as hdfs_options
 from scribengin.connectors.objects import options as object_options
 from scribengin.connectors.objects.address import ObjectsAddress
-from scribengin.connectors.objects.closing import OpenFolders
+from scribengin.connectors.objects.compaction import ObjectCompactor
+from scribengin.connectors.objects.compaction_log import CompactionLog
+from scribengin.connectors.objects.maintenance import StoreKeeper
 from scribengin.connectors.objects.manifests import Manifests, Owners
 from scribengin.connectors.objects.orphans import find_orphans
 from scribengin.connectors.objects.reading import committed_at
-from scribengin.connectors.objects.roller import ObjectCompactor
+from scribengin.connectors.objects.retention import OpenFolders
 from scribengin.connectors.objects.sink import ObjectsSink
-from scribengin.connectors.objects.turns import CompactionLog
-from scribengin.connectors.objects.upkeep import StoreKeeper
 from scribengin.core import faults
 from scribengin.core.errors import Refused
 from scribengin.core.types import arrow_schema, parse_schema
@@ -302,7 +302,7 @@ def test_rows_that_come_between_two_looks_are_in_the_marker_or_too_late(
 
         return looking
 
-    monkeypatch.setattr(ObjectCompactor, "_look", between("roller", ObjectCompactor._look))
+    monkeypatch.setattr(ObjectCompactor, "_read_commits", between("roller", ObjectCompactor._read_commits))
     monkeypatch.setattr(OpenFolders, "count_new", between("counts", OpenFolders.count_new))
     at.keeper().keep()
     at.keeper().keep()

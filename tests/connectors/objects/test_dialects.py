@@ -14,9 +14,8 @@ import pytest
 from harness import object_stores, remote_places
 from scribengin.connectors.catalog import open_source, source_types
 from scribengin.connectors.contract import BatchLimits, ConnectorContext
-from scribengin.core.added_columns import with_added
 from scribengin.core.errors import SourceError
-from scribengin.core.types import parse_schema
+from scribengin.core.types import parse_schema, with_added
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from harness.faults.outcomes import Aim, Life
 from harness.object_stores import opened, options, or_skipped
 from scribengin.connectors.objects.s3 import S3Store
 from scribengin.core.errors import InputError, Refused
-from scribengin.local.inspect import audit_flow
+from scribengin.local.audit import audit_flow
 from scribengin.local.prepare import prepare
 from scribengin.local.reset import Reset
 from scribengin.reading import committed
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.embedded.objects import ObjectServer
-    from scribengin.local.inspect import FlowAudit
+    from scribengin.local.audit import FlowAudit
     from tests.conftest import FlowFolder
 
 FLOW = """

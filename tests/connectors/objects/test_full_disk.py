@@ -8,8 +8,8 @@ import pytest
 
 from harness.faults.small_disk import SmallDisk, no_small_disk
 from harness.object_stores import opened, or_skipped
+from scribengin.connectors.objects.s3 import Uploads
 from scribengin.connectors.objects.sink import ObjectsSink
-from scribengin.connectors.objects.uploads import Uploads
 from scribengin.core.errors import Unreachable
 from scribengin.embedded import objects as embedded
 from tests.connectors.objects.test_sink import ROWS, Writer, by_manifest, place

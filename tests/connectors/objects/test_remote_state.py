@@ -30,7 +30,7 @@ from scribengin.core.faults import ELSEWHERE_POINTS, POINTS
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.packages.store import PackageStore
 from scribengin.registry.memory import MemoryStore
-from scribengin.state import remote_lease
+from scribengin.state import lease as remote_lease
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import read_holder, take_lease
 from scribengin.state.places import located

@@ -14,16 +14,16 @@ import pytest
 from harness import object_stores, remote_places
 from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.hdfs import options as hdfs_options
+from scribengin.connectors.objects import compaction as rollers
+from scribengin.connectors.objects import maintenance
 from scribengin.connectors.objects import options as object_options
-from scribengin.connectors.objects import roller as rollers
-from scribengin.connectors.objects import upkeep
 from scribengin.connectors.objects.address import ObjectsAddress
+from scribengin.connectors.objects.compaction_log import CompactionLog
+from scribengin.connectors.objects.maintenance import StoreKeeper
 from scribengin.connectors.objects.orphans import find_orphans
-from scribengin.connectors.objects.readers import reading
+from scribengin.connectors.objects.read_lease import reading
 from scribengin.connectors.objects.reading import committed_at, holding
 from scribengin.connectors.objects.sink import ObjectsSink
-from scribengin.connectors.objects.turns import CompactionLog
-from scribengin.connectors.objects.upkeep import StoreKeeper
 from scribengin.core import faults
 from scribengin.core.errors import StateError, Unreachable
 from scribengin.embedded.hdfs import Hdfs
@@ -340,7 +340,7 @@ def test_what_an_ended_lineage_left_waiting_is_shown(at: Make, monkeypatch: pyte
     keeper = where.keeper()
     keeper.keep()
     Writer(where.place, lineage="two", adopt=True).write(0, rows(1))
-    monkeypatch.setattr(upkeep, "LINEAGES_S", 0.0)
+    monkeypatch.setattr(maintenance, "LINEAGES_S", 0.0)
     keeper.keep()
     if where.options["visible"] == "listing":
         assert [where.read(key) for key in where.listed()] == [[0]], "that of the lineage that goes on waits"

@@ -17,8 +17,8 @@ from scribengin.connectors.objects import sink_stream
 from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.manifests import Manifests, Owners
 from scribengin.connectors.objects.options import SINK
+from scribengin.connectors.objects.s3 import Uploads
 from scribengin.connectors.objects.sink import ObjectsSink
-from scribengin.connectors.objects.uploads import Uploads
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError, Unreachable
 from scribengin.core.types import arrow_schema, parse_schema

@@ -14,7 +14,7 @@ import pytest
 
 from harness.object_stores import or_skipped
 from harness.remote_places import at_server
-from scribengin.connectors.objects import signed
+from scribengin.connectors.objects import s3
 from scribengin.connectors.objects.path import S3Path
 from scribengin.core import faults, storage
 from scribengin.core.errors import FencedError, ScribenginError, SinkError, StateError
@@ -87,10 +87,10 @@ def test_a_record_that_is_there_is_neither_written_over_nor_left_as_an_upload(ro
 def test_a_record_whose_answer_was_lost_is_known_as_ours(root: S3Path, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     drafts = root / "terms" / "1.open"
     drafts.make()
-    send = signed.SignedRequests._send
+    send = s3.SignedRequests._send
     lost = []
 
-    def deaf(self: signed.SignedRequests, method: str, path: str, *given: Any) -> signed.StoreResponse:
+    def deaf(self: s3.SignedRequests, method: str, path: str, *given: Any) -> s3.StoreResponse:
         answer = send(self, method, path, *given)
         written = method == "PUT" if not guarded else method == "POST" and given[0].startswith("uploadId")
         if path.endswith("/record") and written and not lost:
@@ -98,7 +98,7 @@ def test_a_record_whose_answer_was_lost_is_known_as_ours(root: S3Path, monkeypat
             raise HTTPException("no answer")
         return answer
 
-    monkeypatch.setattr(signed.SignedRequests, "_send", deaf)
+    monkeypatch.setattr(s3.SignedRequests, "_send", deaf)
     if guarded:
         root.guard(drafts)
     try:
@@ -209,13 +209,13 @@ def test_faults_of_the_store_say_what_to_do(server: ObjectServer, root: S3Path, 
 
 @pytest.mark.parametrize("ignored", ["PUT", "POST"])
 def test_a_store_that_ignores_conditions_holds_no_state(root: S3Path, monkeypatch: pytest.MonkeyPatch, ignored: str) -> None:
-    send = signed.SignedRequests._send
+    send = s3.SignedRequests._send
 
-    def lax(self: signed.SignedRequests, method: str, path: str, query: str, body: bytes, headers: Any) -> signed.StoreResponse:
+    def lax(self: s3.SignedRequests, method: str, path: str, query: str, body: bytes, headers: Any) -> s3.StoreResponse:
         kept = {name: value for name, value in headers.items() if method != ignored or name != "if-none-match"}
         return send(self, method, path, query, body, kept)
 
-    monkeypatch.setattr(signed.SignedRequests, "_send", lax)
+    monkeypatch.setattr(s3.SignedRequests, "_send", lax)
     with pytest.raises(SinkError, match="ignores If-None-Match") as told:
         take_lease(StateFolder(root, "f"))
     assert told.value.code == "objects-unable"

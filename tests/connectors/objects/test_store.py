@@ -16,8 +16,7 @@ from harness import remote_places
 from harness.object_stores import opened, options
 from scribengin.connectors.objects.address import ObjectsAddress, url_fault
 from scribengin.connectors.objects.options import SINK
-from scribengin.connectors.objects.s3 import PART_BYTES, S3Store
-from scribengin.connectors.objects.uploads import PartedWriter, Uploads
+from scribengin.connectors.objects.s3 import PART_BYTES, PartedWriter, S3Store, Uploads
 from scribengin.core.errors import EnvironmentFault, SinkError, Unreachable
 from scribengin.core.store import LocalStore
 

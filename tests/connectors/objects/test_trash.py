@@ -16,8 +16,8 @@ from scribengin.connectors.objects.manifests import TRASH, Owners
 from scribengin.connectors.objects.options import SINK
 from scribengin.connectors.objects.orphans import find_orphans
 from scribengin.connectors.objects.reader import ObjectsReader
+from scribengin.connectors.objects.s3 import Uploads
 from scribengin.connectors.objects.sink import ObjectsSink
-from scribengin.connectors.objects.uploads import Uploads
 from scribengin.core import faults
 from scribengin.core.errors import Refused, SinkError
 from scribengin.core.types import arrow_schema, parse_schema

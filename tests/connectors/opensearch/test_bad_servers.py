@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from scribengin.connectors.contract import BatchId
-from scribengin.connectors.keyed import sending
+from scribengin.connectors.keyed import sink as sending
 from scribengin.connectors.opensearch import store
 from scribengin.core.errors import SinkError, Unreachable
 from scribengin.core.process import within

@@ -13,7 +13,7 @@ import pytest
 
 from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.http.options import SINK
-from scribengin.connectors.http.progress import NAME
+from scribengin.connectors.http.sending import NAME
 from scribengin.connectors.http.sink import HttpSink
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, SinkError, StateError, Unreachable

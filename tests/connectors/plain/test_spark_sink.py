@@ -17,7 +17,7 @@ import pytest
 
 from harness import writers
 from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
-from scribengin.connectors.spark import writer
+from scribengin.connectors.spark import sink as writer
 from scribengin.connectors.spark.options import SINK
 from scribengin.connectors.spark.sink import SparkWriterSink
 from scribengin.core.errors import FencedError, Refused, SinkError, Unreachable

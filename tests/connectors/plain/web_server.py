@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 from harness.key_server import rows_in
-from scribengin.embedded.java_server import free_ports
+from scribengin.embedded.server import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import pytest
 from harness.faults.lives import run_life
 from harness.faults.outcomes import Aim, Life
 from scribengin.core.errors import InputError
-from scribengin.local.inspect import audit_flow
+from scribengin.local.audit import audit_flow
 from scribengin.local.prepare import prepare
 from scribengin.state.decisions import Decisions
 

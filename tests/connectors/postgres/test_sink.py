@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, Receipt
-from scribengin.connectors.postgres import client, staging
+from scribengin.connectors.postgres import client
+from scribengin.connectors.postgres import database as staging
 from scribengin.connectors.postgres.options import SINK
 from scribengin.connectors.postgres.sink import PostgresSink
 from scribengin.core import faults

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import BatchId, Decided, Receipt
+from scribengin.connectors.contract import AlreadyCommitted, BatchId, Decided, Receipt
 from scribengin.connectors.postgres import client
 from scribengin.connectors.postgres.database import PostgresDatabase
 from scribengin.connectors.postgres.sink import PostgresSink, PostgresUnitSink
-from scribengin.connectors.unit_contract import AlreadyCommitted
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError, Unreachable
 from scribengin.core.types import arrow_schema, parse_schema
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.connectors.contract import ConnectorContext
-    from scribengin.connectors.sql.unit_stream import SqlUnitStream
+    from scribengin.connectors.sql.unit_sink import SqlUnitStream
 
 IDS = parse_schema("id BIGINT")
 

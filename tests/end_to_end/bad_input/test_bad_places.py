@@ -14,7 +14,7 @@ import pytest
 
 from harness.faults.small_disk import SmallDisk, no_small_disk
 from scribengin.core.errors import InputError, SourceError
-from scribengin.spark.feed import Feed
+from scribengin.spark.source_input import Feed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scribengin.core.errors import SourceError
-from scribengin.state.accepted import Word
+from scribengin.state.columns import Word
 
 if TYPE_CHECKING:
     from tests.conftest import FlowFolder as Folder

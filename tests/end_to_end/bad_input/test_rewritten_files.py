@@ -6,7 +6,7 @@ import gzip
 from typing import TYPE_CHECKING
 
 from scribengin.local.prepare import prepare
-from scribengin.local.standing import read_standing
+from scribengin.local.status import read_standing
 
 if TYPE_CHECKING:
     from tests.conftest import FlowFolder as Folder

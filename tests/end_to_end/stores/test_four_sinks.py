@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from scribengin.embedded.lone_server import LoneServer
+    from scribengin.embedded.server import LoneServer
 
 FLOW = """
 version: 1

@@ -14,13 +14,12 @@ from confluent_kafka.admin import ConfigResource
 
 from scribengin.cli.commands.audit import command as audit
 from scribengin.formats.contract import RecordPlace
-from scribengin.formats.pack_files import PackFileEncoder, pack_frames
-from scribengin.formats.packs import PackMaker, read_pack
+from scribengin.formats.packs import PackFileEncoder, PackMaker, pack_frames, read_pack
+from scribengin.local.audit import audit_flow
 from scribengin.local.contract import RunSettings
-from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import prepare
 from scribengin.local.run import run_flow
-from scribengin.state.dead import read_letters
+from scribengin.state.dead_letters import read_letters
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,7 @@ from scribengin.connectors.contract import BatchId, BatchLimits, ConnectorContex
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.formats.contract import RecordPlace
 from scribengin.formats.origins import Origins
-from scribengin.formats.pack_files import pack_frames
-from scribengin.formats.packs import read_pack
+from scribengin.formats.packs import pack_frames, read_pack
 from scribengin.testing.conformance import check_sink, check_source
 from tests.connectors.kafka.processes import within
 from tests.connectors.kafka.test_sink import read

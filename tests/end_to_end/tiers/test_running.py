@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.core.errors import InputError, Refused
+from scribengin.local.audit import audit_flow
 from scribengin.local.contract import RunResult, RunSettings
-from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import prepare
 from scribengin.local.run import run_flow, run_flows
-from scribengin.state.accepted import Word
+from scribengin.state.columns import Word
 
 if TYPE_CHECKING:
     from scribengin.local.contract import RunView

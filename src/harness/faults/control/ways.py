@@ -10,7 +10,7 @@ from harness.faults.control.feeds import BROKEN, CutFeed, TableFeed
 from harness.faults.control.masters import leader_killed, leader_stopped, standby_killed
 from harness.faults.control.processes import ports_of
 from harness.faults.control.wire import HOWS
-from scribengin.registry.kinds import HELPER
+from scribengin.registry.records import HELPER
 from scribengin.worker.sharing import SILENT_S
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.accept_option import accept_option
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.flow_argument import flow_path
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.spreading import AS_NODES, Tiers, branches_option, check_options, tiers_as_nodes
+from scribengin.cli.value_options import accept_option
 from scribengin.cli.waiting import wait_for, wait_running_option
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
@@ -19,12 +19,12 @@ from scribengin.core.problems import Place, Problem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scribengin.cli.accept_option import Agreed
     from scribengin.cli.plane_option import Masters
+    from scribengin.cli.value_options import Agreed
     from scribengin.cli.waiting import WaitOption
+    from scribengin.client.change_models import TopologyPlan
     from scribengin.client.models import Submit
-    from scribengin.client.verb_models import TopologyPlan
-    from scribengin.plan.spread import Spread
+    from scribengin.plan.spread_utilities import Spread
 
 _EFFECTS = {
     "in place": "no effect on what runs",
@@ -81,7 +81,7 @@ def command(
     """
     import msgspec
 
-    from scribengin.client.verb_models import Topology
+    from scribengin.client.change_models import Topology
 
     check_options(spread, branches)
     with masters.client() as client:

@@ -45,8 +45,7 @@ def command(*, flow: str, state: Path | None, masters: Masters) -> CommandAnswer
     if is_name(flow):
         with masters.client() as client:
             return _answer(client.audit(flow), _RESTORE)  # a reset takes the file, which its host has
-    from scribengin.local.audited import audit_as_json
-    from scribengin.local.inspect import audit_flow
+    from scribengin.local.audit import audit_as_json, audit_flow
 
     prepared = prepared_flow(flow, state)
     remedy = as_called(f"{_RESTORE}, or {start_over()}", {"flow": flow, "state": state})

@@ -9,8 +9,7 @@ import click
 
 from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.commands.trace import hop_text
-from scribengin.cli.dead_filters import letter_filters
-from scribengin.cli.dead_work import edit, export, purge, replay
+from scribengin.cli.dead_letters import edit, export, letter_filters, purge, replay
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import as_called, flow_argument, is_name
 from scribengin.cli.flow_state import open_state
@@ -22,7 +21,7 @@ from scribengin.core.remedies import flow_command
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scribengin.cli.dead_filters import Filters
+    from scribengin.cli.dead_letters import Filters
     from scribengin.cli.plane_option import Masters
 
 _PAYLOAD_SHOWN = 600
@@ -53,7 +52,7 @@ def list_(*, flow: str, filters: Filters, by_query: bool, state: Path | None, ma
     Example:
       scribengin dead-letter list flow.yaml
     """
-    from scribengin.local.letters import by_letter, count_letters
+    from scribengin.local.dead_letters import by_letter, count_letters
 
     if is_name(flow):
         import msgspec
@@ -134,7 +133,7 @@ def _of_name(flow: str, filters: Filters, limit: int, _state: Path | None, maste
 
 
 def _of_file(flow: str, filters: Filters, limit: int, state: Path | None, _masters: Masters) -> tuple[str, list[dict[str, Any]]]:
-    from scribengin.local.repairing import whole_letters
+    from scribengin.local.dead_letter_repair import whole_letters
 
     opened = open_state(flow, state)
     queries = [part for _, part in opened.queries(filters.which.query or None)]

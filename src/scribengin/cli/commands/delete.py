@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
-from scribengin.cli.labels_option import chosen, labels_option
 from scribengin.cli.plane_option import masters_option
+from scribengin.cli.value_options import chosen, labels_option
 
 if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters

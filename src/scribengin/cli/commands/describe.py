@@ -11,7 +11,7 @@ from scribengin.cli.commands.status import read_named, show_named
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
-from scribengin.core.moments import moment_text
+from scribengin.core.time_text import moment_text
 
 if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters

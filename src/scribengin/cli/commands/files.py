@@ -66,7 +66,7 @@ def _of_flow(flow: str, sink: str | None) -> list[tuple[str, CommittedObjects]]:
     """(sink, what is committed at a place of it); several of one that goes to a group."""
     from scribengin.cli.flow_state import open_state
     from scribengin.connectors.objects.reading import committed_at
-    from scribengin.plan.kept_folders import places_in_stores, sinks_in_stores
+    from scribengin.plan.maintained_places import places_in_stores, sinks_in_stores
 
     declared = open_state(flow, None).declared
     nodes = sinks_in_stores(declared)

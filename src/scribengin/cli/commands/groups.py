@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scribengin.cli.plane_option import Masters
-    from scribengin.client.group_models import GroupMember, GroupRow
+    from scribengin.client.models import GroupMember, GroupRow
 
 
 @click.command(cls=AnsweringCommand)
@@ -125,7 +125,7 @@ def set_(*, group: str, member: str, out: bool, back: bool, why: str, cost: floa
 
 
 def _set(masters: Masters, group: str, member: str, *, out: bool | None = None, why: str = "", cost: float | None = None) -> CommandAnswer:
-    from scribengin.client.group_models import SetMember
+    from scribengin.client.models import SetMember
 
     with masters.client() as client:
         return _answer(client.set_member(group, member, SetMember(out, why, cost)))

@@ -16,7 +16,7 @@ from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 
 if TYPE_CHECKING:
     from scribengin.connectors.files.infer import Proposal
-    from scribengin.formats.seen import ObservedValues
+    from scribengin.formats.type_inference import ObservedValues
 
 _FORMATS = ("json", "csv", "text", "parquet", "avro")
 
@@ -49,8 +49,7 @@ def command(
     Example:
       scribengin infer data/*.csv
     """
-    from scribengin.connectors.files.infer import infer
-    from scribengin.connectors.files.sampling import files_of, keep_stdin
+    from scribengin.connectors.files.infer import files_of, infer, keep_stdin
     from scribengin.core.errors import SourceError
     from scribengin.formats.dialect import CHECKS
 
@@ -121,7 +120,7 @@ def _columns(proposal: Proposal) -> list[tuple[Any, ObservedValues]]:
 
 
 def _is_exact(seen: ObservedValues) -> bool:
-    from scribengin.formats.seen import DISTINCT
+    from scribengin.formats.type_inference import DISTINCT
 
     return len(seen.distinct) <= DISTINCT
 
@@ -132,7 +131,7 @@ def _plain(value: Any) -> Any:
 
 def _show(proposal: Proposal, text: str) -> None:
     from scribengin.cli.tables import print_table
-    from scribengin.formats.seen import DISTINCT, show_value
+    from scribengin.formats.type_inference import DISTINCT, show_value
 
     all_ = "all" if proposal.whole else "the first"
     files = f"{proposal.files:,} files" if proposal.files != 1 else "1 file"

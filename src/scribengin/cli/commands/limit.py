@@ -9,7 +9,7 @@ import click
 from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.plane_option import masters_option
-from scribengin.cli.size_option import bytes_of
+from scribengin.cli.value_options import bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +38,7 @@ def command(*, what: str, rows_per_s: float | None, bytes_per_s: int | None, uns
     """
     import msgspec
 
-    from scribengin.client.verb_models import SetLimit
+    from scribengin.client.change_models import SetLimit
 
     flow, _, target = what.partition(":")
     asks = rows_per_s is not None or bytes_per_s is not None
@@ -49,13 +49,13 @@ def command(*, what: str, rows_per_s: float | None, bytes_per_s: int | None, uns
 
     def show() -> None:
         for name, pace in found.limits.items():
-            click.echo(f"{flow}{':' * bool(name)}{name}: {' and '.join(_said(pace))}")
+            click.echo(f"{flow}{':' * bool(name)}{name}: {' and '.join(_pace_texts(pace))}")
         if not found.limits:
             click.echo(f"{flow}: no limit")
 
     return CommandAnswer(msgspec.to_builtins(found), show=show)
 
 
-def _said(pace: Mapping[str, float]) -> list[str]:
+def _pace_texts(pace: Mapping[str, float]) -> list[str]:
     units = {"rows_per_s": "rows/s", "bytes_per_s": "bytes/s"}
     return [f"{value:,g} {units[name]}" for name, value in pace.items() if name in units]

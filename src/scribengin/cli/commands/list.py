@@ -8,9 +8,9 @@ import click
 
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.each_flow import NO_FLOW
-from scribengin.cli.labels_option import labels_option
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
+from scribengin.cli.value_options import labels_option
 
 if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters

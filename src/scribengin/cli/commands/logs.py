@@ -10,8 +10,8 @@ import click
 
 from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.each_flow import FlowCommand, each_flow
-from scribengin.cli.moment_option import as_moment
 from scribengin.cli.plane_option import masters_option
+from scribengin.cli.value_options import as_moment
 from scribengin.core.errors import Unreachable
 
 if TYPE_CHECKING:

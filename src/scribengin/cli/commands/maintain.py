@@ -22,9 +22,9 @@ from scribengin.core.units import parse_duration_s, show_bytes, show_duration
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scribengin.connectors.files.upkeep import MaintenanceRun
-    from scribengin.connectors.objects.upkeep import StoreKeeper
-    from scribengin.plan.kept_folders import KeptTable
+    from scribengin.connectors.files.maintenance import MaintenanceRun
+    from scribengin.connectors.objects.maintenance import StoreKeeper
+    from scribengin.plan.maintained_places import KeptTable
     from scribengin.spec.model import Flow
 
 _SHOWN = 50
@@ -69,7 +69,7 @@ def command(
     if once and every is not None:
         raise click.UsageError("--once and --every exclude each other")
     every_s = None if every is None else _duration(every)
-    from scribengin.plan.kept_folders import kept_folders, kept_stores, kept_tables
+    from scribengin.plan.maintained_places import kept_folders, kept_stores, kept_tables
 
     opened = open_state(flow, state)
     tiers = opened.tiers
@@ -109,11 +109,11 @@ def _turns(folders: Sequence[_Kept], tables: Mapping[str, KeptTable], every_s: f
 
 
 def _turn(folder: _Kept, table: KeptTable | None, *, flush: bool) -> _Turn:
-    from scribengin.connectors.files.upkeep import MaintenanceRun, keep_folder
+    from scribengin.connectors.files.maintenance import MaintenanceRun, keep_folder
 
     try:
         if table is not None:
-            from scribengin.connectors.delta.upkeep import keep_table
+            from scribengin.connectors.delta.maintenance import keep_table
 
             return folder, keep_table(table.place(), table.options["file_size"], table.options["retain"], flush=flush), None
         if not isinstance(folder, Path | str):
@@ -200,7 +200,7 @@ def _orphans(folders: Sequence[Path], declared: Flow, *, own: bool, foreign: boo
 
 def _orphan_objects(declared: Flow, *, own: bool) -> list[dict[str, Any]]:
     """Those of sinks to object stores; of others' objects none is ever deleted."""
-    from scribengin.plan.kept_folders import places_in_stores
+    from scribengin.plan.maintained_places import places_in_stores
 
     found = []
     for _, address, _ in places_in_stores(declared):

@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
-from scribengin.cli.home_option import folder_option
-from scribengin.cli.listen_options import keep_versions_option, listen_options, state_option
-from scribengin.cli.registry_option import registry_options
-from scribengin.cli.serving import until_asked
+from scribengin.cli.server_options import folder_option, keep_versions_option, listen_options, registry_options, state_option, until_asked
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.api.serving import Listen
     from scribengin.control.home import Home
-    from scribengin.registry.entrance import ConnectionSettings
+    from scribengin.registry.connection_settings import ConnectionSettings
 
 
 @click.command(cls=AnsweringCommand)

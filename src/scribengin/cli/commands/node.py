@@ -9,18 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
-from scribengin.cli.capacity_options import capacity_options
-from scribengin.cli.home_option import folder_option
-from scribengin.cli.listen_options import listen_options
-from scribengin.cli.registry_option import registry_options
-from scribengin.cli.serving import until_asked
+from scribengin.cli.server_options import folder_option, listen_options, registry_options, until_asked
+from scribengin.cli.value_options import capacity_options
 
 if TYPE_CHECKING:
     from scribengin.api.serving import Listen
     from scribengin.control.home import Home
     from scribengin.hosts.node import Capacity
     from scribengin.launch.standalone import SparkCluster
-    from scribengin.registry.entrance import ConnectionSettings
+    from scribengin.registry.connection_settings import ConnectionSettings
 
 
 def _spark_master(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:

@@ -9,7 +9,7 @@ import click
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
-from scribengin.core.moments import shown_moment
+from scribengin.core.time_text import shown_moment
 from scribengin.core.units import show_bytes
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from scribengin.cli.commands.source import positions_of_file, positions_of_name,
 from scribengin.cli.complete_values import nodes, words
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import flow_argument, is_name
-from scribengin.cli.going import done
+from scribengin.cli.flow_verbs import done
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
 from scribengin.cli.tables import print_table
@@ -80,7 +80,7 @@ def set_(
     """
     if not is_name(flow):
         return set_of_file(flow=flow, source=source, position=position, query=query, yes=yes, dry_run=dry_run, state=state)
-    from scribengin.client.verb_models import SetOffset
+    from scribengin.client.change_models import SetOffset
 
     with masters.client() as client:
         return done(

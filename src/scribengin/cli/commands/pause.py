@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scribengin.cli.verbs import verb
+from scribengin.cli.flow_verbs import verb
 
 command = verb(
     "paused", ("paused",), "Pause flows. Workers stay up; no new Batch starts.\n\n\b\nExample:\n  scribengin pause orders --wait"

@@ -10,7 +10,7 @@ from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.plane_option import masters_option
 from scribengin.core.errors import Refused
-from scribengin.core.moments import shown_moment
+from scribengin.core.time_text import shown_moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +57,7 @@ def set_(*, peer: str, masters_there: tuple[str, ...], aliases: tuple[str, ...],
     """
     import msgspec
 
-    from scribengin.client.peer_models import SetPeer
+    from scribengin.client.models import SetPeer
 
     names = dict(_alias(each) for each in aliases)
     with masters.client() as client:

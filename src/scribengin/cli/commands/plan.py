@@ -34,8 +34,8 @@ def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Comm
     Example:
       scribengin plan flow.yaml
     """
-    from scribengin.local.inspect import planned_changes, run_advice
-    from scribengin.local.migrate import changes_and_moves
+    from scribengin.local.audit import planned_changes, run_advice
+    from scribengin.local.move_queries import changes_and_moves
     from scribengin.local.preflight import empty_lookups, planned_refusals, repeated_keys, unmatched_patterns
     from scribengin.local.prepare import prepare
     from scribengin.plan.explain_tiers import as_json, as_mermaid, explain
@@ -46,7 +46,7 @@ def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Comm
     found = changes_and_moves(prepared)
     refused, again = planned_refusals(prepared, *found)
     if deep and not refused:
-        from scribengin.local.deep import check_deep
+        from scribengin.local.spark_analysis import check_deep
 
         problems += check_deep(prepared, settings)
     if any(problem.severity == "error" for problem in problems):

@@ -51,7 +51,7 @@ def command(
     path = flow_path(flow)
     settings = preview_settings(at=at, rows=rows, sample=sample, files=files, flags=flags)
     if watch:
-        from scribengin.cli.preview_watch import watch_previews
+        from scribengin.cli.preview_view import watch_previews
 
         return watch_previews(path, settings)
     from scribengin.local.preview import Previews
@@ -62,6 +62,6 @@ def command(
 
 
 def _show(preview: Preview) -> None:
-    from scribengin.cli.preview_text import show_preview
+    from scribengin.cli.preview_view import show_preview
 
     show_preview(preview)

@@ -9,8 +9,8 @@ import click
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.plane_option import masters_option
-from scribengin.cli.size_option import bytes_of
 from scribengin.cli.tables import print_table
+from scribengin.cli.value_options import bytes_of
 from scribengin.core.units import show_bytes
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def set_(
     """
     import msgspec
 
-    from scribengin.client.verb_models import SetQuota
+    from scribengin.client.change_models import SetQuota
 
     with masters.client() as client:
         row = msgspec.to_builtins(client.set_quota(quota, SetQuota(cores, memory, rate, tuple(_BOUNDS[name] for name in unset))))

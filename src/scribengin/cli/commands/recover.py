@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
-from scribengin.cli.labels_option import labels_option
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
+from scribengin.cli.value_options import labels_option
 from scribengin.cli.waiting import wait_option
 from scribengin.core.errors import Exit
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.each_flow import FlowCommand, each_flow
-from scribengin.cli.going import done
-from scribengin.cli.moment_option import as_moment
+from scribengin.cli.flow_verbs import done
 from scribengin.cli.plane_option import masters_option
+from scribengin.cli.value_options import as_moment
 from scribengin.cli.waiting import wait_option
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def command(
     Example:
       scribengin offsets rewind orders --to-time 2h --dry-run
     """
-    from scribengin.client.verb_models import Rewind
+    from scribengin.client.change_models import Rewind
 
     if (to_time is None) == (to_batch is None):
         raise click.UsageError("pass --to-time or --to-batch")

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.accept_option import accept_option
 from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.plane_option import masters_option
+from scribengin.cli.value_options import accept_option
 from scribengin.cli.waiting import wait_for, wait_running_option
 
 if TYPE_CHECKING:
-    from scribengin.cli.accept_option import Agreed
     from scribengin.cli.plane_option import Masters
+    from scribengin.cli.value_options import Agreed
     from scribengin.cli.waiting import WaitOption
 
 _STATES = {"running": "running", "paused": "paused"}

@@ -18,9 +18,9 @@ from scribengin.cli.flow_argument import as_called, flow_path
 from scribengin.cli.settings import read_settings, run_settings, setting_flags
 from scribengin.cli.warm import WarmCommand
 from scribengin.core.errors import Exit
-from scribengin.core.moments import now_text
 from scribengin.core.remedies import flow_command
-from scribengin.state.accepted import Word
+from scribengin.core.time_text import now_text
+from scribengin.state.columns import Word
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +96,7 @@ def _watch(paths: list[Path], flags: dict[str, Any], *, alone: bool) -> CommandA
     if len(paths) > 1 or not alone:
         raise click.UsageError("--watch only previews: it takes one FLOW and excludes --once, --tier, --accept and --append-new-lineage")
     from scribengin.cli.preview_settings import preview_settings
-    from scribengin.cli.preview_watch import watch_previews
+    from scribengin.cli.preview_view import watch_previews
 
     return watch_previews(paths[0], preview_settings(flags=flags))
 

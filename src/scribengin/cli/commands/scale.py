@@ -8,15 +8,15 @@ import click
 
 from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.each_flow import FlowCommand, each_flow
-from scribengin.cli.going import wait_for_operation
+from scribengin.cli.flow_verbs import wait_for_operation
 from scribengin.cli.plane_option import masters_option
-from scribengin.cli.size_option import bytes_of
+from scribengin.cli.value_options import bytes_of
 from scribengin.cli.waiting import wait_for, wait_running_option
 
 if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
     from scribengin.cli.waiting import WaitOption
-    from scribengin.registry.kinds import WorkerCount
+    from scribengin.registry.records import WorkerCount
 
 
 def _workers(_context: click.Context, _parameter: click.Parameter, value: str | None) -> WorkerCount | None:
@@ -76,7 +76,7 @@ def command(
     """
     import msgspec
 
-    from scribengin.client.verb_models import Scale
+    from scribengin.client.change_models import Scale
 
     flow, _, tier = what.partition(".")
     with masters.client() as client:

@@ -27,6 +27,6 @@ def schema_text() -> str:
     import json
 
     from scribengin.connectors import catalog
-    from scribengin.spec.schema import flow_schema
+    from scribengin.spec.json_schema import flow_schema
 
     return json.dumps(flow_schema(catalog.source_types(), catalog.sink_types()), indent=2, ensure_ascii=False) + "\n"

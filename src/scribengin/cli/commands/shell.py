@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
-from scribengin.cli.home_option import home_option
+from scribengin.cli.server_options import home_option
 from scribengin.core.errors import Exit
 from scribengin.core.problems import Place, Problem
 
@@ -36,8 +36,7 @@ def command(*, text: str | None, file: str | None, keep_going: bool, home: Home)
       scribengin shell
       scribengin shell -c "list; node list"
     """
-    from scribengin.cli.shell_lines import read_script
-    from scribengin.cli.shell_session import ShellSession, converse
+    from scribengin.cli.shell_session import ShellSession, converse, read_script
 
     if text is not None and file is not None:
         raise click.UsageError("give -c or -f, not both")

@@ -15,8 +15,8 @@ from scribengin.cli.flow_state import prepared_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
 from scribengin.core.errors import ScribenginError
-from scribengin.core.moments import shown_moment
 from scribengin.core.remedies import flow_command
+from scribengin.core.time_text import shown_moment
 from scribengin.core.units import show_bytes, show_duration
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def command(*, flow: str, state: Path | None, masters: Masters) -> CommandAnswer
     if is_name(flow):
         return _of_name(flow, masters)
     from scribengin.local.preflight import outputs_without_state
-    from scribengin.local.standing import read_standing
+    from scribengin.local.status import read_standing
 
     prepared = prepared_flow(flow, state)
     found = read_standing(prepared)
@@ -208,7 +208,7 @@ def _going(now: dict[str, Any]) -> str:
 def _show(found: dict[str, Any], dead_list: str) -> None:
     """`dead_list` is the command that shows the flow's dead letters."""
     from scribengin.cli.tables import print_table
-    from scribengin.state.orders import order_lines
+    from scribengin.state.utility_orders import order_lines
 
     for tier in found["tiers"]:
         holder = tier["holder"]
@@ -283,7 +283,7 @@ def _watermark_line(query: dict[str, Any]) -> str:
 
 def _show_columns(found: dict[str, Any]) -> None:
     """What the data have that the schemas have not; what sinks write that their folders had not."""
-    from scribengin.local.accepting import accepted_text
+    from scribengin.local.sink_columns import accepted_text
 
     if found["noticed"]:
         _show_noticed(found["noticed"])
@@ -367,7 +367,7 @@ def _members(members: list[dict[str, Any]]) -> str:
 def _lag(lag: dict[str, Any] | None) -> str:
     """As a run's display says it."""
     from scribengin.local.contract import QueryView
-    from scribengin.watching.words import lag_text
+    from scribengin.watching.wording import lag_text
 
     if lag is None:
         return "-"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scribengin.cli.verbs import verb
+from scribengin.cli.flow_verbs import verb
 
 command = verb(
     "stopped",

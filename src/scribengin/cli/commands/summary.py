@@ -34,7 +34,7 @@ def command(*, flow: str, sink: str, state: Path | None, masters: Masters) -> Co
     Example:
       scribengin summary flow.yaml
     """
-    from scribengin.cli.summaries import show_summaries
+    from scribengin.cli.summary import show_summaries
 
     if is_name(flow):
         import msgspec

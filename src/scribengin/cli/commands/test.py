@@ -99,7 +99,7 @@ def _read(paths: Sequence[Path], read_suite: Callable[[Path], Suite]) -> tuple[l
 
 
 def _write_junit(file: Path, outcomes: Sequence[FlowTestOutcome]) -> None:
-    from scribengin.flow_tests.junit import write_junit
+    from scribengin.flow_tests.report import write_junit
 
     try:
         write_junit(file, outcomes)

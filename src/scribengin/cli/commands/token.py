@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from scribengin.cli.plane_option import Masters
-    from scribengin.client.host_models import RoleName, TokenRow
+    from scribengin.client.models import RoleName, TokenRow
 
 _ROLES = ("viewer", "operator", "editor", "admin")
 _file_option = click.option(
@@ -140,7 +140,7 @@ def _tokens(masters: Masters, file: Path | None) -> Iterator[_There]:
     """By the API if masters are named, otherwise in the registry; in a file if the home has no running process, or a file is named."""
     from scribengin.api.token_file import TokenFile
     from scribengin.api.tokens import Tokens
-    from scribengin.client.host_models import NewToken
+    from scribengin.client.models import NewToken
 
     home = masters.home
     if file is not None or (not masters.named and home.entrance is None and not home.master()):

@@ -10,11 +10,11 @@ import click
 
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.each_flow import NO_FLOW
-from scribengin.cli.labels_option import chosen, labels_option
 from scribengin.cli.plane_option import masters_option
+from scribengin.cli.value_options import chosen, labels_option
 from scribengin.core.errors import Unreachable
 from scribengin.core.units import show_bytes, show_duration
-from scribengin.watching.intake import BEHIND
+from scribengin.watching.producer_signal import BEHIND
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -46,15 +46,15 @@ def command(*, flows: tuple[str, ...], once: bool, labels: dict[str, str], maste
     """
     with masters.client() as client:
         flows = chosen(client, flows, labels) if labels else flows
-        found = _found(client, flows)
+        found = _overview(client, flows)
         # with --json stdout is somebody else's
         if not once and sys.stdout.isatty() and sys.stdout is sys.__stdout__:
             _live(client, flows)
-            found = _found(client, flows)
+            found = _overview(client, flows)
     return CommandAnswer(found, show=lambda: _print(found))
 
 
-def _found(client: Client, flows: Collection[str]) -> list[dict[str, Any]]:
+def _overview(client: Client, flows: Collection[str]) -> list[dict[str, Any]]:
     return [row for row in client.overview() if not flows or row["flow"] in flows]
 
 
@@ -67,7 +67,7 @@ def _live(client: Client, flows: Collection[str]) -> None:
         try:
             while True:
                 try:
-                    screen.update(drawn(_found(client, flows)), refresh=True)
+                    screen.update(drawn(_overview(client, flows)), refresh=True)
                 except Unreachable as error:  # a take-over
                     screen.update(Text(error.message, style="yellow"), refresh=True)
                 time.sleep(_EVERY_S)

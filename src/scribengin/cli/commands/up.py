@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
-from scribengin.cli.capacity_options import capacity_options
-from scribengin.cli.home_option import folder_option
-from scribengin.cli.listen_options import keep_versions_option, listen_options, state_option
-from scribengin.cli.serving import until_asked
-from scribengin.cli.size_option import bytes_of
+from scribengin.cli.server_options import folder_option, keep_versions_option, listen_options, state_option, until_asked
+from scribengin.cli.value_options import bytes_of, capacity_options
 
 if TYPE_CHECKING:
     from pathlib import Path

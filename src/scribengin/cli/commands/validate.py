@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.core.problems import Problem
-    from scribengin.local.reach import NodeReach
+    from scribengin.local.connection_checks import NodeReach
     from scribengin.spec.model import Flow
 
 _WITHIN_S = 10.0
@@ -85,9 +85,9 @@ def command(files: tuple[str, ...], *, environment: bool, state: Path | None) ->
 def _reached(path: Path, flow: Flow | None, found: list[Problem], state: Path | None) -> list[NodeReach]:
     """What a look at the places finds, of a flow without mistakes; what the plan itself is refused for, and what is odd about its lookup
     tables, is added to `found`."""
+    from scribengin.local.connection_checks import look_at_places
     from scribengin.local.preflight import empty_lookups, repeated_keys
     from scribengin.local.prepare import prepare_valid
-    from scribengin.local.reach import look_at_places
 
     if flow is None or any(problem.severity == "error" for problem in found):
         return []

@@ -120,7 +120,7 @@ class CassandraCluster:
         try:
             return self.session.execute(query, values or None, execution_profile="serial" if serial else "read")
         except Exception as error:
-            if _NO_TABLE.search(_said(error)):
+            if _NO_TABLE.search(_server_messages(error)):
                 raise NoTable from error
             raise self.fault(error, "cannot be queried") from error
 
@@ -190,7 +190,7 @@ class CassandraCluster:
         if errors is not None and not errors:
             # the client gives up in one thread before another thread has recorded the last node's error
             within(_NOTED_WITHIN_S, lambda: bool(errors))
-        said = _said(error)
+        said = _server_messages(error)
         if any(text in said for text in _TOO_LARGE):
             return "refused", "too-large", said
         if any(text in said for text in _FOR_NOW):
@@ -206,7 +206,7 @@ class CassandraCluster:
         import cassandra
         from cassandra import protocol
 
-        text = f"{self} {what}: {_said(error)}"
+        text = f"{self} {what}: {_server_messages(error)}"
         if any(isinstance(each, cassandra.AuthenticationFailed) for each in _each(error)):
             return self.error(text, "correct `config`: user and password", "cassandra-login")
         if isinstance(error, cassandra.Unauthorized):
@@ -362,7 +362,7 @@ def _each(error: Exception) -> list[Exception]:
     return [error, *(each for each in said.values() if isinstance(each, Exception))] if isinstance(said, dict) else [error]
 
 
-def _said(error: Exception) -> str:
+def _server_messages(error: Exception) -> str:
     """The messages of the servers, if there are any, without duplicates."""
     texts = [" ".join(str(each).split()) for each in _each(error)]
     parts = [found[1] if (found := _MESSAGE.search(text)) else text for text in texts]

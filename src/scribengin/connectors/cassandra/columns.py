@@ -139,7 +139,7 @@ def _uuids(column: pa.Array, there: str) -> tuple[Cells, dict[int, str]]:
 
 
 def _one_by_one(column: pa.Array, there: str, serialize: Callable[[Any], bytes]) -> tuple[Cells, dict[int, str]]:
-    from scribengin.formats.json_lines import JSON, changed_for_text
+    from scribengin.formats.json_out import JSON, changed_for_text
     from scribengin.formats.rows import column_to_values
 
     change = changed_for_text(type_of_arrow(column.type)) or (lambda value: value)

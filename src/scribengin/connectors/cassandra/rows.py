@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from scribengin.connectors.cassandra.columns import DAY_ZERO, FIXED
 from scribengin.core.types import Type, arrow_type
 from scribengin.formats.contract import Bad
-from scribengin.formats.json_lines import JSON, iso_texts
+from scribengin.formats.json_out import JSON, iso_texts
 from scribengin.formats.table_blocks import TableBlock, Unfit, fitting
 
 if TYPE_CHECKING:

@@ -13,14 +13,13 @@ from scribengin.connectors.channel.wire import Wire, known_schema, rows_of
 from scribengin.connectors.kafka.client import KafkaBrokers
 from scribengin.connectors.kafka.markers import OPENING
 from scribengin.connectors.kafka.options import SINK, SOURCE
-from scribengin.connectors.kafka.outgoing import Outgoing
-from scribengin.connectors.kafka.partitioner import partitions_of
+from scribengin.connectors.kafka.outgoing import Outgoing, partitions_of
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.source import KafkaSource
 from scribengin.connectors.kafka.topics import TargetTopic, TopicBook
 from scribengin.core.remedies import start_over
 from scribengin.core.storage import remove_tree
-from scribengin.formats.pack_decoder import PackDecoder
+from scribengin.formats.packs import PackDecoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -86,7 +86,7 @@ class ConsoleSinkStream:
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
         """Keep as many rows as there is room for."""
-        from scribengin.formats.json_lines import json_lines
+        from scribengin.formats.json_out import json_lines
 
         self._rows += batch.num_rows
         room = self._most - len(self._lines)

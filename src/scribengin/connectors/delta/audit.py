@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from scribengin.connectors.contract import NEXT_RUN, Published, Unaccounted
 from scribengin.connectors.delta.commits import APPLICATION
-from scribengin.connectors.delta.held import files_of
+from scribengin.connectors.delta.table_files import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import Decided
     from scribengin.connectors.delta.commits import TableCommits
-    from scribengin.connectors.delta.held import HeldFile
     from scribengin.connectors.delta.places import TablePlace, TableWriter
+    from scribengin.connectors.delta.table_files import HeldFile
 
 
 def audit_table(
@@ -119,7 +119,7 @@ class _Look:
             return Published(number, 0, tuple(wrong))
         rows = record["rows"]
         for file in record["files"] if self.mode != "upsert" else ():
-            lost, why = self._look(file)
+            lost, why = self._check_file(file)
             rows -= lost
             wrong += [f"batch {number}: {each}" for each in why]
         return Published(number, rows, tuple(wrong))
@@ -141,7 +141,7 @@ class _Look:
         # with `upsert` a Batch that changes nothing leaves no commit
         return self.mode == "upsert" and self.lineage.read_mark() >= number
 
-    def _look(self, file: Mapping[str, Any]) -> tuple[int, list[str]]:
+    def _check_file(self, file: Mapping[str, Any]) -> tuple[int, list[str]]:
         """(number of lost rows, error text)."""
         name, rows = file["name"], file["rows"]
         if name in self.held:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.files.time_path import TimePath
-from scribengin.connectors.objects.closing import check_folders
+from scribengin.connectors.objects.retention import check_folders
 from scribengin.core.records import seal, unseal
 from scribengin.core.types import Field, Schema, Type
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from scribengin.connectors.delta.places import TablePlace
-from scribengin.connectors.files.reading_again import read_again
+from scribengin.connectors.files.audit import read_again
+from scribengin.connectors.files.maintenance import OLD_S, orphans_of
 from scribengin.connectors.files.sink_claim import last_lineage
 from scribengin.connectors.files.sink_folders import INTERNAL, lineages_in, remove_empty
-from scribengin.connectors.files.upkeep import OLD_S, orphans_of
 from scribengin.core.storage import put_if_absent, read_or_none, sync_folder
 
 if TYPE_CHECKING:

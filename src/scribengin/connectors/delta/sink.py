@@ -21,8 +21,8 @@ from scribengin.connectors.delta.by_time import closed_before, columns_of, parts
 from scribengin.connectors.delta.columns import unlike, unnamed
 from scribengin.connectors.delta.commits import TableCommits
 from scribengin.connectors.delta.folder import FolderPlace
-from scribengin.connectors.delta.held import rows_of
 from scribengin.connectors.delta.sink_stream import DeltaSinkStream
+from scribengin.connectors.delta.table_files import rows_of
 from scribengin.connectors.files.late_rows import delay_us
 from scribengin.connectors.files.sink import PublishedFiles, reveal
 from scribengin.connectors.files.sink_claim import check_claim, check_clear, check_flow, claim

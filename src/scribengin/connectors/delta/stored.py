@@ -19,12 +19,11 @@ from urllib.parse import urlsplit
 
 from scribengin.connectors.delta.client import client
 from scribengin.connectors.delta.places import TablePlace
-from scribengin.connectors.files.upkeep import OLD_S
-from scribengin.connectors.objects.again import read_again
+from scribengin.connectors.files.maintenance import OLD_S
+from scribengin.connectors.objects.audit import read_again
 from scribengin.connectors.objects.manifests import INTERNAL, Manifests, lineages
 from scribengin.connectors.objects.orphans import OURS
-from scribengin.connectors.objects.s3 import CONNECT_S, REQUEST_S, RETRIES, RETRY_S, S3Store, fault_of
-from scribengin.connectors.objects.uploads import Uploads
+from scribengin.connectors.objects.s3 import CONNECT_S, REQUEST_S, RETRIES, RETRY_S, S3Store, Uploads, fault_of
 from scribengin.core.errors import SinkError
 
 if TYPE_CHECKING:

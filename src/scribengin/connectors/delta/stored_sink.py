@@ -15,10 +15,10 @@ from scribengin.connectors.delta.audit import audit_table, first_of, records_of,
 from scribengin.connectors.delta.by_time import closed_before, columns_of, parts_of, pin, with_time
 from scribengin.connectors.delta.columns import unlike, unnamed
 from scribengin.connectors.delta.commits import TableCommits
-from scribengin.connectors.delta.held import rows_of
 from scribengin.connectors.delta.sink import foreign_rows
 from scribengin.connectors.delta.sink_stream import DeltaSinkStream
 from scribengin.connectors.delta.stored import ROWS, StoredLineage, StorePlace
+from scribengin.connectors.delta.table_files import rows_of
 from scribengin.connectors.files.time_path import TimePath
 from scribengin.connectors.objects.manifests import CLAIMS, INTERNAL, Manifests, Owners, another_flow
 from scribengin.connectors.objects.ranges import RangedFile

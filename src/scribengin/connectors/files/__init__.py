@@ -32,7 +32,7 @@ def look_at_source(place: ConnectorContext) -> None:
 def look_at_sink(place: ConnectorContext, claimant: Claimant | None) -> bool:
     """Raises SinkError if the folder cannot be written to, Refused if another flow has claimed it or its files have another format,
     StateError if its newest decided Batch is missing."""
-    from scribengin.connectors.files.sink_audit import check_decided
+    from scribengin.connectors.files.audit import check_decided
     from scribengin.connectors.files.sink_records import check_form
 
     look_at_folder(place, claimant)

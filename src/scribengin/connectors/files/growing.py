@@ -8,13 +8,12 @@ from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import SourceStream
-from scribengin.connectors.files.bytestreams import UnpackedFile, compression_of, read_compressed
-from scribengin.connectors.files.cutting import Damage
 from scribengin.connectors.files.discovery import missing
 from scribengin.connectors.files.following import Following, NewFile, Verdict
 from scribengin.connectors.files.identity import ANY_DEVICE, FileStatus, Trace, unpacked_name
 from scribengin.connectors.files.pieces import FilePiece
 from scribengin.connectors.files.reader import FilesReader, WaitingFile, some
+from scribengin.connectors.files.splitting import Damage, UnpackedFile, compression_of, read_compressed
 from scribengin.core.errors import SourceError
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ class GrowingReader(FilesReader):
         place = {"root": self._root, "pieces": [_standing(known).as_json()]}
         return SourceStream(f"{known.path}[{known.end}:{known.seen.size}] lost", place, skipped=True, lost=what)
 
-    def _look(self, now_s: float) -> None:  # noqa: ARG002
+    def _update_waiting(self, now_s: float) -> None:  # noqa: ARG002
         if self._discovery.awaited is not None:
             if self._following.empty and not self._discovery.awaited.exists():
                 raise missing(self._discovery.awaited)

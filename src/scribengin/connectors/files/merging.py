@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scribengin.connectors.files.reading_again import NotAsWrittenError, blocks_as_written
+from scribengin.connectors.files.audit import NotAsWrittenError, blocks_as_written
 from scribengin.core import faults
 from scribengin.core.errors import StateError
 from scribengin.core.storage import SummedFile, explained

@@ -6,10 +6,10 @@ import re
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.files.cutting import BOM, Damage, Hole
+from scribengin.connectors.files.splitting import BOM, Damage, Hole
 from scribengin.core.units import show_bytes
 from scribengin.formats.blocks import DamageBlock
-from scribengin.formats.figures import PAYLOAD_BYTES
+from scribengin.formats.constants import PAYLOAD_BYTES
 from scribengin.formats.spans import SpanBlock
 
 if TYPE_CHECKING:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.contract import BESIDE_OUTPUTS
-from scribengin.connectors.files.keeping import COMPLETE
-from scribengin.connectors.files.read_lease import over
-from scribengin.connectors.files.roll_state import outputs_of
-from scribengin.connectors.files.roller import leftovers
+from scribengin.connectors.files.compaction import leftovers
+from scribengin.connectors.files.compaction_state import outputs_of
+from scribengin.connectors.files.maintenance import OLD_S, orphans_of
+from scribengin.connectors.files.retention import COMPLETE, over
 from scribengin.connectors.files.sink_claim import last_lineage
 from scribengin.connectors.files.sink_folders import INTERNAL, lineages_in
-from scribengin.connectors.files.upkeep import OLD_S, orphans_of
 from scribengin.core.storage import drafts_in
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from scribengin.core.errors import SourceError
 from scribengin.formats.blocks import DamageBlock
-from scribengin.formats.own_columns import arrow_columns
+from scribengin.formats.file_columns import arrow_columns
 from scribengin.formats.parquet import ColumnMismatchError, conformed, declared_by
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors.contract import Backlog, BatchLimits, SourceStream
 from scribengin.connectors.files.pieces import FilePiece, pieces_of, root_of, streams_of
-from scribengin.connectors.files.read_lease import ReadLease, kept_top
+from scribengin.connectors.files.retention import ReadLease, kept_top
 from scribengin.core.errors import ScribenginError, SourceError
-from scribengin.core.moments import moment_text
+from scribengin.core.time_text import moment_text
 
 if TYPE_CHECKING:
     import os
@@ -121,7 +121,7 @@ class FilesReader:
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
         """The next files, as streams of about `split` bytes each. Raises SourceError if an assigned file changed."""
         now_s = time.monotonic()
-        self._look(now_s)
+        self._update_waiting(now_s)
         self._recheck(everything=final)
         pieces: list[FilePiece] = []
         found: dict[str, FilePiece] = {}
@@ -228,7 +228,7 @@ class FilesReader:
 
     def measure(self) -> Backlog:
         """See `MeasuringReader`: files that are still being written are included."""
-        self._look(time.monotonic())
+        self._update_waiting(time.monotonic())
         return self.backlog()
 
     def notices(self) -> list[str]:
@@ -236,7 +236,7 @@ class FilesReader:
         notices, self._notices = self._notices, []
         return notices
 
-    def _look(self, now_s: float) -> None:
+    def _update_waiting(self, now_s: float) -> None:
         """Update `_waiting` from the folders."""
         paths = self._discovery.changed()
         if paths is None:

@@ -5,8 +5,8 @@
     <path>/_scribengin/<lineage>/staged/<batch>/…     output of tasks, without a suffix
     <path>/_scribengin/<lineage>/batches/…            this sink's commit records, put-if-absent; see `core.numbered_log`
     <path>/_scribengin/<lineage>/hidden/…             with `roll`: committed segments, until the compactor has merged them
-    <path>/_scribengin/<lineage>/merges/…             records of the compactor; see `roll_state`
-    <path>/_scribengin/<lineage>/keeping.json         maintenance settings of the folder; see `keeping`
+    <path>/_scribengin/<lineage>/merges/…             records of the compactor; see `compaction_state`
+    <path>/_scribengin/<lineage>/keeping.json         maintenance settings of the folder; see `retention`
 
 A Batch becomes visible by its commit record and then, file by file, by renames, which recovery completes.
 """
@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import removed_name
-from scribengin.connectors.files.keeping import COMPLETE, RetentionSettings
+from scribengin.connectors.files.audit import Rolled, audit_files
+from scribengin.connectors.files.compaction import begin
+from scribengin.connectors.files.compaction_state import is_rolled, outputs_of
 from scribengin.connectors.files.late_rows import closed_after
-from scribengin.connectors.files.roll_audit import Rolled
-from scribengin.connectors.files.roll_heir import begin
-from scribengin.connectors.files.roll_state import is_rolled, outputs_of
-from scribengin.connectors.files.sink_audit import audit_files
+from scribengin.connectors.files.retention import COMPLETE, RetentionSettings
 from scribengin.connectors.files.sink_claim import check_apart, check_claim, check_clear, check_flow, check_folder, claim, lineage_before
 from scribengin.connectors.files.sink_folders import INTERNAL, RESTORE, LineageFolder, lineages_in, missing_text, remove_empty
 from scribengin.connectors.files.sink_records import check_form, found_besides, summarize_commits
@@ -113,7 +112,7 @@ class PublishedFiles(ABC):
             remove_drafts(folder)
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
-        """Verify every committed file; see `sink_audit`, and `group.contract.MemberSink` for `since`."""
+        """Verify every committed file; see `files.audit`, and `group.contract.MemberSink` for `since`."""
         place = self._of(lineage)
         others = [each for each in lineages_in(self.path) if each.path.name != lineage]
         return audit_files(self.path, place, self.format, decided, Rolled(self.path, place, self.format), others=others, since=since)

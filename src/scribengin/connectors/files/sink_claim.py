@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.files.sink_folders import INTERNAL, RESTORE, LineageFolder, lineages_in
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError
-from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
 from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, beside_sink, start_over, write_beside
 from scribengin.core.storage import folder_fault, names_in, put_if_absent, read_or_none, replace
+from scribengin.core.time_text import now_text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 INTERNAL = "_scribengin"
 READERS = "readers"
-"""beside the lineages: files held by readers; see `read_lease`"""
+"""beside the lineages: files held by readers; see `files.retention`"""
 
 
 RESTORE = f"restore the file from a backup, or {start_over()}"
@@ -57,12 +57,12 @@ class LineageFolder:
 
     @property
     def merges(self) -> NumberedLog:
-        """The records of compaction runs; see `roll_state`."""
+        """The records of compaction runs; see `compaction_state`."""
         return NumberedLog(self.path / "merges", "merge")
 
     @property
     def keeping(self) -> Path:
-        """The maintenance settings of the folder; see `keeping`."""
+        """The maintenance settings of the folder; see `retention`."""
         return self.path / "keeping.json"
 
     @property

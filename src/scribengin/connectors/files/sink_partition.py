@@ -136,7 +136,7 @@ def texts_of(values: pa.Array) -> pa.Array:
     """Values of a column in the form of folder names, before escaping."""
     import pyarrow as pa
 
-    from scribengin.formats.json_lines import iso_texts, plain_texts
+    from scribengin.formats.json_out import iso_texts, plain_texts
 
     return iso_texts(values) if pa.types.is_timestamp(values.type) else plain_texts(values)
 

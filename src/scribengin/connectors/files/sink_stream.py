@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Receipt
-from scribengin.connectors.files.closing import is_marked
+from scribengin.connectors.files.compaction_state import segment_id
 from scribengin.connectors.files.late_rows import LateRows, NewestTime
-from scribengin.connectors.files.roll_state import segment_id
+from scribengin.connectors.files.retention import is_marked
 from scribengin.connectors.files.sink_partition import Partitions, too_long
 from scribengin.connectors.files.time_path import TimePath
 from scribengin.core import faults

@@ -8,42 +8,58 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from scribengin.connectors.files.bytestreams import CHUNK_BYTES, compression_of, range_start, read_bytes, read_compressed, read_range
-from scribengin.connectors.files.cutting import CsvCutter, Cutter, Damage, LineFinder, in_utf_8, marking_holes, skip_lines, take_header
 from scribengin.connectors.files.discovery import Discovery
-from scribengin.connectors.files.file_kinds import MAGIC_BYTES, kind_of, why_unlike, why_unlike_inside
-from scribengin.connectors.files.first_look import (
+from scribengin.connectors.files.first_file import (
     HEAD_BYTES,
+    MAGIC_BYTES,
     Unlike,
     csv_remedy,
     folded,
     json_names,
+    kind_of,
     unlike_encoding,
     unlike_mapping,
     unlike_names,
     unlike_quotes,
+    why_unlike,
+    why_unlike_inside,
     without_key,
     without_key_remedy,
 )
 from scribengin.connectors.files.following import located
 from scribengin.connectors.files.growing import FilesPacking, GrowingReader, MovedPath, rest_of
 from scribengin.connectors.files.identity import ANY_DEVICE, FileStatus
-from scribengin.connectors.files.json_cutting import JsonCutter, misshapen, shape_of
+from scribengin.connectors.files.json_splitting import JsonCutter, misshapen, shape_of
 from scribengin.connectors.files.multiline import MultilineCutter
 from scribengin.connectors.files.multiline import whole_records_end as whole_events_end
 from scribengin.connectors.files.options import SOURCE, list_keys
 from scribengin.connectors.files.pieces import FilePiece, cut, pieces_of, root_of
 from scribengin.connectors.files.reader import FilesReader, ReadOptions, difference, give_old_time
-from scribengin.core.added_columns import with_added, without_added
+from scribengin.connectors.files.splitting import (
+    CHUNK_BYTES,
+    CsvCutter,
+    Cutter,
+    Damage,
+    LineFinder,
+    compression_of,
+    in_utf_8,
+    marking_holes,
+    range_start,
+    read_bytes,
+    read_compressed,
+    read_range,
+    skip_lines,
+    take_header,
+)
 from scribengin.core.errors import SourceError
 from scribengin.core.remedies import flow_command
-from scribengin.core.types import Schema
+from scribengin.core.types import Schema, with_added, without_added
 from scribengin.formats.added_columns import AddedColumns, folder_values, folders_in
 from scribengin.formats.blocks import DamageBlock, FileFacts
 from scribengin.formats.catalog import decoder_for
+from scribengin.formats.constants import PAYLOAD_BYTES
 from scribengin.formats.csv_records import CsvBlock, split_cells, whole_records_end
 from scribengin.formats.dialect import AUTO, LF, LINE_ENDS, Dialect, codec_of, line_end_of, unit_bytes
-from scribengin.formats.figures import PAYLOAD_BYTES
 from scribengin.formats.json_types import MisfitError
 
 if TYPE_CHECKING:
@@ -287,7 +303,7 @@ class FilesSource:
             return None
         from scribengin.formats.avro_container import ContainerError, read_header
         from scribengin.formats.avro_schema import AvroSchemaError
-        from scribengin.formats.own_columns import avro_columns
+        from scribengin.formats.file_columns import avro_columns
 
         with suppress(ContainerError, AvroSchemaError), path.open("rb") as file:
             return [field.name for field in avro_columns(read_header(file).writer, [])]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scribengin.core.types import type_of_arrow
-from scribengin.formats.json_lines import JSON, changed_for_text, iso_texts, plain_texts, shortest
+from scribengin.formats.json_out import JSON, changed_for_text, iso_texts, plain_texts, shortest
 from scribengin.formats.rows import column_to_values
 
 if TYPE_CHECKING:

@@ -1,154 +1,183 @@
-"""The interface of an HBase gateway for a table: a REST server or a Thrift server. Both pass on the messages of the region servers."""
+"""HTTP requests to REST servers of HBase: tables, requests with many cells, scanners, and reads of one row."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from base64 import b64encode
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from scribengin.connectors.keyed.http import Codes
+from scribengin.connectors.hbase.gateway_contract import (
+    BUSY,
+    CODES,
+    FOREVER,
+    NEVER,
+    HBaseCell,
+    HBaseRow,
+    ScanRequest,
+    TableForm,
+    ValueRow,
+    WriteOutcome,
+    reason_of,
+)
+from scribengin.connectors.keyed.http import AWAY, HttpCluster
+from scribengin.core.errors import ScribenginError
+from scribengin.core.problems import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import httpx2
+
     from scribengin.connectors.hbase.cells import Cells
+    from scribengin.connectors.hbase.gateway_contract import AnyRow, Gateway
     from scribengin.core.errors import SinkError, SourceError
 
-CODES = Codes(
-    away="hbase-away",
-    login="hbase-login",
-    trust="hbase-trust",
-    address="hbase-address",
-    config="hbase-config",
-    other="hbase",
-)
-FOREVER = 2_147_483_647
-"""the TTL of a family whose cells never expire"""
-LATEST = (1 << 63) - 1
-"""a timestamp that means: the server's current time"""
-BUSY = ("RegionTooBusy", "CallQueueTooBig", "NotServingRegion", "RegionMoved", "RegionOpening", "CallDropped")
-"""texts for a region that is overloaded, or moving"""
-NEVER = ("DoNotRetryIOException", "FailedSanityCheck", "KeyValue size too large", "exceeds limit")
-"""text of a region server, inside an error that looks like unavailability, for a cell that it never accepts"""
+
+_OK, _BAD, _NOT_MODIFIED, _NOT_FOUND, _GONE, _TOO_LARGE, _FAILED = 200, 400, 304, 404, 410, 413, 500
+_DECODERS: Mapping[type[Any], msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(dict[str, list[kind]])  # type: ignore[valid-type]
+    for kind in (HBaseRow, ValueRow)
+}
+_FILTERS = {
+    "names": '{"type": "KeyOnlyFilter"}',
+    "first": '{"type": "FilterList", "op": "MUST_PASS_ALL", "filters": [{"type": "FirstKeyOnlyFilter"}, {"type": "KeyOnlyFilter"}]}',
+}
 
 
-class HBaseCell(msgspec.Struct, frozen=True):
-    """`column` is `family:qualifier`, `timestamp` its version."""
+class _Rows(msgspec.Struct, frozen=True):
+    """The answer of a server."""
 
-    column: bytes
-    timestamp: int = LATEST
-    value: bytes = msgspec.field(name="$", default=b"")
+    rows: list[HBaseRow] = msgspec.field(name="Row", default_factory=list)
 
 
-class HBaseRow(msgspec.Struct, frozen=True):
-    """Some cells of a row."""
+class RestGateway(HttpCluster):
+    """REST servers of one HBase."""
 
-    key: bytes
-    cells: list[HBaseCell] = msgspec.field(name="Cell")
+    codes = CODES
+    known = frozenset({"user", "password", "ca"})
+    login = (
+        "correct `config`: user and password; the user needs the rights to read the table, and for a sink also to create and write it "
+        "and the table of Scribengin's own records"
+    )
+    headers: ClassVar[Mapping[str, str]] = {"Accept": "application/json"}
+    content_type = "application/x-protobuf"
+    place = "table"
 
-
-class Value(msgspec.Struct, frozen=True):
-    """A cell without its timestamp."""
-
-    column: bytes
-    value: bytes = msgspec.field(name="$", default=b"")
-
-
-class ValueRow(msgspec.Struct, frozen=True):
-    """The contents of a row, of any timestamp."""
-
-    key: bytes
-    cells: list[Value] = msgspec.field(name="Cell")
-
-
-AnyRow = TypeVar("AnyRow", HBaseRow, ValueRow)
-Part = Literal["all", "names", "first"]
-
-
-@dataclass(frozen=True, slots=True)
-class ScanRequest:
-    """A scan: rows whose key is greater than `after`; only cells of these columns or families (none: all). `part`: `names` returns all
-    cells without values, `first` the first cell of a row without its value. `ahead`: rows that the gateway fetches from a region at
-    once."""
-
-    after: bytes
-    columns: Sequence[bytes]
-    part: Part
-    ahead: int
-
-
-@dataclass(frozen=True, slots=True)
-class TableForm:
-    """The settings of a table: family → TTL in seconds, and its durability."""
-
-    families: Mapping[str, int]
-    durability: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOutcome:
-    """The result of sent rows: `taken`; `busy` for now; `large` for one request; `gone`: the table does not exist; `refused`: some of them
-    are."""
-
-    what: Literal["taken", "busy", "large", "gone", "refused"]
-    said: str = ""
-
-
-class Gateway(Protocol):
-    """Equivalent servers of one kind; `str` is one that answered. Pickled with its secrets and without connections.
-
-    Every call raises Unreachable if no server answers, or none has a region that answers, and SourceError or SinkError if a retry cannot
-    succeed.
-    """
-
-    @property
-    def node(self) -> str:
-        """An error of the flow's node."""
-
-    @property
-    def called(self) -> str:
-        """`source "in"`."""
+    def reason_in(self, answer: httpx2.Response) -> str:
+        """The exception line of a message, without the code locations."""
+        return reason_of(answer.text) or answer.reason_phrase
 
     def schema(self, table: str) -> TableForm | None:
-        """The settings of the table; None if it does not exist."""
+        """See Gateway."""
+        answer = self.ask("GET", f"{path_of(table)}/schema", also=[_NOT_FOUND])
+        if answer.status_code == _NOT_FOUND:
+            return None
+        found = answer.json()
+        families = {str(each["name"]): int(each.get("TTL", FOREVER)) for each in found["ColumnSchema"]}
+        return TableForm(families, str(found.get("DURABILITY", "")))
 
     def make(self, table: str, families: Sequence[str]) -> None:
-        """Create it, with only the newest version of each cell; one that is created meanwhile is kept."""
+        """See Gateway; a table that is created meanwhile gets the families."""
+        schema = {"name": table, "ColumnSchema": [{"name": name, "VERSIONS": "1"} for name in families]}
+        self.ask("POST", f"{path_of(table)}/schema", json=schema, also=[_NOT_MODIFIED])
 
     def row(self, table: str, key: str) -> HBaseRow | None:
-        """All cells of a row; None if the row or the table does not exist."""
+        """See Gateway."""
+        answer = self.ask("GET", f"{path_of(table)}/{quote(key, safe='')}", also=[_NOT_FOUND])
+        return None if answer.status_code == _NOT_FOUND else msgspec.json.decode(answer.content, type=_Rows).rows[0]
 
     def put_if(self, table: str, row: HBaseRow, expected: HBaseCell) -> bool:
-        """Write the cells if the row holds `expected` (no value: if there is no such cell), which is one of their columns; else return
-        False."""
+        """See Gateway."""
+        return self._checked_change(table, row, expected, "put")
 
     def put(self, table: str, cells: Cells) -> WriteOutcome:
-        """Write all of them, in one request."""
+        """See Gateway. The server only reports that something in it was refused."""
+        path = f"{path_of(table)}/rows"
+        answer = self.ask("PUT", path, content=cells.message(), also=[_BAD, _NOT_FOUND, _TOO_LARGE, *AWAY])
+        if answer.status_code == _OK:
+            return WriteOutcome("taken")
+        said = self.reason_in(answer)
+        if answer.status_code == _TOO_LARGE:
+            return WriteOutcome("large")
+        if answer.status_code == _NOT_FOUND:
+            return WriteOutcome("gone", said)
+        if any(word in answer.text for word in BUSY):
+            return WriteOutcome("busy")
+        if answer.status_code != _BAD and not any(word in answer.text for word in NEVER):
+            raise self.refused(answer, f"PUT {path}")
+        return WriteOutcome("refused", said)
 
     def delete(self, table: str, key: bytes, families: Sequence[bytes], until: int) -> None:
-        """Delete the row's cells in these families up to that timestamp."""
+        """See Gateway."""
+        # a path cannot contain every key; a body can, which requires a condition: here that a column does not exist
+        cells = [HBaseCell(family, until) for family in families]
+        self._checked_change(table, HBaseRow(key, cells), HBaseCell(families[0] + b":\0"), "delete")
+
+    def tables(self) -> list[str]:
+        """Their names; none if the server does not return them."""
+        with suppress(ScribenginError):
+            return [str(each["name"]) for each in self.ask("GET", "/").json().get("table", ())]
+        return []
 
     def is_empty(self, table: str) -> bool:
-        """True if it has no row, or does not exist."""
+        """See Gateway."""
+        return self.schema(table) is None or self.last_key(table) is None
 
     def last_key(self, table: str, columns: Sequence[bytes] = ()) -> bytes | None:
-        """The last row with a cell in these columns or families (any, if none are given); None if there is no such row."""
+        """See Gateway."""
+        # one key is so small that an error during its search replaces the whole answer
+        asked = [("reversed", "true"), ("limit", "1"), ("filter", "KeyOnlyFilter()"), *(("column", each.decode()) for each in columns)]
+        answer = self.ask("GET", f"{path_of(table)}/*?{urlencode(asked)}", also=[_FAILED])
+        if answer.status_code == _FAILED:
+            if self.schema(table) is None:
+                raise self.missing(table)
+            raise self.refused(answer, f"GET {path_of(table)}/*")
+        rows = msgspec.json.decode(answer.content, type=_Rows).rows
+        return rows[0].key if rows else None
 
-    def open_scanner(self, table: str, asked: ScanRequest) -> Any:
-        """An argument for `next_of`: the scanner exists in one of the servers."""
+    def open_scanner(self, table: str, asked: ScanRequest) -> str:
+        """See Gateway."""
+        start = asked.after + b"\0" if asked.after else b""
+        said: dict[str, Any] = {"caching": asked.ahead, "maxVersions": 1, "cacheBlocks": False, "startRow": b64encode(start).decode()}
+        if asked.columns:
+            said["column"] = [b64encode(each).decode() for each in asked.columns]
+        if asked.part in _FILTERS:
+            said["filter"] = _FILTERS[asked.part]
+        answer = self.ask("PUT", f"{path_of(table)}/scanner", json=said, also=[_NOT_FOUND])
+        if answer.status_code == _NOT_FOUND:
+            raise self.missing(table)
+        # a gateway may add another path before the server's own
+        return f"{path_of(table)}/scanner/{urlsplit(answer.headers['location']).path.rpartition('/')[2]}"
 
-    def next_of(self, scanner: Any, most: int, kind: type[AnyRow]) -> tuple[list[AnyRow], int] | None:
-        """At most that many rows, and their approximate bytes; None if the scanner is at its end, or does not exist any more."""
+    def next_of(self, scanner: str, most: int, kind: type[AnyRow]) -> tuple[list[AnyRow], int] | None:
+        """See Gateway."""
+        answer = self.ask("GET", f"{scanner}?n={most}", also=[_NOT_FOUND, _GONE])
+        if answer.status_code != _OK:
+            return None
+        return _DECODERS[kind].decode(answer.content)["Row"], len(answer.content)
 
-    def close_scanner(self, scanner: Any) -> None:
-        """Close the scanner; it would also expire."""
+    def close_scanner(self, scanner: str) -> None:
+        """See Gateway."""
+        with suppress(ScribenginError):
+            self.ask("DELETE", scanner, also=[_NOT_FOUND, _GONE])
 
     def missing(self, table: str) -> SourceError | SinkError:
-        """There is no such table."""
+        """See Gateway."""
+        said = f"{self.called}: there is no table {table} at {self}"
+        return self._error(said, did_you_mean(table, self.tables()) or "correct `table`", "hbase-table")
 
-    def close(self) -> None:
-        """Close the connections."""
+    def _checked_change(self, table: str, row: HBaseRow, expected: HBaseCell, what: str) -> bool:
+        body = _Rows([HBaseRow(row.key, [*row.cells, expected])])
+        answer = self.ask("PUT", f"{path_of(table)}/row?check={what}", json=msgspec.to_builtins(body), also=[_NOT_MODIFIED])
+        return answer.status_code == _OK
+
+
+def path_of(table: str) -> str:
+    """The name of a table, as used in URLs."""
+    return f"/{quote(table, safe='')}"
 
 
 def open_gateway(node: str, servers: Sequence[str], config: Mapping[str, Any], role: Literal["source", "sink"] = "sink") -> Gateway:
@@ -157,18 +186,4 @@ def open_gateway(node: str, servers: Sequence[str], config: Mapping[str, Any], r
         from scribengin.connectors.hbase.thrift import ThriftGateway
 
         return ThriftGateway(node, servers, config, role)
-    from scribengin.connectors.hbase.rest import RestGateway
-
     return RestGateway(node, servers, config, role)
-
-
-def reason_of(text: str) -> str:
-    """The exception line of a server's message, without the code locations.
-
-    Messages begin with the status, followed by a Java trace; the error of the last retry comes at its end.
-    """
-    lines = [line.strip() for line in text.splitlines()]
-    named = [line for line in lines if "Exception" in line and not line.startswith(("at ", "..."))]
-    deepest = named[-1].removeprefix("Caused by: ") if named and "RetriesExhausted" in named[0] else ""
-    said = deepest or next(iter(named), "") or next((line for line in lines if line), "")
-    return " ".join(said.split())[:400]

@@ -12,13 +12,13 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Generic
 
-from scribengin.connectors.hbase.gateway import CODES, AnyRow, ScanRequest
+from scribengin.connectors.hbase.gateway_contract import CODES, AnyRow, ScanRequest
 from scribengin.core.errors import Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-    from scribengin.connectors.hbase.gateway import Gateway, Part
+    from scribengin.connectors.hbase.gateway_contract import Gateway, Part
 
 _TRIES_FOR_S = 60.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0

@@ -5,7 +5,8 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.hbase.gateway import ValueRow, open_gateway
+from scribengin.connectors.hbase.gateway import open_gateway
+from scribengin.connectors.hbase.gateway_contract import ValueRow
 from scribengin.connectors.hbase.options import SOURCE
 from scribengin.connectors.hbase.reader import TableReader
 from scribengin.connectors.hbase.scan import HBaseScan
@@ -49,7 +50,7 @@ class TableSource:
 
     def read(self, stream: SourceStream) -> Iterator[TableBlock]:
         """The rows of the range. Raises SourceError after the last row if they differ from the logged ones."""
-        from scribengin.connectors.hbase.rows import HBaseRowParser
+        from scribengin.connectors.hbase.reader import HBaseRowParser
 
         wanted, place = self._wanted(), stream.place
         scan = HBaseScan(

@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 
 from scribengin.connectors.hbase.cell_names import CellNames
 from scribengin.connectors.hbase.cells import Cells, values_of
-from scribengin.connectors.hbase.gateway import CODES, FOREVER, HBaseCell, HBaseRow, open_gateway
+from scribengin.connectors.hbase.gateway import open_gateway
+from scribengin.connectors.hbase.gateway_contract import CODES, FOREVER, HBaseCell, HBaseRow
 from scribengin.connectors.hbase.row_keys import Template
 from scribengin.connectors.hbase.scan import HBaseScan
 from scribengin.connectors.keyed.contract import WriteAnswer, WriterRecord

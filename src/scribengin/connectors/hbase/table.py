@@ -15,7 +15,7 @@ from scribengin.core.remedies import start_over
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scribengin.connectors.hbase.gateway import Gateway, ValueRow
+    from scribengin.connectors.hbase.gateway_contract import Gateway, ValueRow
     from scribengin.core.types import Schema
 
 _DIGEST_BYTES = 16

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import re
+import socket
 import ssl
+import threading
+import time
 import weakref
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
+import numpy as np
 import pyarrow.compute as pc
 
 from scribengin.connectors.addresses import split_url
-from scribengin.connectors.hbase.gateway import BUSY, CODES, FOREVER, NEVER, HBaseCell, HBaseRow, TableForm, Value, WriteOutcome, reason_of
-from scribengin.connectors.hbase.thrift_client import Connection, Pool, api
-from scribengin.connectors.hbase.thrift_message import METHOD, put_message
-from scribengin.core.errors import SinkError, SourceError, Unreachable
+from scribengin.connectors.hbase.cells import fixed, lengths
+from scribengin.connectors.hbase.gateway_contract import (
+    BUSY,
+    CODES,
+    FOREVER,
+    NEVER,
+    HBaseCell,
+    HBaseRow,
+    TableForm,
+    Value,
+    WriteOutcome,
+    reason_of,
+)
+from scribengin.core.errors import EnvironmentFault, SinkError, SourceError, Unreachable
 from scribengin.core.problems import did_you_mean
 from scribengin.core.secret import Secret
 
@@ -22,8 +39,162 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from scribengin.connectors.hbase.cells import Cells
-    from scribengin.connectors.hbase.gateway import AnyRow, ScanRequest
+    from scribengin.connectors.hbase.gateway_contract import AnyRow, ScanRequest
     from scribengin.core.errors import ScribenginError
+
+
+# Rows as the call `putMultiple` of a Thrift server: the bytes of the binary protocol, built column by column.
+
+
+METHOD = "putMultiple"
+_STRING, _I64, _STRUCT, _LIST, _STOP = b"\x0b", b"\x0a", b"\x0c", b"\x0f", b"\x00"
+_CALL = b"\x80\x01\x00\x01"
+
+
+def put_message(table: str, cells: Cells) -> bytes:
+    """The call: struct TPut of each row, with a TColumnValue of each of its cells."""
+    times = _be(cells.versions, 8)
+    parts = [fixed(_STRING + b"\0\1", _be(lengths(cells.keys), 4)), cells.keys]
+    # the end of one cell is joined with the beginning of the next: another part for each would cost another copy of everything
+    before: tuple[bytes | np.ndarray[Any, Any], ...] = (_LIST + b"\0\2" + _STRUCT + _number(len(cells.columns)),)
+    ends = (_I64 + b"\0\4", times, _STOP)
+    for name, values in cells.columns:
+        family, _, qualifier = name.partition(b":")
+        head = _STRING + b"\0\1" + _text(family) + _STRING + b"\0\2" + _text(qualifier) + _STRING + b"\0\3"
+        parts += [fixed(*before, head, _be(lengths(values), 4)), values]
+        before = ends
+    parts.append(fixed(*ends, _STOP))
+    joined = pc.binary_join_element_wise(*parts, b"")
+    rows = len(cells.keys)
+    offsets = np.frombuffer(joined.buffers()[1], np.int32)
+    body = joined.buffers()[2][int(offsets[joined.offset]) : int(offsets[joined.offset + rows])]
+    begin = _CALL + _text(METHOD.encode()) + _number(0)
+    return b"".join([begin, _STRING, b"\0\1", _text(table.encode()), _LIST, b"\0\2", _STRUCT, _number(rows), body, _STOP])
+
+
+def _be(numbers: np.ndarray[Any, Any], width: int) -> np.ndarray[Any, Any]:
+    """Each number in that many bytes, the highest first.
+
+    >>> _be(np.array([258]), 4).tolist()
+    [[0, 0, 1, 2]]
+    """
+    return np.ascontiguousarray(numbers.astype(f">i{width}")).view(np.uint8).reshape(-1, width)
+
+
+def _number(number: int) -> bytes:
+    return number.to_bytes(4)
+
+
+def _text(text: bytes) -> bytes:
+    return _number(len(text)) + text
+
+
+# Connections to Thrift servers of HBase: version 2 of their interface, in the binary protocol, buffered.
+
+
+_PORT = 9090
+_CONNECT_S, _READ_S = 10.0, 120.0
+_FRESH_S = 20.0
+"""a server closes a connection that was idle for a minute (`hbase.thrift.server.socket.read.timeout`)"""
+
+
+@cache
+def api() -> Any:
+    """The calls and their structs. Raises EnvironmentFault if the client is not installed."""
+    try:
+        import thriftpy2
+    except ImportError as error:
+        raise EnvironmentFault(
+            f"a Thrift server of HBase needs the package thriftpy2: {error}",
+            remedy="install it: pip install 'scribengin[hbase-thrift]'; or name a REST server",
+            code="hbase-client",
+        ) from error
+    return thriftpy2.load(str(files(__package__).joinpath("hbase.thrift")), module_name="scribengin_hbase_thrift")
+
+
+class Connection:
+    """To one server, used by one thread at a time."""
+
+    def __init__(self, server: str, trusted: ssl.SSLContext | None) -> None:
+        """`trusted`: the certificates that a TLS client trusts. Raises OSError if no server answers, or it is another one."""
+        from thriftpy2.protocol import TBinaryProtocol
+        from thriftpy2.thrift import TClient
+        from thriftpy2.transport import TBufferedTransport, TSocket
+
+        parts = urlsplit(server)
+        assert parts.hostname is not None
+        plain = socket.create_connection((parts.hostname, parts.port or _PORT), _CONNECT_S)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = plain if trusted is None else trusted.wrap_socket(plain, server_hostname=parts.hostname)
+            self._socket.settimeout(_READ_S)
+        except BaseException:
+            plain.close()
+            raise
+        self._transport = TBufferedTransport(TSocket(sock=self._socket))
+        self._protocol = TBinaryProtocol(self._transport)
+        self._client = TClient(api().THBaseService, self._protocol)
+        self.server = server
+        self.used = time.monotonic()
+
+    def call(self, method: str, *given: Any) -> Any:
+        """The answer of the server. Raises the server's error, and OSError or TException if there is no answer."""
+        answer = getattr(self._client, method)(*given)
+        self.used = time.monotonic()
+        return answer
+
+    def put(self, message: bytes) -> None:
+        """The same for a prepared message that writes rows."""
+        from thriftpy2.thrift import TApplicationException, TMessageType
+
+        self._transport.write(message)
+        self._transport.flush()
+        _, kind, _ = self._protocol.read_message_begin()
+        answer = TApplicationException() if kind == TMessageType.EXCEPTION else getattr(api().THBaseService, f"{METHOD}_result")()
+        answer.read(self._protocol)
+        self._protocol.read_message_end()
+        self.used = time.monotonic()
+        if isinstance(answer, TApplicationException):
+            raise answer
+        if answer.io is not None:
+            raise answer.io
+
+    def close(self) -> None:
+        """Close it."""
+        self._socket.close()
+
+
+class Pool:
+    """Idle connections."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[Connection] = []
+
+    def take(self, server: str) -> Connection | None:
+        """An idle connection to this server that is probably open; those that were idle for long are closed."""
+        with self._lock:
+            old = [each for each in self._idle if time.monotonic() - each.used > _FRESH_S]
+            self._idle = [each for each in self._idle if each not in old]
+            found = next((each for each in self._idle if each.server == server), None)
+            if found is not None:
+                self._idle.remove(found)
+        for each in old:
+            each.close()
+        return found
+
+    def give(self, connection: Connection) -> None:
+        """Return an idle connection."""
+        with self._lock:
+            self._idle.append(connection)
+
+    def close(self) -> None:
+        """Close all idle connections."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for each in idle:
+            each.close()
+
 
 _PLAIN, _TLS = "thrift", "thrift+tls"
 _MOST_MESSAGE_BYTES = 100 << 20
@@ -124,7 +295,7 @@ class ThriftGateway:
                 return WriteOutcome("gone", said)
             if any(word in said for word in NEVER):
                 return WriteOutcome("refused", said)
-            raise self._told(error, METHOD) from error
+            raise self._as_fault(error, METHOD) from error
         return WriteOutcome("taken")
 
     def delete(self, table: str, key: bytes, families: Sequence[bytes], until: int) -> None:
@@ -211,7 +382,7 @@ class ThriftGateway:
         try:
             return self._call(method, lambda connection: connection.call(method, *given), server=server, again=again, whose=whose)
         except api().TIOError as error:
-            raise self._told(error, method) from error
+            raise self._as_fault(error, method) from error
         except _Unnamed as error:
             said = f"{self.called}: {self} answered {method} with: {error}"
             remedy = "read the log of the Thrift server; a running flow retries automatically"
@@ -279,7 +450,7 @@ class ThriftGateway:
             said = f"{self.called}: `config` has ca {ca}, from which no certificate can be read: {error}"
             raise self._error(said, "name a PEM file of the CA that signed the server's certificate", CODES.config) from error
 
-    def _told(self, error: Any, method: str) -> ScribenginError:
+    def _as_fault(self, error: Any, method: str) -> ScribenginError:
         """The server's message as a Scribengin error. Older servers do not send `canRetry`."""
         reason = _reason(error)
         said = f"{self.called}: {self} answered {method} with: {reason}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from scribengin.connectors.http.options import OURS, TEMPLATE
-from scribengin.core.loopback import is_loopback
+from scribengin.core.net import is_loopback
 from scribengin.core.problems import did_you_mean
 from scribengin.core.secret import Secret
 

@@ -18,8 +18,8 @@ import msgspec
 
 from scribengin.connectors.http.options import TEMPLATE
 from scribengin.core.errors import SinkError, Unreachable
+from scribengin.core.net import trusted
 from scribengin.core.secret import Secret
-from scribengin.core.tls import trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -160,7 +160,7 @@ class Endpoint:
         status = answer.status_code
         if answer.is_success:
             return RequestOutcome("taken")
-        said = self._without_secrets(f"{self} answered {status} {answer.reason_phrase}".rstrip() + _said(answer))
+        said = self._without_secrets(f"{self} answered {status} {answer.reason_phrase}".rstrip() + _server_message(answer))
         if answer.is_redirect or 300 <= status < 400:
             target = self._without_secrets(answer.headers.get("location", "elsewhere"))
             remedy = "write the target address as `url`: redirects are not followed"
@@ -215,7 +215,7 @@ def key_of(*said: object) -> str:
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:]))
 
 
-def _said(answer: httpx2.Response) -> str:
+def _server_message(answer: httpx2.Response) -> str:
     """The server's error message, if it is short: for JSON, the part for people."""
     text = answer.text
     try:

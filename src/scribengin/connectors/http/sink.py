@@ -8,8 +8,7 @@ from urllib.parse import urldefrag
 
 from scribengin.connectors.contract import RefusedRow
 from scribengin.connectors.http.endpoint import Endpoint, key_of
-from scribengin.connectors.http.progress import RequestProgress
-from scribengin.connectors.http.sending import HttpSender, Rest
+from scribengin.connectors.http.sending import HttpSender, RequestProgress, Rest
 from scribengin.connectors.http.staged import RequestCut, StagedRequests, read_requests
 from scribengin.connectors.plain.sink import PlainSink
 

@@ -16,7 +16,7 @@ from scribengin.connectors.staged_file import StagedFile, open_staged
 from scribengin.core import faults
 from scribengin.core.storage import explained
 from scribengin.formats.contract import Bad
-from scribengin.formats.json_lines import json_lines
+from scribengin.formats.json_out import json_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -60,7 +60,7 @@ class AvroValues:
         """The schema's id, None if values are plain Avro."""
         if not self._options["registry"]:
             return None
-        from scribengin.connectors.kafka.registry import SchemaRegistry
+        from scribengin.connectors.kafka.schema_registry import SchemaRegistry
 
         return SchemaRegistry(self._node, self._options, "sink").register(self._subject, text)
 

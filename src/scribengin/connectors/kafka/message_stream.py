@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
 from scribengin.core import faults
-from scribengin.formats.figures import DIGESTS
+from scribengin.formats.constants import DIGESTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -42,7 +42,7 @@ class PartitionScan:
         isolation = {"isolation.level": self._options.get("isolation", "read_committed")}
         self._consumer = self._kafka.Consumer(settings(self._options) | READER | _READING | isolation, logger=SILENT)
         try:
-            self._look()
+            self._read_watermarks()
         except BaseException:
             self._consumer.close()
             raise
@@ -56,7 +56,7 @@ class PartitionScan:
         give_up_s = time.monotonic() + 2 * self._timeout_s
         while self.end <= last and time.monotonic() <= give_up_s:
             time.sleep(0.05)
-            self._look()
+            self._read_watermarks()
 
     def messages(self, first: int, end: int) -> Iterator[Any]:
         """The existing messages from offset `first` on, until `end`: the offset after the last one, or the end of the log. Raises as
@@ -91,7 +91,7 @@ class PartitionScan:
         except kafka.KafkaException as error:
             raise self._fault(error) from error
 
-    def _look(self) -> None:
+    def _read_watermarks(self) -> None:
         place = self._kafka.TopicPartition(self._topic, self._partition)
         try:
             self.low, self.end = self._consumer.get_watermark_offsets(place, timeout=self._timeout_s, cached=False)

@@ -8,11 +8,10 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.contract import Receipt
+from scribengin.connectors.contract import AlreadyCommitted, Receipt
 from scribengin.connectors.kafka.message_stream import MessageStream
 from scribengin.connectors.kafka.sink_stream import staged_messages
 from scribengin.connectors.kafka.transaction import Superseded
-from scribengin.connectors.unit_contract import AlreadyCommitted
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Unreachable
 from scribengin.core.storage import make_folder
@@ -105,12 +104,12 @@ class UnitMessages(MessageStream):
         """Steps 1 and 2, in a thread of their own."""
         try:
             self._transaction.fence()
-            self._look(self._markers.newest(self._place.slot))
+            self._check_not_committed(self._markers.newest(self._place.slot))
             faults.reached("marker.read")
         except BaseException as error:
             self._failed = error
 
-    def _look(self, newest: Marker | None) -> None:
+    def _check_not_committed(self, newest: Marker | None) -> None:
         """Returns if this task output still has to be written. Raises AlreadyCommitted if it is committed, FencedError if other writers
         have continued."""
         place, mine = self._place, self._place.mine
@@ -150,7 +149,7 @@ class UnitMessages(MessageStream):
         while time.monotonic() < give_up_s:
             newest = self._markers.newest(self._place.slot)
             if newest is not None or self._place.after is not None:
-                self._look(newest)
+                self._check_not_committed(newest)
             time.sleep(_LOOK_S)
         raise Unreachable(
             f'sink "{self._place.node}": the brokers rejected task output {self._place.slot - 1} of batch {self._place.mine.number}, and '

@@ -52,7 +52,7 @@ def open_writers(node: str, folder: Path, options: Mapping[str, Any]) -> WriterS
             f'source "{node}" has registry_config, but reads its schemas from {given[0]}', remedy="remove registry_config", node=node
         )
     if options["registry"]:
-        from scribengin.connectors.kafka.registry import SchemaRegistry
+        from scribengin.connectors.kafka.schema_registry import SchemaRegistry
 
         return SchemaRegistry(node, options)
     try:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from scribengin.connectors.addresses import split_url
 from scribengin.core.errors import SinkError, SourceError, Unreachable
+from scribengin.core.net import trusted
 from scribengin.core.secret import Secret
-from scribengin.core.tls import trusted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,8 +17,7 @@ def make_source(place: ConnectorContext) -> SourceConnector:
 
 def for_tasks(place: ConnectorContext) -> ConnectorContext:
     """With the login that this process finds, because tasks may run where it cannot be found. A sink includes it by itself."""
-    from scribengin.connectors.objects.address import ObjectsAddress
-    from scribengin.connectors.objects.login import as_config
+    from scribengin.connectors.objects.address import ObjectsAddress, as_config
 
     login = ObjectsAddress.of(place.node, place.options, place.folder).with_login().login
     return place if login is None else replace(place, options={**place.options, "config": as_config(login)})

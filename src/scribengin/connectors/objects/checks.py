@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.objects.address import ENDPOINT_FAULT, below, url_fault
-from scribengin.connectors.objects.login import FROM_FLOW
+from scribengin.connectors.objects.address import ENDPOINT_FAULT, FROM_FLOW, below, url_fault
 from scribengin.core.problems import suggestion
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from scribengin.core.errors import FencedError, Refused, SinkError
-from scribengin.core.moments import now_text
+from scribengin.core.log_storage import StoreShelf
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, beside_sink, start_over
-from scribengin.core.shelf import StoreShelf
+from scribengin.core.time_text import now_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -150,7 +150,7 @@ class Owners:
         newest = self._log.newest()
         claim = None if newest is None else self._log.read(newest)
         if claim is None or not _same(claim, {"owner": owner, "lineage": lineage, "sink": sink}):
-            found = "nobody's" if claim is None else f"that of {_told(claim)}"
+            found = "nobody's" if claim is None else f"that of {_owner_text(claim)}"
             raise FencedError(f'sink "{sink}": {where} is now {found}', remedy="stop this driver; another driver writes there now")
 
     def check_clear(self, *, owner: str, flow: str, sink: str, where: str) -> None:
@@ -171,7 +171,7 @@ class Owners:
             raise _another_claim(sink, where, claims[-1], mine["owner"])
         if claims:
             raise Refused(
-                f'sink "{sink}": {where} holds objects of another lineage ({_told(claims[-1])})',
+                f'sink "{sink}": {where} holds objects of another lineage ({_owner_text(claims[-1])})',
                 remedy=f"{start_over()}; or {add_to_outputs()}",
                 code="output-foreign",
             )
@@ -214,7 +214,7 @@ def _another_claim(sink: str, where: str, claim: Mapping[str, Any], owner: str) 
     """The error for objects of another installation, or of another sink of this flow, which this sink must not delete."""
     theirs = claim["owner"] != owner
     return Refused(
-        f'sink "{sink}": {where} holds objects of another {"installation" if theirs else "sink"} ({_told(claim)})',
+        f'sink "{sink}": {where} holds objects of another {"installation" if theirs else "sink"} ({_owner_text(claim)})',
         remedy=beside_installation("prefix", same_flow=True) if theirs else beside_sink("prefix", claim["sink"]),
         code="output-foreign",
     )
@@ -224,5 +224,5 @@ def _same(claim: Mapping[str, Any], mine: Mapping[str, str]) -> bool:
     return all(claim[name] == value for name, value in mine.items())
 
 
-def _told(claim: Mapping[str, Any]) -> str:
+def _owner_text(claim: Mapping[str, Any]) -> str:
     return f'sink "{claim["sink"]}", lineage {claim["lineage"]}, since {claim["since"]}'

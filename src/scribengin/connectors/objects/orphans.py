@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.hdfs.store import HdfsStore
+from scribengin.connectors.objects.compaction_log import CompactionLog
 from scribengin.connectors.objects.manifests import INTERNAL, Manifests, Owners, is_internal, lineages
 from scribengin.connectors.objects.s3 import S3Store
 from scribengin.connectors.objects.trash import noted_keys
-from scribengin.connectors.objects.turns import CompactionLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,6 +89,6 @@ def _unfinished(store: Store, now_s: float) -> dict[str, tuple[int, float]]:
         return {key: (entry.size, now_s - entry.modified_s) for key, entry in store.unfinished()}
     if not isinstance(store, S3Store) or store.login is None:
         return {}
-    from scribengin.connectors.objects.uploads import Uploads
+    from scribengin.connectors.objects.s3 import Uploads
 
     return {key: (0, OLD_S) for key, _ in Uploads(store).unfinished()}

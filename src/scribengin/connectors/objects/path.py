@@ -29,9 +29,7 @@ from xml.sax.saxutils import escape
 import msgspec
 
 from scribengin.connectors.objects.address import REGION, ObjectsAddress, url_fault
-from scribengin.connectors.objects.s3 import PART_BYTES, s3a_settings
-from scribengin.connectors.objects.signed import CONFLICT, EXISTS, GONE, SignedRequests, StoreResponse
-from scribengin.connectors.objects.uploads import Uploads
+from scribengin.connectors.objects.s3 import CONFLICT, EXISTS, GONE, PART_BYTES, SignedRequests, StoreResponse, Uploads, s3a_settings
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, SinkError, StateError
 from scribengin.core.remote import RemotePath, RemoteStat

@@ -88,7 +88,7 @@ class ObjectsReader:
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
         """The next objects, as streams of about `split` bytes each. Raises SourceError if an assigned object changed."""
-        self._look(at_once=final)
+        self._list_objects(at_once=final)
         pieces: list[FilePiece] = []
         files = total = 0
         max_files = min(limits.max_files or _NONE, self._max_files or _NONE)
@@ -117,7 +117,7 @@ class ObjectsReader:
 
     def measure(self) -> Backlog:
         """See `MeasuringReader`."""
-        self._look(at_once=True)
+        self._list_objects(at_once=True)
         return self.backlog()
 
     def notices(self) -> list[str]:
@@ -129,7 +129,7 @@ class ObjectsReader:
         """The first matching object; None if there is none."""
         return next(self._wanted(""), None)
 
-    def _look(self, *, at_once: bool) -> None:
+    def _list_objects(self, *, at_once: bool) -> None:
         """Update `_waiting` from the store: waiting objects are checked again only if a listing includes them anyway."""
         now_s = time.monotonic()
         if not at_once and now_s - self._looked_s < self._look_s:

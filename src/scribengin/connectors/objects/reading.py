@@ -10,11 +10,11 @@ from urllib.parse import unquote, urlsplit
 
 from scribengin.connectors.hdfs import options as hdfs
 from scribengin.connectors.objects.address import ObjectsAddress
+from scribengin.connectors.objects.compaction_log import CountedManifests, root_of
 from scribengin.connectors.objects.manifests import lineages
 from scribengin.connectors.objects.options import SINK
-from scribengin.connectors.objects.readers import reading
+from scribengin.connectors.objects.read_lease import reading
 from scribengin.connectors.objects.s3 import s3a_settings
-from scribengin.connectors.objects.turns import CountedManifests, root_of
 from scribengin.core.errors import SourceError
 
 if TYPE_CHECKING:

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import http.client
 import os
 import re
+import ssl
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from html import unescape
+from threading import local
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote, urlsplit
 
 from scribengin.connectors.objects.counted import CountedWriter
 from scribengin.core.errors import EnvironmentFault, SinkError, Unreachable
 from scribengin.core.store import StoreEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
+    from concurrent.futures import Future
 
     from scribengin.connectors.objects.address import ObjectsAddress
     from scribengin.core.errors import ScribenginError
+
 
 PART_BYTES = 8 * 2**20
 """part size of an object that is larger than one part; a store accepts none below 5 MiB, and at most 10,000 of them"""
@@ -175,8 +186,6 @@ class S3Store:
     def abandon(self, key: str) -> None:
         """See Store. Without an own access key (with a role of the machine) parts stay, until the store's own rules delete them."""
         if self.login is not None:
-            from scribengin.connectors.objects.uploads import Uploads
-
             uploads = Uploads(self)
             for name, upload in uploads.unfinished(key):
                 if name == key:
@@ -280,3 +289,253 @@ class S3Writer(CountedWriter):
     def _write(self, data: Any) -> None:
         with self._store._explained(self._what):
             self._opened.write(data)
+
+
+# Signed S3 requests that obstore does not offer, and that a forked process may send too.
+
+
+GONE, EXISTS, CONFLICT = 404, 412, 409
+"""statuses: nothing of that name; `If-None-Match` failed; another write of the name is in progress"""
+_TIMEOUT_S = 60.0
+_TRIES = 3
+_SIGNED = "x-amz-"
+"""Signature Version 4 covers the headers with this beginning"""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreResponse:
+    """The answer of the store."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    data: bytes
+
+    @property
+    def text(self) -> str:
+        """The body."""
+        return self.data.decode(errors="replace")
+
+    def all_of(self, tag: str) -> list[str]:
+        """The texts of these elements."""
+        return [unescape(found) for found in re.findall(f"<{tag}>(.*?)</{tag}>", self.text, re.DOTALL)]
+
+    def one_of(self, tag: str) -> str:
+        """The first text; empty if there is none."""
+        return next(iter(self.all_of(tag)), "")
+
+
+class SignedRequests:
+    """To one bucket. Keys are complete; thread-safe. Raises the store's errors."""
+
+    def __init__(self, address: ObjectsAddress, bucket: str) -> None:
+        """Raises SinkError if the address has no access key."""
+        if address.login is None:
+            raise SinkError(
+                f'"{address.node}": signed requests to {address} need an access key; none is set',
+                remedy="set one: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a `profile`, or `config`",
+                code="objects-login",
+                node=address.node,
+            )
+        self._address = address
+        self._login = address.login
+        endpoint = urlsplit(address.endpoint or f"https://s3.{address.region}.amazonaws.com")
+        self._plain = endpoint.scheme == "http"
+        self._host = endpoint.netloc if address.path_style else f"{bucket}.{endpoint.netloc}"
+        self._path = endpoint.path.rstrip("/") + (f"/{bucket}" if address.path_style else "")
+        self._trust = None if self._plain else ssl.create_default_context(cafile=address.ca_file)
+        self._mine = local()
+
+    def asked(
+        self,
+        method: str,
+        key: str | None,
+        query: Mapping[str, str],
+        what: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        known: tuple[int, ...] = (),
+    ) -> StoreResponse:
+        """The answer to a request, sent again if none arrives, or the store is overloaded.
+
+        Args:
+            method: of HTTP.
+            key: of an object; None for the bucket.
+            query: after the `?`.
+            what: the action, for the error: "failed to write orders/1".
+            body: the content.
+            headers: in addition to those of the signature.
+            known: statuses of failures that the caller expects.
+        """
+        answer = self._ask(method, key, query, body, what, headers or {})
+        content = method == "GET" and key is not None and answer.status < 300
+        if not content and answer.status not in known:
+            self.check(answer, what)
+        return answer
+
+    def check(self, answer: StoreResponse, what: str) -> None:
+        """Raise the error of an answer; an answer that began as a success may contain one in its text."""
+        if answer.status >= 300 or b"<Error>" in answer.data:
+            raise fault_of(self._address, answer.text or f"status code {answer.status}", what)
+
+    def _ask(
+        self, method: str, key: str | None, query: Mapping[str, str], body: bytes, what: str, headers: Mapping[str, str]
+    ) -> StoreResponse:
+        path = self._path + ("" if key is None else f"/{quote(key, safe='/-_.~')}")
+        asked = "&".join(f"{quote(name, safe='-_.~')}={quote(value, safe='-_.~')}" for name, value in sorted(query.items()))
+        for tries in range(_TRIES):
+            try:
+                answer = self._send(method, path or "/", asked, body, headers)
+            except (OSError, http.client.HTTPException) as error:
+                self._mine.connection = None
+                if tries == _TRIES - 1 or isinstance(error, ssl.SSLCertVerificationError):
+                    raise fault_of(self._address, str(error) or type(error).__name__, what) from None
+            else:
+                if answer.status < 500 or tries == _TRIES - 1:
+                    return answer
+            time.sleep(0.1 * 4**tries)
+        raise AssertionError
+
+    def _send(self, method: str, path: str, query: str, body: bytes, headers: Mapping[str, str]) -> StoreResponse:
+        connection = getattr(self._mine, "connection", None)
+        if connection is None:
+            if self._trust is None:
+                connection = http.client.HTTPConnection(self._host, timeout=_TIMEOUT_S)
+            else:
+                connection = http.client.HTTPSConnection(self._host, timeout=_TIMEOUT_S, context=self._trust)
+            self._mine.connection = connection
+        connection.request(method, f"{path}?{query}" if query else path, body, self._signed(method, path, query, body, headers))
+        answer = connection.getresponse()
+        return StoreResponse(answer.status, answer.headers, answer.read())
+
+    def _signed(self, method: str, path: str, query: str, body: bytes, given: Mapping[str, str]) -> dict[str, str]:
+        """The headers, with the signature over them, as in AWS's documentation of Signature Version 4."""
+        now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        digest = hashlib.sha256(body).hexdigest()
+        headers = {"host": self._host, "x-amz-content-sha256": digest, "x-amz-date": now}
+        headers |= {name: value for name, value in given.items() if name.startswith(_SIGNED)}
+        if self._login.token:
+            headers["x-amz-security-token"] = self._login.token
+        names = ";".join(sorted(headers))
+        canonical = "\n".join((method, path, query, *(f"{name}:{headers[name]}" for name in sorted(headers)), "", names, digest))
+        scope = f"{now[:8]}/{self._address.region}/s3/aws4_request"
+        key = f"AWS4{self._login.secret}".encode()
+        for part in scope.split("/"):
+            key = _hmac(key, part)
+        signature = _hmac(key, f"AWS4-HMAC-SHA256\n{now}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}").hex()
+        of = f"AWS4-HMAC-SHA256 Credential={self._login.key}/{scope}, SignedHeaders={names}, Signature={signature}"
+        return {**given, **headers, "authorization": of}
+
+
+def _hmac(key: bytes, text: str) -> bytes:
+    return hmac.new(key, text.encode(), hashlib.sha256).digest()
+
+
+# Multipart uploads that one process starts and another completes, which obstore does not offer.
+
+
+class Uploads:
+    """For one store. Keys are those of the store. Raises the store's errors."""
+
+    def __init__(self, store: S3Store | SignedRequests) -> None:
+        """For a store, or for a whole bucket. Raises SinkError if the store has no access key."""
+        if isinstance(store, SignedRequests):
+            self._requests, self._prefix = store, ""
+        else:
+            self._requests, self._prefix = SignedRequests(store.address, store.bucket), store.prefix
+
+    def writer(self, key: str) -> PartedWriter:
+        """An object whose parts are sent, but which is not completed."""
+        return PartedWriter(self, key)
+
+    def begin(self, key: str, headers: Mapping[str, str] | None = None) -> str:
+        """The id of a new upload; `headers`: of the object, such as `x-amz-meta-…`."""
+        return self._requests.asked(
+            "POST", self._prefix + key, {"uploads": ""}, f"failed to start the upload of {key}", headers=headers
+        ).one_of("UploadId")
+
+    def part(self, key: str, upload: str, nth: int, data: bytes) -> str:
+        """Send part `nth`, from 1 on; returns its tag. Sending a part again replaces it."""
+        query = {"partNumber": str(nth), "uploadId": upload}
+        return self._requests.asked("PUT", self._prefix + key, query, f"failed to write {key}", data).headers.get("ETag", "")
+
+    def complete(self, key: str, upload: str, etags: Sequence[str], *, create: bool = False) -> bool:
+        """Complete the upload; False if it does not exist (any more), or, with `create`, if the object exists."""
+        parts = "".join(f"<Part><PartNumber>{nth}</PartNumber><ETag>{etag}</ETag></Part>" for nth, etag in enumerate(etags, 1))
+        body = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
+        what = f"failed to complete {key}"
+        known = (GONE, EXISTS, CONFLICT) if create else (GONE,)
+        headers = {"if-none-match": "*"} if create else None
+        answer = self._requests.asked("POST", self._prefix + key, {"uploadId": upload}, what, body, headers, known)
+        if answer.status == GONE and "NoSuchUpload" not in answer.text:
+            self._requests.check(answer, what)
+        return answer.status not in known
+
+    def abort(self, key: str, upload: str) -> None:
+        """Delete its parts; no error if there is no such upload."""
+        self._requests.asked("DELETE", self._prefix + key, {"uploadId": upload}, f"failed to abort {key}", known=(GONE,))
+
+    def unfinished(self, key: str = "") -> Iterator[tuple[str, str]]:
+        """(key, upload) of those whose keys begin with `key`."""
+        marker: dict[str, str] = {}
+        prefix = self._prefix + key
+        while True:
+            answer = self._requests.asked("GET", None, {"uploads": "", "prefix": prefix} | marker, "failed to list its uploads")
+            found = zip(answer.all_of("Key"), answer.all_of("UploadId"), strict=False)
+            yield from ((name.removeprefix(self._prefix), upload) for name, upload in found if name.startswith(prefix))
+            if answer.one_of("IsTruncated") != "true":
+                return
+            marker = {"key-marker": answer.one_of("NextKeyMarker"), "upload-id-marker": answer.one_of("NextUploadIdMarker")}
+
+    def make_bucket(self) -> None:
+        """Ignore the error if the object exists and is ours."""
+        answer = self._requests.asked("PUT", None, {}, "cannot be created", known=(CONFLICT,))
+        if "BucketAlreadyOwnedByYou" not in answer.text:
+            self._requests.check(answer, "cannot be created")
+
+
+class PartedWriter(CountedWriter):
+    """An object whose parts are in the store, and that `Uploads.complete` makes visible, in any process. See StoreWriter, but `finish` only
+    sends the last part: `upload` and `etags` are needed to complete it."""
+
+    def __init__(self, uploads: Uploads, key: str) -> None:
+        self._uploads = uploads
+        self._key = key
+        self.upload = uploads.begin(key)
+        super().__init__()
+        self._gathered = bytearray()
+        self._threads = ThreadPoolExecutor(PARTS_AT_ONCE, "upload")
+        self._sent: list[Future[str]] = []
+
+    @property
+    def etags(self) -> list[str]:
+        """The tags of the parts, after it is finished."""
+        return [sent.result() for sent in self._sent]
+
+    def finish(self) -> None:
+        """Send the last part, and wait for all."""
+        if self._gathered or not self._sent:
+            self._send()
+        try:
+            for sent in self._sent:
+                sent.result()
+        finally:
+            self._threads.shutdown()
+
+    def abort(self) -> None:
+        """See StoreWriter."""
+        with suppress(Exception):
+            self._threads.shutdown(cancel_futures=True)
+        with suppress(Exception):
+            self._uploads.abort(self._key, self.upload)
+
+    def _write(self, data: Any) -> None:
+        self._gathered += data
+        while len(self._gathered) >= PART_BYTES:
+            self._send()
+
+    def _send(self) -> None:
+        if len(self._sent) >= PARTS_AT_ONCE:
+            self._sent[-PARTS_AT_ONCE].result()
+        data = bytes(memoryview(self._gathered)[:PART_BYTES])
+        del self._gathered[:PART_BYTES]
+        self._sent.append(self._threads.submit(self._uploads.part, self._key, self.upload, len(self._sent) + 1, data))

@@ -12,15 +12,15 @@ from scribengin.connectors.files.late_rows import closed_after, delay_us
 from scribengin.connectors.files.sink_records import found_besides, summarize_commits
 from scribengin.connectors.files.time_path import TimePath
 from scribengin.connectors.objects.address import ObjectsAddress
-from scribengin.connectors.objects.again import audit_objects
-from scribengin.connectors.objects.heirs import begin
-from scribengin.connectors.objects.later import complete, later_of
+from scribengin.connectors.objects.audit import audit_objects
+from scribengin.connectors.objects.compaction import begin
+from scribengin.connectors.objects.compaction_log import CompactionLog, named
+from scribengin.connectors.objects.maintenance import rolling_of
 from scribengin.connectors.objects.manifests import CLAIMS, DATA, INTERNAL, Manifests, Owners, another_flow, is_closed, lineages
 from scribengin.connectors.objects.orphans import find_orphans
 from scribengin.connectors.objects.sink_stream import ObjectsSinkStream, Rules
+from scribengin.connectors.objects.staged_objects import complete, later_of
 from scribengin.connectors.objects.trash import StoreTrash, can_keep, is_moving
-from scribengin.connectors.objects.turns import CompactionLog, named
-from scribengin.connectors.objects.upkeep import rolling_of
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, SinkError, Unreachable
 from scribengin.formats.catalog import encoder_for
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, Published, Unaccounted
-    from scribengin.connectors.objects.later import Later
+    from scribengin.connectors.objects.staged_objects import Later
     from scribengin.core.store import Store
     from scribengin.core.types import Schema
 
@@ -150,7 +150,7 @@ class ObjectsSink:
             manifests.notes.sweep(number, [key for _, key in some], {file["name"] for file in record.get("files", ())})
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
-        """Verify every committed object; see `again`, and `group.contract.MemberSink` for `since`."""
+        """Verify every committed object; see `objects.audit`, and `group.contract.MemberSink` for `since`."""
         return audit_objects(self._store, lineage, decided, listed=self._listed, since=since)
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:

@@ -12,10 +12,10 @@ from scribengin.connectors.contract import Receipt
 from scribengin.connectors.files.late_rows import LateRows, NewestTime
 from scribengin.connectors.files.sink_partition import Partitions, too_long
 from scribengin.connectors.files.time_path import TimePath
-from scribengin.connectors.objects.closing import is_marked
-from scribengin.connectors.objects.later import later_of
+from scribengin.connectors.objects.compaction_log import hidden_root
 from scribengin.connectors.objects.manifests import Manifests
-from scribengin.connectors.objects.turns import hidden_root
+from scribengin.connectors.objects.retention import is_marked
+from scribengin.connectors.objects.staged_objects import later_of
 from scribengin.core import faults
 from scribengin.formats.contract import Bad
 from scribengin.formats.encoders import JsonEncoder
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from scribengin.connectors.contract import BatchId
-    from scribengin.connectors.objects.later import Later, LaterWriter
+    from scribengin.connectors.objects.staged_objects import Later, LaterWriter
     from scribengin.core.store import Store, StoreWriter
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Encoder, EncoderFactory

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from scribengin.connectors.contract import name_before, removed_name
+from scribengin.connectors.objects.compaction_log import CompactionLog
 from scribengin.connectors.objects.manifests import CLAIMS, INTERNAL, TRASH, Manifests, Owners, is_internal, lineages
-from scribengin.connectors.objects.turns import CompactionLog
 from scribengin.core import faults
 from scribengin.core.errors import Refused, ScribenginError, SinkError
 from scribengin.core.remedies import flow_command

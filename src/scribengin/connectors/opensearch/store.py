@@ -12,23 +12,135 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from scribengin.connectors.keyed.contract import WriteAnswer, WriterRecord
 from scribengin.connectors.keyed.http import AWAY
-from scribengin.connectors.opensearch.bulk import bulk_body
 from scribengin.connectors.opensearch.by_time import TimeTemplate
 from scribengin.connectors.opensearch.client import BLOCKED, OpenSearchCluster, reason_in
-from scribengin.connectors.opensearch.mapping import mapping_of, unlike
 from scribengin.core.errors import SinkError
 from scribengin.core.remedies import start_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    import pyarrow as pa
-
     from scribengin.connectors.keyed.contract import KeyedRows
-    from scribengin.core.types import Schema
+    from scribengin.core.types import Field, Schema, Type
+
+
+# The body of a `_bulk` request, built column by column.
+
+
+_ESCAPED = r'[\x00-\x1f"\\]'
+"""characters that JSON must escape in a text"""
+
+
+def bulk_body(rows: KeyedRows, indexes: pa.Array | str) -> bytes:
+    """Two lines for each row: the action, which indexes it in its index, from `indexes` (STRING, one for each row) or the common one, by
+    its id with its version; and its document."""
+    versions = pa.array(np.arange(rows.version, rows.version + len(rows), dtype=np.int64)).cast(pa.string())
+    begin = b'{"index":{"_index":"'
+    named = (begin + _inside(indexes),) if isinstance(indexes, str) else (begin, _insides(indexes))
+    joined = pc.binary_join_element_wise(
+        *named,
+        b'","_id":"',
+        _insides(pa.array(rows.ids, pa.string())),
+        b'","version":',
+        versions.cast(pa.binary()),
+        b',"version_type":"external"}}\n',
+        rows.columns.column(0),
+        b"\n",
+        b"",
+    )
+    _, offsets, data = joined.buffers()
+    assert joined.offset == 0
+    body: bytes = data[: np.frombuffer(offsets, np.int32)[len(rows)]].to_pybytes()
+    return body
+
+
+def _insides(texts: pa.Array) -> pa.Array:
+    """Each text (BINARY) as it is written between the quotes of JSON."""
+    if pc.any(pc.match_substring_regex(texts, _ESCAPED)).as_py():
+        return pa.array([_inside(text) for text in texts.to_pylist()], pa.binary())
+    return texts.cast(pa.binary())
+
+
+def _inside(text: str) -> bytes:
+    return msgspec.json.encode(text)[1:-1]
+
+
+# Columns of a flow as a mapping of an index.
+
+
+_TYPES = {
+    "BOOLEAN": "boolean",
+    "TINYINT": "byte",
+    "SMALLINT": "short",
+    "INT": "integer",
+    "BIGINT": "long",
+    "FLOAT": "float",
+    "DOUBLE": "double",
+    "DECIMAL": "double",
+    "BINARY": "binary",
+    "DATE": "date",
+    "TIMESTAMP": "date",
+}
+_WIDER = {
+    "boolean": ("keyword", "text"),
+    "byte": ("short", "integer", "long", "float", "double", "scaled_float", "keyword", "text"),
+    "short": ("integer", "long", "float", "double", "scaled_float", "keyword", "text"),
+    "integer": ("long", "double", "scaled_float", "keyword", "text"),
+    "long": ("unsigned_long", "scaled_float", "keyword", "text"),
+    "float": ("double", "scaled_float", "half_float", "keyword", "text"),
+    "double": ("scaled_float", "float", "keyword", "text"),
+    "date": ("date_nanos", "keyword", "text"),
+    "binary": ("keyword", "text"),
+    "text": ("keyword", "wildcard", "match_only_text", "constant_keyword", "ip", "date", "search_as_you_type", "completion", "geo_point"),
+    "object": ("nested", "flattened", "flat_object"),
+}
+"""the mappings that each column type accepts, beside the default; a value that does not fit becomes a dead letter"""
+_LONG_TEXT = 8191
+"""maximum characters of a text that can be sorted and aggregated: four bytes each below Lucene's 32,766"""
+
+
+def mapping_of(schema: Schema) -> dict[str, Any]:
+    """The mapping of a new index; other fields are refused."""
+    return {"dynamic": "strict", "properties": _properties(schema.fields)}
+
+
+def unlike(schema: Schema, mapping: Mapping[str, Any]) -> list[str]:
+    """Why an existing index does not accept rows with these columns, one sentence per reason."""
+    held: Mapping[str, Any] = mapping.get("properties", {})
+    found = []
+    for field in schema.fields:
+        if field.name not in held:
+            if mapping.get("dynamic") in ("strict", "strict_allow_templates"):
+                found.append(f'the index has no mapping for field "{field.name}", and accepts no unmapped fields')
+            continue
+        ours, there = _property(field.type).get("type", "object"), held[field.name].get("type", "object")
+        if there != ours and there not in _WIDER.get(ours, ()):
+            found.append(f'field "{field.name}" is {there} in the index, but {field.type} in the flow')
+    return found
+
+
+def _properties(fields: Iterable[Field]) -> dict[str, Any]:
+    return {field.name: _property(field.type) for field in fields}
+
+
+def _property(type_: Type) -> dict[str, Any]:
+    match type_.name:
+        case "STRING":
+            return {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": _LONG_TEXT}}}
+        case "ARRAY":
+            return _property(type_.parts[0])
+        case "MAP":
+            return {"type": "object", "enabled": False}  # its keys are data: each would become a field
+        case "STRUCT":
+            return {"type": "object", "properties": _properties(type_.fields)}
+    return {"type": _TYPES[type_.name]}
+
 
 _BRIEFLY = "filter_path=errors,items.*.error.type,items.*.error.reason"
 """returns only the rows that were not accepted: a full answer to many rows costs as much as a tenth of writing them"""
@@ -127,7 +239,7 @@ class IndexStore:
 
     def send(self, rows: KeyedRows) -> WriteAnswer:
         """Normally one request. If the one before changed nothing, existing versions are checked first."""
-        self._look()
+        self._check_index()
         if self._repeats and (above := self._all_stand(rows)):
             return WriteAnswer(above=above)
         self._repeats = False
@@ -312,7 +424,7 @@ class IndexStore:
         self._made.add(name)
         self._uuid = "" if self.by_time is not None else settings[0]["index.uuid"]
 
-    def _look(self) -> None:
+    def _check_index(self) -> None:
         """Check now and then that the single index is still the same. Raises SinkError. Indexes by time are not checked: old ones are
         deleted as a rule."""
         if not self._uuid or time.monotonic() - self._looked < _LOOK_S:

@@ -164,7 +164,7 @@ class Views:
         begins: dict[str, Any] = {}
         while True:
             answer = self._search(id_, slice_, after, upto, {**asked, **begins, "size": size})
-            hits = self._said(answer).hits.hits
+            hits = self._decoded(answer).hits.hits
             if hits:
                 yield hits
             if len(hits) < size:
@@ -175,7 +175,7 @@ class Views:
 
     def count(self, id_: str, slice_: Mapping[str, int], after: int, upto: int) -> int:
         """The number of such documents. Raises Gone."""
-        total = self._said(self._search(id_, slice_, after, upto, {"size": 0, "track_total_hits": True})).hits.total
+        total = self._decoded(self._search(id_, slice_, after, upto, {"size": 0, "track_total_hits": True})).hits.total
         return total.value if total is not None else 0
 
     def is_empty(self, id_: str) -> bool:
@@ -185,7 +185,7 @@ class Views:
     def last(self, id_: str, slice_: Mapping[str, int]) -> int:
         """The greatest number; -1 if there is no document. Raises Gone."""
         asked = {"size": 1, "_source": False, "seq_no_primary_term": True, "sort": [{"_seq_no": "desc"}]}
-        hits = self._said(self._search(id_, slice_, -1, _MOST, asked)).hits.hits
+        hits = self._decoded(self._search(id_, slice_, -1, _MOST, asked)).hits.hits
         return hits[0].number if hits else -1
 
     def cut(self, id_: str, slice_: Mapping[str, int], after: int, upto: int, rows: int) -> Iterator[tuple[int, int, int]]:
@@ -195,7 +195,7 @@ class Views:
         asked = {"size": 0, "track_total_hits": False, "aggs": {"numbers": {"histogram": histogram}}}
         begin, held = after, 0
         end = after
-        for bucket in self._said(self._search(id_, slice_, after, upto, asked)).aggregations["numbers"]["buckets"]:
+        for bucket in self._decoded(self._search(id_, slice_, after, upto, asked)).aggregations["numbers"]["buckets"]:
             first, count = int(bucket["key"]), int(bucket["doc_count"])
             if held and held + count > rows:
                 yield begin, end, held
@@ -221,7 +221,7 @@ class Views:
             raise self._cluster.refused(answer, "POST /_search")
         return answer
 
-    def _said(self, answer: httpx2.Response) -> _Said:
+    def _decoded(self, answer: httpx2.Response) -> _Said:
         said = _DECODER.decode(answer.content)
         if any(failure.reason.get("type") == _MISSING for failure in said.shards.failures):
             raise Gone

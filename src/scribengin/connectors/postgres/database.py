@@ -1,25 +1,309 @@
-"""PostgreSQL for the SQL layer: its statements, and queries of its catalog."""
+"""PostgreSQL for the SQL layer: its statements, queries of its catalog, and COPY into staging tables."""
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from scribengin.connectors.postgres import client
 from scribengin.connectors.postgres.client import driver, escaped, quoted
-from scribengin.connectors.postgres.columns import type_of
-from scribengin.connectors.postgres.staging import Copying, PostgresStaging
-from scribengin.connectors.postgres.types import takes
-from scribengin.connectors.sql.contract import HeldByOthers
+from scribengin.connectors.postgres.table import columns_there
+from scribengin.connectors.postgres.types import changed, takes
+from scribengin.connectors.sql.contract import HeldByOthers, NotTaken
+from scribengin.core.types import type_of_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from numpy.typing import NDArray
     from psycopg import Connection
 
     from scribengin.connectors.postgres.client import PostgresServer
     from scribengin.connectors.sql.contract import Target
     from scribengin.core.types import Schema, Type
+
+
+# Rows in the bytes that COPY reads with FORMAT binary: the server has no texts to parse.
+
+
+_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_TAIL = b"\xff\xff"
+_NUMBERS = {"int2": ">i2", "int4": ">i4", "int8": ">i8", "float4": ">f4", "float8": ">f8"}
+"""type of the server → the layout of its bytes"""
+_TEXTS = ("text", "varchar")
+_UNIX, _DAY = dt.datetime(1970, 1, 1), dt.timedelta(days=1)
+_AHEAD = dt.datetime(2000, 1, 1) - _UNIX
+"""the server's epoch"""
+_FIRST, _LAST = dt.datetime.min - _UNIX, dt.datetime.max - _UNIX
+"""values outside this range are sent as text, which the server checks"""
+
+
+def as_binary(batch: pa.RecordBatch, types: Mapping[str, str]) -> bytes | None:
+    """The rows, for columns of these types (`typname`); None if they must be sent as text."""
+    fields: list[pa.Array] = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        parts = _field(column, types.get(name, ""))
+        if parts is None:
+            return None
+        fields += parts
+    joined = pc.binary_join_element_wise(pa.scalar(batch.num_columns.to_bytes(2, "big"), pa.binary()), *fields, b"")
+    _, offsets, data = joined.buffers()
+    whole = data[: int(np.frombuffer(offsets, np.int32)[batch.num_rows])]
+    return b"".join((_HEAD, whole, _TAIL))
+
+
+def _field(column: pa.Array, type_: str) -> list[pa.Array] | None:
+    """The field of each row (BINARY): its length, and its bytes."""
+    form = column.type
+    if type_ in _TEXTS and pa.types.is_string(form):
+        return _of_any_length(column.cast(pa.binary()))
+    if type_ == "bytea" and pa.types.is_binary(form):
+        return _of_any_length(column)
+    if type_ == "bool" and pa.types.is_boolean(form):
+        return _of_one_length(column.cast(pa.uint8()), "u1")
+    if type_ in ("timestamptz", "timestamp") and pa.types.is_timestamp(form):
+        return _since(column.cast(pa.timestamp("us", tz="UTC"), safe=False).cast(pa.int64()), dt.timedelta(microseconds=1), ">i8")
+    if type_ == "date" and pa.types.is_date32(form):
+        return _since(column.cast(pa.int32()), _DAY, ">i4")
+    if type_ in ("float4", "float8") and pa.types.is_floating(form):
+        # for a narrower number the text is meant, 0.1, and not the bits
+        return _of_one_length(column, _NUMBERS[type_]) if form.bit_width == 8 * np.dtype(_NUMBERS[type_]).itemsize else None
+    if type_ in ("int2", "int4", "int8") and pa.types.is_signed_integer(form):
+        return _of_one_length(column, _NUMBERS[type_]) if form.bit_width <= 8 * np.dtype(_NUMBERS[type_]).itemsize else None
+    return None
+
+
+def _since(counted: pa.Array, unit: dt.timedelta, wire: str) -> list[pa.Array] | None:
+    """Times, in `unit`s since 1970."""
+    ends = pc.min_max(counted)
+    if ends["min"].as_py() is not None and not _FIRST // unit <= ends["min"].as_py() <= ends["max"].as_py() <= _LAST // unit:
+        return None
+    return _of_one_length(pc.subtract(counted, pa.scalar(_AHEAD // unit, counted.type)), wire)
+
+
+def _of_one_length(column: pa.Array, wire: str) -> list[pa.Array]:
+    """Numbers; a null has the length -1, and no bytes."""
+    rows, size = len(column), np.dtype(wire).itemsize
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    values = column.filter(column.is_valid()) if column.null_count else column
+    wired: NDArray[np.uint8] = values.to_numpy(zero_copy_only=False).astype(wire).view(np.uint8).reshape(len(values), size)
+    if not column.null_count:
+        length = np.frombuffer(size.to_bytes(4, "big"), np.uint8)
+        both = np.concatenate((np.broadcast_to(length, (rows, 4)), wired), axis=1)
+        return [_binary(np.arange(rows + 1) * (4 + size), both)]
+    lengths = np.where(valid, size, -1).astype(">i4")
+    offsets = np.concatenate(([0], np.cumsum(valid) * size))
+    return [_binary(np.arange(rows + 1) * 4, lengths), _binary(offsets, wired)]
+
+
+def _of_any_length(column: pa.Array) -> list[pa.Array]:
+    lengths = pc.binary_length(column).fill_null(-1).to_numpy(zero_copy_only=False).astype(">i4")
+    return [_binary(np.arange(len(column) + 1) * 4, lengths), column.fill_null(b"") if column.null_count else column]
+
+
+def _binary(offsets: NDArray[np.int64], data: NDArray[np.generic]) -> pa.Array:
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+
+
+# Columns of a flow as columns of a table, and rows as the CSV that COPY reads.
+
+
+_TYPES = {
+    "BOOLEAN": "boolean",
+    "TINYINT": "smallint",
+    "SMALLINT": "smallint",
+    "INT": "integer",
+    "BIGINT": "bigint",
+    "FLOAT": "real",
+    "DOUBLE": "double precision",
+    "STRING": "text",
+    "BINARY": "bytea",
+    "DATE": "date",
+    "TIMESTAMP": "timestamp with time zone",
+    "ARRAY": "jsonb",
+    "MAP": "jsonb",
+    "STRUCT": "jsonb",
+}
+
+
+def type_of(type_: Type) -> str:
+    """The type of a column in a table that we create."""
+    return f"numeric({type_.precision},{type_.scale})" if type_.name == "DECIMAL" else _TYPES[type_.name]
+
+
+def as_csv(batch: pa.RecordBatch) -> bytes:
+    """The rows in the form that COPY reads with FORMAT csv: values quoted, nulls unquoted."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    plain = pa.table([_plain(column) for column in batch.columns], names=list(map(str, range(batch.num_columns))))
+    out = pa.BufferOutputStream()
+    csv.write_csv(plain, out, csv.WriteOptions(include_header=False, quoting_style="all_valid"))
+    data: bytes = out.getvalue().to_pybytes()
+    return data
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """A column that Arrow can write as CSV: binary as PostgreSQL's hex, nested values as JSON, instants with their zone."""
+    import pyarrow as pa
+
+    from scribengin.formats.json_out import JSON, changed_for_text, iso_texts
+    from scribengin.formats.rows import column_to_values
+
+    kinds = pa.types
+    if kinds.is_timestamp(column.type):
+        return iso_texts(column)
+    if kinds.is_binary(column.type):
+        return pa.array([None if value is None else f"\\x{value.hex()}" for value in column.to_pylist()], pa.string())
+    if kinds.is_nested(column.type):
+        change = changed_for_text(type_of_arrow(column.type)) or _same
+        return pa.array([None if value is None else JSON.encode(change(value)).decode() for value in column_to_values(column)], pa.string())
+    return column
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+# A staging table with the columns of the target; and COPY, which fills it, or the target itself.
+
+
+_DATA = ("22", "23", "54")
+"""SQLSTATE classes of errors caused by a row: a value that does not fit, a constraint that it violates, a row that is too large"""
+
+_COLUMNS = """
+SELECT attname, attnotnull, attgenerated <> '', pg_get_expr(adbin, adrelid) IS NULL OR pg_get_expr(adbin, adrelid) LIKE 'nextval(%%'
+FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
+"""
+_RULES_OF = """
+SELECT DISTINCT conname FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND attnum = ANY (conkey)
+WHERE conrelid = to_regclass(%s) AND contype = 'c' AND attname = ANY (%s)
+"""
+_PARTITIONS = """
+SELECT pg_get_partition_constraintdef(relid), pg_get_expr(relpartbound, relid) = 'DEFAULT' AND parentrelid = to_regclass(%s)
+FROM pg_partition_tree(to_regclass(%s)) JOIN pg_class ON pg_class.oid = relid WHERE isleaf
+"""
+_PARTED_BY = """
+SELECT attname FROM pg_partitioned_table JOIN pg_attribute ON attrelid = partrelid AND attnum = ANY (partattrs)
+WHERE partrelid IN (SELECT relid FROM pg_partition_tree(to_regclass(%s)) UNION SELECT pg_partition_ancestors(to_regclass(%s)))
+"""
+_MOST_PARTITIONS = 200
+"""the constraint that each change is checked against"""
+_CHANGE = "text NOT NULL CONSTRAINT \"a change is insert, update or delete\" CHECK (lower({}) IN ('insert', 'update', 'delete'))"
+
+
+class PostgresStaging:
+    """See `Staging`. Created in the current transaction."""
+
+    def __init__(self, connection: Connection[Any], place: str, target: Target, schema: Schema) -> None:
+        like = quoted(*target.names)
+        connection.execute(f"CREATE TABLE {place} (LIKE {like} INCLUDING CONSTRAINTS INCLUDING DEFAULTS INCLUDING GENERATED)")
+        found = connection.execute(_COLUMNS, (like,)).fetchall()
+        # columns that the flow does not have are filled in by the server when the rows are moved: by a default, an identity, a trigger
+        left = [name for name, asked, generated, _ in found if name not in schema.names and (asked or not generated)]
+        blank = [name for name, _, generated, empty in found if name in left and empty and not generated]
+        may_lack = [name for name, asked, generated, _ in found if asked and name in left and (not generated or target.change is not None)]
+        _leave_out(connection, place, may_lack, blank)
+        if target.change is not None:
+            asked = [name for name, asked, *_ in found if asked and name in schema.names]
+            _take_changes(connection, place, target, quoted(target.change), asked)
+        _take_partitions(connection, place, like, schema)
+        self._connection = connection
+        self._copying = Copying(connection, place, target, schema)
+
+    def put(self, batch: pa.RecordBatch) -> int:
+        """By one COPY, in a transaction of its own."""
+        self._copying.check(batch)
+        with self._connection.transaction():
+            # nothing waits for this commit alone; only for this transaction, because a pool may give the session to others
+            self._connection.execute("SET LOCAL synchronous_commit = off")
+            return self._copying.copy(batch)
+
+
+class Copying:
+    """See `Staging`. COPY into the table `place`, in the current transaction."""
+
+    def __init__(self, connection: Connection[Any], place: str, target: Target, schema: Schema) -> None:
+        self._connection = connection
+        self._table = target.names[-1]
+        found = connection.execute("SELECT to_regclass(%s)::oid", (place,)).fetchone()
+        self._columns = columns_there(connection, found[0] if found else 0)
+        self._types = {name: column.base for name, column in self._columns.items() if column.is_plain}
+        columns = ", ".join(quoted(name) for name in schema.names)
+        self._copy = f"COPY {place} ({columns}) FROM STDIN"
+
+    def put(self, batch: pa.RecordBatch) -> int:
+        """By one COPY."""
+        self.check(batch)
+        return self.copy(batch)
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        """Raises NotTaken if the server would silently change a value of a row."""
+        import pyarrow.compute as pc
+
+        for name, values in zip(batch.schema.names, batch.columns, strict=True):
+            column = self._columns.get(name)
+            unlike = None if column is None else changed(values, column.base, column.modifier)
+            if column is not None and unlike is not None and pc.any(unlike).as_py():
+                value = values.filter(unlike)[0].as_py()
+                raise NotTaken(f'"{value}" does not fit into {column.type} unchanged (column "{name}")')
+
+    def copy(self, batch: pa.RecordBatch) -> int:
+        """Without a check of the values."""
+        data, form = as_binary(batch, self._types), "binary"
+        if data is None:
+            data, form = as_csv(batch), "csv"
+        try:
+            with self._connection.cursor() as cursor, cursor.copy(f"{self._copy} (FORMAT {form})") as copy:
+                copy.write(data)
+        except driver().Error as error:
+            if (error.sqlstate or "").startswith(_DATA):
+                raise NotTaken(self._words(error)) from error
+            raise
+        return len(data)
+
+    def _words(self, error: Any) -> str:
+        said = " ".join(str(error.diag.message_primary or error).split()).replace(error.diag.table_name or "\0", self._table)
+        return said + (f' (column "{error.diag.column_name}")' if error.diag.column_name else "")
+
+
+def _take_changes(connection: Connection[Any], place: str, target: Target, change: str, asked: Sequence[str]) -> None:
+    """Add the column of the change; a row to be deleted needs only the key."""
+    connection.execute(f"ALTER TABLE {place} ADD COLUMN {change} {_CHANGE.format(change)}")
+    for name in asked:
+        if name not in target.key:
+            column, rule = quoted(name), quoted(f"{name} is given unless the row is deleted"[:63])
+            connection.execute(f"ALTER TABLE {place} ALTER COLUMN {column} DROP NOT NULL")
+            connection.execute(f"ALTER TABLE {place} ADD CONSTRAINT {rule} CHECK (lower({change}) = 'delete' OR {column} IS NOT NULL)")
+
+
+def _leave_out(connection: Connection[Any], place: str, left: Sequence[str], blank: Sequence[str]) -> None:
+    """`left` columns may be null, because the server fills them in later. So `blank` ones are null, and constraints on them cannot be
+    checked."""
+    for name in left:
+        connection.execute(f"ALTER TABLE {place} ALTER COLUMN {quoted(name)} DROP NOT NULL")
+    for name in blank:
+        connection.execute(f"ALTER TABLE {place} ALTER COLUMN {quoted(name)} DROP DEFAULT")
+    for (rule,) in connection.execute(_RULES_OF, (place, list(blank))).fetchall():
+        connection.execute(f"ALTER TABLE {place} DROP CONSTRAINT {quoted(rule)}")
+
+
+def _take_partitions(connection: Connection[Any], place: str, like: str, schema: Schema) -> None:
+    """For a partitioned table: a row that no partition accepts must be refused here, not after the Batch is decided."""
+    parted_by = [name for (name,) in connection.execute(_PARTED_BY, (like, like)).fetchall()]
+    found = connection.execute(_PARTITIONS, (like, like)).fetchall()
+    if not parted_by or not set(parted_by) <= set(schema.names) or len(found) > _MOST_PARTITIONS or any(whole for _, whole in found):
+        return
+    rules = " OR ".join(f"({rule})" for rule, _ in found if rule) or "false"
+    connection.execute(f'ALTER TABLE {place} ADD CONSTRAINT "a partition takes the row" CHECK (({rules}) IS TRUE)')
+
 
 _XIDS = 2**32
 """`xmin` of a row is the 32-bit number of a transaction, and wraps around"""

@@ -192,7 +192,7 @@ class PostgresReader:
             self._final = True
         elif not self._final:
             self._end_transaction()
-            self._look()
+            self._poll_once()
         connection = self._in_transaction()
         ranges = self._ranges(connection, self._safe, most) if self._safe is not None else []
         streams = [self._stream(after, upto, rows, self._view, {}) for after, upto, rows in ranges]
@@ -201,7 +201,7 @@ class PostgresReader:
             self._end_transaction()
         return streams
 
-    def _look(self) -> None:
+    def _poll_once(self) -> None:
         """Poll once; rows seen by earlier polls may be read once they are settled."""
         now_s = time.monotonic()
         connection = self._in_transaction()
@@ -224,7 +224,7 @@ class PostgresReader:
         """Wait until the current rows are settled."""
         self._seen.clear()
         self._end_transaction()
-        self._look()
+        self._poll_once()
         aim = self._seen[-1] if self._seen else None
         ends_s = time.monotonic() + self._settle_s + _ENDS_WITHIN_S
         while aim is not None and aim in self._seen:
@@ -233,7 +233,7 @@ class PostgresReader:
                 return
             time.sleep(_POLL_S)
             self._end_transaction()
-            self._look()
+            self._poll_once()
 
     def _tell_of_slow_ones(self, now_s: float) -> None:
         if not self._held_up_told and now_s - self._seen[0].at_s > self._settle_s + _SLOW_S:

@@ -4,8 +4,8 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
-from scribengin.core.moments import WRITE_TIME, parse_time
 from scribengin.core.options import NodeType, Option
+from scribengin.core.time_text import WRITE_TIME, parse_time
 from scribengin.core.types import Field, Schema, Type
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

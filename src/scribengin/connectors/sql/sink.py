@@ -2,25 +2,120 @@
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.contract import Published, Unaccounted
-from scribengin.connectors.sql.columns import unlike
+from scribengin.connectors.contract import Published, Receipt, Unaccounted
 from scribengin.connectors.sql.commits import Commits, TableClaim, receipts_of
-from scribengin.connectors.sql.merge import add, merge
-from scribengin.connectors.sql.sink_stream import SqlSinkStream
+from scribengin.connectors.sql.table_stream import TableStream, unlike
 from scribengin.core import faults
-from scribengin.core.errors import Refused, StateError, Unreachable
+from scribengin.core.errors import Refused, ScribenginError, StateError, Unreachable
 from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, call_again, start_over
 from scribengin.core.types import Field, Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
 
     from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
-    from scribengin.connectors.sql.contract import Database, SqlSession, Target
+    from scribengin.connectors.sql.contract import Database, SqlSession, Staging, Target
     from scribengin.core.errors import FencedError
+
+
+# Writes of one task output: a staging table of its own, which no other attempt uses.
+
+
+class SqlSinkStream(TableStream):
+    """See the contract. The staging table is created at the first row, and the target table if it does not exist."""
+
+    def __init__(
+        self, sink: str, database: Database[Any], commits: Commits, target: Target, batch: BatchId, unit: int, attempt: str, schema: Schema
+    ) -> None:
+        super().__init__(sink, database, commits, target, schema)
+        self._batch = batch
+        self._unit = unit
+        # sinks that commit together share the attempt; and a name may be 63 bytes long
+        whose = blake2b(f"{target} {batch.lineage} {attempt}".encode(), digest_size=12).hexdigest()
+        self._name = f"rows_{batch.number}_{unit}_{whose}"
+        self._begun: tuple[SqlSession, Staging] | None = None
+
+    def close(self) -> Receipt:
+        """Make the rows durable: a synchronous commit makes all earlier ones durable too."""
+        if self._begun is None:
+            return Receipt(self._sink, self._unit, 0, 0)
+        session, _ = self._begun
+        with self._database.explained(f"failed to keep rows for {self._target}"):
+            self._commits.confirm(session, self._name)
+        session.close()
+        segment = {"staged": self._name, "rows": self._rows, "columns": list(self._schema.names)}
+        return Receipt(self._sink, self._unit, self._rows, self._bytes, (segment,) if self._rows else ())
+
+    def abort(self) -> None:
+        """Drop the staging table."""
+        if self._begun is None:
+            return
+        session, _ = self._begun
+        with suppress(ScribenginError), self._database.explained(f"failed to discard rows for {self._target}"):
+            self._commits.drop_staged_called(session, self._name)
+        session.close()
+
+    def _begin_once(self) -> None:
+        if self._begun is not None:
+            return
+        session = self._database.connect()
+        try:
+            with self._database.explained(f"has no space to stage rows for {self._target}"), session.transaction():
+                self._make_table(session)
+                self._commits.stage(session, self._name, self._batch.lineage, self._batch.number)
+                self._begun = session, self._database.stage(session, self._name, self._target, self._schema)
+        except BaseException:
+            self._begun = None
+            session.close()
+            raise
+
+    def _put(self, batch: pa.RecordBatch) -> int:
+        assert self._begun is not None
+        return self._begun[1].put(batch)
+
+
+# Moves the rows of staging tables into the table, in one statement each.
+
+
+_PLACE = ("_scribengin_place", "_scribengin_place_row")
+"""(task output, row) of a staged row: the original order"""
+_CHANGES = "_scribengin_changes"
+"""a table of the transaction: the result for each key"""
+
+
+def add(session: SqlSession, database: Database[Any], target: Target, staged: str, columns: Sequence[str]) -> int:
+    """Append the rows of a staging table; returns their number."""
+    names = ", ".join(map(database.quoted, columns))
+    return session.execute(f"INSERT INTO {database.quoted(*target.names)} ({names}) SELECT {names} FROM {staged}").rowcount
+
+
+def merge(
+    session: SqlSession, database: Database[Any], target: Target, staged: Sequence[str], columns: Sequence[str], version: str | None
+) -> None:
+    """Merge the rows of `staged`, tables in the order of their task outputs, with `columns`. The newest row of each key replaces the
+    existing one, or deletes it."""
+    rows = _newest(database, target, staged, columns, version)
+    if target.change is not None:
+        change = f"lower({database.quoted(target.change)})"
+        session.execute(database.set_aside(_CHANGES, rows))
+        session.execute(database.delete(target, f"SELECT * FROM {_CHANGES} WHERE {change} = 'delete'", version))
+        rows = f"SELECT * FROM {_CHANGES} WHERE {change} <> 'delete'"
+    session.execute(database.replace(target, rows, [name for name in columns if name != target.change], version))
+
+
+def _newest(database: Database[Any], target: Target, staged: Sequence[str], columns: Sequence[str], version: str | None) -> str:
+    """The row of each key that is kept: the one with the greatest version, and of equal ones the last."""
+    names, (unit_place, row_place) = ", ".join(map(database.quoted, columns)), _PLACE
+    every = " UNION ALL ".join(
+        f"SELECT {names}, {unit} AS {unit_place}, {database.row_place} AS {row_place} FROM {table}" for unit, table in enumerate(staged)
+    )
+    return database.newest(every, columns, target.key, version, _PLACE)
 
 
 class SqlSink:

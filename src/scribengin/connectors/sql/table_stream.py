@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.sql.columns import made
 from scribengin.connectors.sql.contract import NotTaken
 from scribengin.core import faults
 from scribengin.core.errors import SinkError
@@ -13,13 +12,38 @@ from scribengin.core.remedies import start_over
 from scribengin.formats.contract import Bad
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
     from scribengin.connectors.sql.commits import Commits
     from scribengin.connectors.sql.contract import Database, SqlSession, Target
     from scribengin.core.types import Schema
+
+
+# Columns of a flow as columns of a table, for the types of any database.
+
+
+def made(database: Database[Any], target: Target, schema: Schema) -> str:
+    """The column list of CREATE TABLE."""
+    fields = [field for field in schema.fields if field.name != target.change]
+    lines = [f"{database.quoted(field.name)} {database.type_of(field.type)}{'' if field.nullable else ' NOT NULL'}" for field in fields]
+    return ", ".join([*lines, f"PRIMARY KEY ({', '.join(map(database.quoted, target.key))})"] if target.key else lines)
+
+
+def unlike(database: Database[Any], schema: Schema, held: Mapping[str, tuple[str, bool]]) -> list[str]:
+    """Why an existing table does not accept `schema`, one sentence per reason. `held`: column → (type, whether each row must have a
+    value)."""
+    found = []
+    for field in schema.fields:
+        if field.name not in held:
+            found.append(f'the table has no column "{field.name}" ({database.type_of(field.type)})')
+        elif not database.takes(field.type, there := held[field.name][0]):
+            found.append(f'column "{field.name}" is {there} in the table, but {field.type} in the flow')
+    for name, (type_, must) in held.items():
+        if must and name not in schema:
+            found.append(f'the table requires column "{name}" ({type_}), which the flow does not have')
+    return found
 
 
 class TableStream(ABC):

@@ -11,7 +11,7 @@ import io
 import pickle
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.summary.moments import without_far
+from scribengin.connectors.summary.table import without_far
 from scribengin.core.errors import StepError
 from scribengin.formats.contract import Bad
 from scribengin.formats.rows import batch_to_rows

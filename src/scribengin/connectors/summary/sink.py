@@ -55,7 +55,7 @@ class SummarySink:
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:  # noqa: ARG002 (the contract's)
         """Whether the partial results contain as many rows as were written."""
         for each in decided:
-            rows = sum(_held(receipt) for receipt in each.receipts)
+            rows = sum(_rows_stored(receipt) for receipt in each.receipts)
             written = sum(receipt.rows for receipt in each.receipts)
             wrong = (
                 ()
@@ -73,7 +73,7 @@ class SummarySink:
         return 0
 
 
-def _held(receipt: Receipt) -> int:
+def _rows_stored(receipt: Receipt) -> int:
     """The number of rows in its partial results; if the sink had another type then, there is nothing to check."""
     parts = [segment["part"]["rows"] for segment in receipt.segments if "part" in segment]
     return sum(parts) if parts else receipt.rows

@@ -7,23 +7,136 @@ figures are complete; a group that was once left out is never among the kept one
 
 from __future__ import annotations
 
+import base64
+import datetime as dt
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
+from fractions import Fraction
 from hashlib import blake2b
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.summary.cells import as_cell, of_cell
-from scribengin.connectors.summary.moments import without_far
+from scribengin.formats.contract import Bad
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     import pyarrow as pa
 
     from scribengin.connectors.summary.question import Figure, OutputOrder, SummaryQuestion
-    from scribengin.formats.contract import Bad
+
+
+# Values of columns as JSON and back, exactly: a value without a JSON form is `{"$": kind, "v": text}`.
+
+
+_WIDE = 2**63
+
+
+def as_cell(value: Any) -> Any:
+    """One value as JSON."""
+    match value:
+        case None | bool() | str():
+            return value
+        case int():
+            return value if -_WIDE <= value < _WIDE else {"$": "int", "v": str(value)}
+        case float():
+            return value if isfinite(value) else {"$": "float", "v": repr(value)}
+        case Decimal():
+            return {"$": "decimal", "v": str(value)}
+        case dt.datetime():
+            return {"$": "time", "v": value.isoformat()}
+        case dt.date():
+            return {"$": "date", "v": value.isoformat()}
+        case bytes():
+            return {"$": "bytes", "v": base64.b64encode(value).decode()}
+    raise TypeError(f"a column cannot hold {type(value).__name__}")
+
+
+def of_cell(cell: Any) -> Any:
+    """The value from the form that `as_cell` wrote."""
+    if not isinstance(cell, dict):
+        return cell
+    text: str = cell["v"]
+    match cell["$"]:
+        case "int":
+            return int(text)
+        case "float":
+            return float(text)
+        case "decimal":
+            return Decimal(text)
+        case "time":
+            return dt.datetime.fromisoformat(text)
+        case "date":
+            return dt.date.fromisoformat(text)
+    return base64.b64decode(text)
+
+
+def shown(value: Any) -> Any:
+    """A value for people and for JSON output. Raises TypeError for a value that cannot be shown."""
+    match value:
+        case dt.datetime():  # one without a time zone is shown unchanged: its zone is unknown
+            return (value if value.tzinfo is None else value.astimezone(dt.UTC)).isoformat().replace("+00:00", "Z")
+        case dt.date() | dt.time() | dt.timedelta() | Decimal() | Fraction():
+            return str(value)
+        case list() | tuple() | deque():
+            return [shown(each) for each in value]
+        case set() | frozenset():
+            return sorted((shown(each) for each in value), key=repr)
+        case Mapping():
+            return {str(shown(name)): shown(each) for name, each in value.items()}
+        case None | bool() | str():
+            return value
+        case bytes():
+            return base64.b64encode(value).decode()
+        case float() if not isfinite(value):
+            return repr(value)
+        case int() if not -_WIDE <= value < _WIDE:
+            return str(value)
+        case int() | float():
+            return value
+    raise TypeError(f"{type(value).__name__} cannot be shown")
+
+
+# Timestamps and dates that Arrow supports and Python does not: before the year 1, after 9999.
+
+
+_DAYS = -719_162, 2_932_896
+_DAY_US = 86_400_000_000
+
+
+def without_far(batch: pa.RecordBatch, columns: Collection[str]) -> tuple[pa.RecordBatch, list[int], list[Bad]]:
+    """The rows whose times in `columns` Python supports, the index of each of them, and the others."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    far: dict[int, str] = {}
+    for name in sorted(columns):
+        column = batch.column(name)
+        if pa.types.is_timestamp(column.type):
+            numbers, first, last = (
+                column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()),
+                _DAYS[0] * _DAY_US,
+                (_DAYS[1] + 1) * _DAY_US - 1,
+            )
+        elif pa.types.is_date32(column.type):
+            numbers, (first, last) = column.cast(pa.int32()).cast(pa.int64()), _DAYS
+        else:
+            continue
+        ends = pc.min_max(numbers).as_py()
+        if ends["min"] is None or (ends["min"] >= first and ends["max"] <= last):
+            continue
+        beyond = pc.or_(pc.less(numbers, first), pc.greater(numbers, last)).fill_null(False)
+        far |= dict.fromkeys(pc.indices_nonzero(beyond).to_pylist(), name)
+    if not far:
+        return batch, list(range(batch.num_rows)), []
+    kept = [index for index in range(batch.num_rows) if index not in far]
+    bad = [Bad(index, "out-of-range", f'column "{name}" is before the year 1 or after 9999') for index, name in sorted(far.items())]
+    return batch.take(pa.array(kept, pa.int64())), kept, bad
+
 
 _EXACT = Context(prec=100)
 _CELLS = msgspec.json.Encoder(order="deterministic")
@@ -53,7 +166,7 @@ class SummaryTable:
 
     def add(self, batch: pa.RecordBatch) -> Sequence[Bad]:
         """Add rows; rows with a time that no table can show are returned."""
-        batch, _, bad = without_far(batch, _held(self.question))
+        batch, _, bad = without_far(batch, _stored_columns(self.question))
         if not batch.num_rows:
             return bad
         self.kinds = self.kinds or _kinds(self.question, batch)
@@ -206,14 +319,14 @@ def _state_in(state: Any) -> Any:
     return (of_cell(state[0]), state[1]) if isinstance(state, list) else of_cell(state)
 
 
-def _held(question: SummaryQuestion) -> list[str]:
+def _stored_columns(question: SummaryQuestion) -> list[str]:
     """The key columns, and those whose values a figure stores."""
     figures = [figure.column for figure in question.figures if figure.column is not None and figure.kind != "count"]
     return [column for _, column in question.keys] + figures
 
 
 def _kinds(question: SummaryQuestion, batch: pa.RecordBatch) -> tuple[str, ...]:
-    """The types of the values of `_held`."""
+    """The types of the values of `_stored_columns`."""
     import pyarrow as pa
 
     def kind(type_: pa.DataType) -> str:
@@ -223,7 +336,7 @@ def _kinds(question: SummaryQuestion, batch: pa.RecordBatch) -> tuple[str, ...]:
             return f"decimal {type_.scale}"  # 1.5 and 1.50 are one value, and two texts in a key
         return "time" if pa.types.is_timestamp(type_) else str(type_).removeprefix("large_")
 
-    found = [kind(batch.schema.field(column).type) for column in _held(question)]
+    found = [kind(batch.schema.field(column).type) for column in _stored_columns(question)]
     return tuple(text if nth < len(question.keys) else text.partition(" ")[0] for nth, text in enumerate(found))
 
 

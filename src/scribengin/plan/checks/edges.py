@@ -14,8 +14,7 @@ from scribengin.plan.checks.subject import Subject, called
 from scribengin.plan.columns import find
 from scribengin.plan.graph import base, inputs_of
 from scribengin.plan.tiers import is_static
-from scribengin.spec.edge_model import Channel, EdgeProperties
-from scribengin.spec.model import Merge, Sink, Source, Step
+from scribengin.spec.model import Channel, EdgeProperties, Merge, Sink, Source, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +91,7 @@ def channels_have_places_of_their_own(subject: Subject) -> Iterator[Problem]:
     """A topic or folder has the rows of one reference, for one tier or several, or the rows of the inputs of one union."""
     named = [(channel, place) for channel in subject.channels if (place := _place(subject, channel)) is not None]
     for index, (channel, place) in enumerate(named):
-        name, says = channel.names[0], _said(subject, channel.names[0])
+        name, says = channel.names[0], _written_location(subject, channel.names[0])
         path: Path = ("edges", name, "channel", "topic" if channel.channel.type == "kafka" else "path")
         user = _used_by(subject, channel)
         if user is not None:
@@ -103,9 +102,8 @@ def channels_have_places_of_their_own(subject: Subject) -> Iterator[Problem]:
             if not _meet(place, taken):
                 continue
             if place != taken or not _may_share(subject, channel, other):
-                message = (
-                    f'the channel of edge "{name}" is {says}, which edge "{other.names[0]}" ({_said(subject, other.names[0])}) also uses'
-                )
+                location = _written_location(subject, other.names[0])
+                message = f'the channel of edge "{name}" is {says}, which edge "{other.names[0]}" ({location}) also uses'
                 remedy = "give each its own folder or topic; only edges from one node, or into one union, can share one"
                 yield subject.problem("channel-shared", path, message, remedy)
                 break
@@ -224,7 +222,7 @@ def _place(subject: Subject, channel: PlannedChannel) -> tuple[str, str] | None:
     return "folder", str((subject.flow.folder / str(own.path)).resolve())
 
 
-def _said(subject: Subject, name: str) -> str:
+def _written_location(subject: Subject, name: str) -> str:
     """The location of a channel as written at its edge."""
     channel = subject.flow.edges[name].channel
     assert channel is not None

@@ -13,7 +13,7 @@ from scribengin.formats.dialect import faults_together
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.describe import listed
 from scribengin.plan.graph import query_sinks
-from scribengin.plan.guarantee import written_by_spark
+from scribengin.plan.guarantees import written_by_spark
 from scribengin.plan.resolve import source_columns
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors.files.globs import WILDCARD
 from scribengin.plan.checks.subject import Subject, called, path_of
+from scribengin.plan.flow_links import is_read, root_of
 from scribengin.plan.groups import target
-from scribengin.plan.meetings import is_read, root_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from scribengin.core.options import load_function
 from scribengin.plan.checks.subject import called, path_of
 from scribengin.plan.groups import placements
-from scribengin.plan.python_modules import find_module
+from scribengin.plan.python_functions import find_module
 from scribengin.spec.model import Sink, Source
 
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from scribengin.plan.problem_catalog.orders import ORDERS
-from scribengin.spec.problem_entry import ProblemEntry
+from scribengin.spec.problem_entry import ORDERS, ProblemEntry
 
 CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(

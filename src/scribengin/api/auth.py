@@ -1,0 +1,115 @@
+"""Authentication of a request: by its token, or, on this machine's loopback, without a token, by its name; and the caller's rights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import unquote, urlsplit
+
+from scribengin.client.transport import USER
+from scribengin.core.errors import Refused
+from scribengin.core.net import is_loopback
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+
+
+# The caller of a request, and its rights.
+
+
+class Role(IntEnum):
+    """Each role includes the rights of the roles before it."""
+
+    VIEWER = 1
+    """read"""
+    OPERATOR = 2
+    """set the desired state of existing flows: pause, resume, drain, stop"""
+    EDITOR = 3
+    """change flows: submit, roll back, delete; packages"""
+    ADMIN = 4
+    """write records of the registry"""
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """The caller. `labels`: it has access only to flows with all of these; empty: to all flows."""
+
+    name: str
+    role: Role
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def may_see(self, labels: Mapping[str, str]) -> bool:
+        """Whether the caller has access to a flow with these labels."""
+        return all(labels.get(label) == value for label, value in self.labels.items())
+
+    def check(self, role: Role) -> None:
+        """Raise Refused if the caller's role is lower than `role`."""
+        if self.role < role:
+            raise Refused(
+                f"{self.name} has role {self.role.name.lower()}; this needs role {role.name.lower()}",
+                remedy="use a token of that role: scribengin token add NAME --role ROLE",
+                code="role-lacking",
+            )
+
+
+_LONGEST_NAME = 100
+
+
+class Proves(Protocol):
+    """A store of tokens."""
+
+    def prove(self, token: str) -> Who | None:
+        """The caller to whom the token belongs; None if it is not valid."""
+
+    def there(self) -> bool:
+        """Whether there is any token."""
+
+
+class Authentication:
+    """`asks`: a token is always required. Otherwise a caller without a token may do everything; a token that is sent must still be valid.
+    `until`: this is so only until the first token exists; from then on a token is required.
+
+    `local`: the address is on the loopback. Without a token it accepts only requests that use a loopback host name and that do not come
+    from a web page of another origin: any page that is open in a browser can send requests to this machine.
+    """
+
+    def __init__(self, tokens: Proves | None, *, asks: bool, local: bool, until: bool = False) -> None:
+        self._tokens = tokens
+        self._asks = asks
+        self._local = local
+        self._until = until
+
+    def who(self, request: Request) -> Who:
+        """The caller. Raises Refused: `token-missing`, `token-unknown`, `origin-foreign`."""
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        if kind:
+            who = self._tokens.prove(token.strip()) if kind.lower() == "bearer" and self._tokens is not None else None
+            if who is None:
+                raise Refused(
+                    "this token is not valid here", remedy="make one: scribengin token add NAME --role ROLE", code="token-unknown"
+                )
+            return who
+        if self._until and not self._asks and self._tokens is not None:
+            self._asks = self._tokens.there()  # and stays so: removing the last one opens no door
+        if self._asks:
+            raise Refused(
+                "a token is required", remedy="send Authorization: Bearer TOKEN; for commands: SCRIBENGIN_TOKEN", code="token-missing"
+            )
+        if self._local:
+            _check_origin(request)
+        return Who(unquote(request.headers.get(USER, ""))[:_LONGEST_NAME] or "somebody", Role.ADMIN)
+
+
+def _check_origin(request: Request) -> None:
+    called = urlsplit(f"//{request.headers.get('Host', '')}").hostname or ""
+    origin = request.headers.get("Origin")
+    foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
+    if not is_loopback(called) or foreign or request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        raise Refused(
+            f"request from another origin ({origin or called or 'unknown'}) without a token",
+            remedy="use 127.0.0.1 or localhost as the host; from a web page, send a token",
+            code="origin-foreign",
+        )

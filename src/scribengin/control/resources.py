@@ -1,0 +1,171 @@
+"""Other resources for a flow's tiers: a version with the same code, whose state is kept. Only the changed tiers get new workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from scribengin.control.flow_records import known_flow, versions_of, wanted
+from scribengin.control.offsets import prepared_flow
+from scribengin.control.operation_records import refuse_while_under_way
+from scribengin.control.placement import is_on_group
+from scribengin.control.record_validation import again, why_not_workers
+from scribengin.control.submission import Applied, bare_tiers
+from scribengin.core.errors import Refused
+from scribengin.core.problems import did_you_mean
+from scribengin.core.time_text import now_text
+from scribengin.registry.record_io import Stored, names, put, read_record
+from scribengin.registry.records import Operation, Workers
+from scribengin.registry.tree import HOST, HOSTS, MAPPED, SPEC, WORKERS
+from scribengin.spark.offset_log import state_partitions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from scribengin.packages.store import PackageStore
+    from scribengin.registry.contract import Registry
+    from scribengin.registry.records import Spec, WorkerCount
+
+
+LEAST_MEMORY_BYTES = 256 * 2**20
+"""with less memory Spark's driver does not start"""
+MOST_PARTITIONS = 10_000
+
+
+def scale(
+    registry: Registry,
+    flow: str,
+    tiers: Collection[str] = (),
+    *,
+    cores: int | None = None,
+    memory_bytes: int | None = None,
+    executors: int | None = None,
+    by: str,
+) -> Applied:
+    """Give tiers of a flow (none: all of them) other resources; None leaves a value unchanged. It becomes the flow's next version, and is
+    kept when the flow is submitted again; the desired state stays.
+
+    Raises Refused if there is no such flow or tier, a number is too small, no node that may take a tier has executors, or an operation is
+    under way.
+    """
+    asked = {"cores": cores, "memory_bytes": memory_bytes, "executors": executors}
+    given = {name: value for name, value in asked.items() if value is not None}
+    _check(given)
+
+    def attempt() -> Applied:
+        stored = known_flow(registry, flow)
+        spec = _spec_of_wanted(registry, flow)
+        chosen = _chosen(flow, spec, tiers)
+        if executors is not None and executors > 1:
+            _check_executors(registry, flow, spec, chosen, executors)
+        there = bare_tiers(spec)
+        changed = [name for name in chosen if replace(there[name], **given) != there[name]]
+        if not changed:
+            return Applied(flow, stored.record.version, changed=False)
+        refuse_while_under_way(registry, flow, stored)
+        version = max(versions_of(registry, flow)) + 1
+        now = now_text()
+        kept = {name: replace(tier, since=tier.since or stored.record.version) for name, tier in spec.tiers.items()}
+        scaled = {name: replace(there[name], **given) for name in changed}
+        said = {name: {**spec.scaled.get(name, {}), **given} for name in changed}
+        new = replace(spec, tiers={**kept, **scaled}, scaled={**spec.scaled, **said}, by=by, at=now, together={})
+        desired = replace(stored.record, version=version, by=by, at=now)
+        registry.commit(SPEC(flow, str(version)).create(new), stored.replace(desired))
+        return Applied(flow, version, changed=True)
+
+    return again(attempt)
+
+
+def set_workers(registry: Registry, flow: str, tiers: Collection[str], count: WorkerCount) -> bool:
+    """Set the number of workers of tiers of a flow (none: all of them), or one on each host; False if it is so already. It applies to all
+    its versions, and running workers continue. Raises Refused if there is no such flow or tier, or a tier cannot have that many."""
+
+    def attempt() -> bool:
+        spec = _spec_of_wanted(registry, flow)
+        chosen = _chosen(flow, spec, tiers)
+        for tier in chosen:
+            if why := why_not_workers(flow, spec, tier, count):
+                raise Refused(why, remedy="name a tier that has steps without state (NAME.TIER), or another number", code="scale-workers")
+        found = read_record(registry, WORKERS(flow))
+        before = found.record if isinstance(found, Stored) else Workers()
+        said = {**before.tiers, **dict.fromkeys(chosen, count)}
+        said = {tier: number for tier, number in said.items() if tier not in spec.tiers or number != spec.tiers[tier].workers}
+        if said == before.tiers:
+            return False
+        registry.commit(put(registry, WORKERS(flow), replace(before, tiers=said)))
+        return True
+
+    return again(attempt)
+
+
+def _spec_of_wanted(registry: Registry, flow: str) -> Spec:
+    version = known_flow(registry, flow).record.version
+    _, spec = wanted(registry, flow)
+    if spec is None:
+        raise Refused(f"version {version} of flow {flow} is not there", remedy="apply it again", code="version-unknown")
+    return spec
+
+
+def plan_spread(registry: Registry, packages: PackageStore, flow: str, tiers: Collection[str] = (), *, partitions: int) -> Operation | None:
+    """The operation that distributes the state of a flow's Queries, or of those in some tiers, over that many partitions, without loss;
+    None if it is so already. Changes nothing. Raises Refused if there is no such flow or tier, and if no Query keeps state yet."""
+    if not 1 <= partitions <= MOST_PARTITIONS:
+        raise Refused(
+            f"{partitions} is not a valid number of partitions", remedy=f"give a number from 1 to {MOST_PARTITIONS:,}", code="scale-least"
+        )
+    prepared, version = prepared_flow(registry, packages, flow)
+    spec = wanted(registry, flow)[1]
+    chosen = _chosen(flow, spec, tiers) if spec is not None else ()
+    there = {
+        (tier.plan.tier, query.name): spread
+        for tier in prepared.tiers
+        for query in tier.folder.queries()
+        if tier.plan.tier in chosen and (spread := state_partitions(query)) is not None
+    }
+    if not there:
+        raise Refused(
+            f"no Query of flow {flow}{' in ' + ', '.join(tiers) if tiers else ''} keeps state yet",
+            remedy="name another tier; a Query without state has no state partitions",
+            code="scale-stateless",
+        )
+    if set(there.values()) == {partitions}:
+        return None
+    with_state = tuple(dict.fromkeys(tier for tier, _ in there))
+    return Operation(kind="repartition", step="stop", version=version, tiers=with_state, arguments={"partitions": partitions})
+
+
+def _check(given: dict[str, int]) -> None:
+    least = {"cores": 1, "executors": 1, "memory_bytes": LEAST_MEMORY_BYTES}
+    if not given:
+        said = "pass --cores, --memory, --executors, --workers or --partitions"
+        raise Refused("no value to change was given", remedy=said, code="scale-nothing")
+    for name, value in given.items():
+        if value < least[name]:
+            raise Refused(f"{name.replace('_', ' ')} {value:,} is too little", remedy=f"give {least[name]:,} or more", code="scale-least")
+
+
+def _check_executors(registry: Registry, flow: str, spec: Spec, tiers: Collection[str], executors: int) -> None:
+    """Raise Refused if Spark runs in the workers themselves on every node that may take a tier: executors would have no effect. If no node
+    may take a tier yet, it is unknown."""
+    hosts = {name: host.record for name in names(registry, HOSTS) if isinstance(host := read_record(registry, HOST(name)), Stored)}
+    for tier in tiers:
+        said = spec.tiers[tier]
+        mapped = {name for name in hosts if registry.read(MAPPED(name, f"{flow}.{tier}").path) is not None}
+        in_group = {name for name, host in hosts.items() if is_on_group(name, host.host, said)}
+        able = mapped or in_group
+        if able and not any(hosts[name].spark for name in able):
+            raise Refused(
+                f"flow {flow}: on {', '.join(sorted(able))} Spark runs inside the worker, so tier {tier} cannot have executors",
+                remedy=f"give the worker more cores: scribengin scale {flow}.{tier} --cores {executors * said.cores}; executors run on a "
+                "Spark cluster, which a node is given with --launcher standalone, and `server dev` with --spark-standalone",
+                code="scale-executors",
+            )
+
+
+def _chosen(flow: str, spec: Spec, tiers: Collection[str]) -> Collection[str]:
+    for tier in tiers:
+        if tier not in spec.tiers:
+            near = did_you_mean(tier, list(spec.tiers)) or f"its tiers are {', '.join(spec.tiers)}"
+            raise Refused(f'flow {flow} has no tier "{tier}"', remedy=near, code="tier-unknown")
+    return tiers or spec.tiers

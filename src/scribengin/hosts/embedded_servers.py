@@ -1,0 +1,109 @@
+"""Restarts a server that has ended."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol, Self
+
+from scribengin.core.errors import ScribenginError
+from scribengin.embedded.standalone import StandaloneCluster
+from scribengin.launch.standalone import SparkCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+    from types import TracebackType
+
+
+LOOK_S = 1.0
+
+
+class Keepable(Protocol):
+    """An embedded server."""
+
+    @property
+    def pid(self) -> int | None:
+        """The process id; None if it does not run."""
+
+    def start(self) -> None:
+        """Raises ScribenginError."""
+
+    def clear(self) -> None:
+        """Remove what is left of one that has ended."""
+
+
+@contextmanager
+def kept_up(server: Keepable, name: str, tell: Callable[[str], None], *, look_s: float = LOOK_S) -> Iterator[None]:
+    """Inside the block the server, which is running, is restarted whenever its process has ended: without a limit, because the cause (a
+    full disk, a kill) may last. `tell` is called with each end, and with each new reason why it does not start."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        why = ""
+        while not ended.wait(look_s):
+            if server.pid is not None:
+                continue
+            if not why:
+                tell(f"{name} has ended; it is restarted")
+            try:
+                server.clear()
+                server.start()
+            except (ScribenginError, OSError) as error:
+                if str(error) != why:
+                    tell(f"{name} does not start: {error}")
+                why = str(error)
+            else:
+                why = ""
+
+    thread = threading.Thread(target=watch, name=f"{name}-watch")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+# A Spark standalone cluster that belongs to `up`, on this machine: for the executors of its workers.
+
+
+class SparkBeside:
+    """Runs inside the `with` block, and is restarted if a part of it ends. If this process is killed it continues, as the workers that use
+    its executors do, and the next process with the same folder finds it."""
+
+    def __init__(self, folder: Path, tell: Callable[[str], None], *, workers: int = 1, cores: int = 2, memory_mib: int = 2048) -> None:
+        """`workers` is the number of the cluster's workers; each offers that many `cores` and that much memory to executors."""
+        self._cluster = StandaloneCluster(folder, workers=workers, cores=cores, memory_mib=memory_mib)
+        self._tell = tell
+        self._watch: AbstractContextManager[None] | None = None
+
+    @property
+    def cluster(self) -> SparkCluster:
+        """The address of the cluster."""
+        return SparkCluster(self._cluster.address, self._cluster.web)
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of its master; None if a part of it does not run."""
+        return self._cluster.pid if self._cluster.whole else None
+
+    def start(self) -> None:
+        """Start the parts that do not run. Raises EnvironmentFault."""
+        self._cluster.start()
+        self._cluster.release()
+
+    def clear(self) -> None:
+        """Does nothing: nothing is left of a part that has ended."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        self._watch = kept_up(self, "the Spark cluster", self._tell)
+        self._watch.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._watch is not None
+        self._watch.__exit__(kind, error, trace)
+        self._cluster.stop()

@@ -1,0 +1,129 @@
+"""The roller while a flow runs: in a thread of its own, for the folders that no maintenance owner maintains; and once more where a Query
+ends.
+
+A Query that ends leaves nothing hidden, even if another host maintains the folder: a caller that checks the result of a run, and a reader
+of its output, finds all of it. So it is for `--once`, and for a flow that was stopped or drained: there may be no process that publishes
+the rest later.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scribengin.connectors.files.maintenance import keep_folder, roll_folder
+from scribengin.connectors.files.retention import RetentionSettings
+from scribengin.connectors.files.sink_folders import lineages_in
+from scribengin.core.errors import EnvironmentFault, ScribenginError, StateError, text_of
+from scribengin.core.remedies import flow_command
+from scribengin.plan.maintained_places import kept_folders, kept_stores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from scribengin.connectors.objects.maintenance import StoreKeeper
+    from scribengin.spec.model import Flow
+
+
+EVERY_S = 5.0
+"""between two looks, where these cost little"""
+_SHARE = 20.0
+"""a look that cost a second of processor is followed by so many without one, unless segments have waited long enough"""
+_LEAST_S = 0.2
+_AGAIN_S, _AGAIN_AT_MOST_S = 5.0, 300.0
+"""after a turn that failed: twice as long each time, for what it tries may fill the disk for a while"""
+
+
+def _may() -> None:
+    """Whoever runs the flow may."""
+
+
+def wants_rolling(folders: Collection[str]) -> list[Path]:
+    """Those folders that say they want to be kept, of any lineage."""
+    return [Path(folder) for folder in folders if any(RetentionSettings.read(each) is not None for each in lineages_in(Path(folder)))]
+
+
+@dataclass(slots=True)
+class BackgroundCompaction:
+    """Of one flow in this process. `say` hears, once each, why a folder could not be kept. Those of `folders` that want none are passed
+    over; they are asked each time, for a group's member may be claimed late."""
+
+    folders: Sequence[Path]
+    say: Callable[[str], None]
+    stores: Sequence[StoreKeeper] = ()
+    _said: set[str] = field(default_factory=set)
+    _failed: dict[str, int] = field(default_factory=dict)
+    """folder, or place in a store → turns that failed since one did not"""
+    _over: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Keep the folders until `stop`."""
+        if self.folders or self.stores:
+            self._thread = threading.Thread(target=self._run, name="roller")
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End behind the turn under way."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        kept: list[Path | StoreKeeper] = [*self.folders, *self.stores]
+        due_s = [0.0] * len(kept)
+        wait_s = _LEAST_S
+        while not self._over.wait(wait_s):
+            for nth, place in enumerate(kept):
+                if due_s[nth] <= time.monotonic():
+                    due_s[nth] = self._turn(place) + time.monotonic()
+            wait_s = max(0.0, min(due_s) - time.monotonic())
+
+    def _turn(self, place: Path | StoreKeeper) -> float:
+        """Keep one; in how many seconds it wants to be looked at again."""
+        begun_s = time.thread_time()
+        folder = str(place)
+        due_s, every_s = None, EVERY_S
+        try:
+            if not isinstance(place, Path):
+                due_s, every_s = place.keep().due_s, place.look_s
+            elif wants_rolling([folder]):
+                due_s = keep_folder(place, _may).due_s
+        except Exception as error:  # whatever is wrong with one folder: the others are kept, and it is tried again
+            text = f"{folder} is not maintained: {text_of(error)}"
+            if text not in self._said:
+                self._said.add(text)
+                self.say(text)
+            failed = self._failed[folder] = self._failed.get(folder, 0) + 1
+            return min(_AGAIN_S * 2.0 ** min(failed - 1, 16), _AGAIN_AT_MOST_S)
+        self._failed.pop(folder, None)
+        wait_s = max(every_s, _SHARE * (time.thread_time() - begun_s))
+        return wait_s if due_s is None else min(max(due_s, _LEAST_S), wait_s)
+
+
+def show_all(flow: Flow, sinks: Collection[str]) -> ScribenginError | None:
+    """Make all committed output of these sinks visible. Returns the error that prevents it, or None."""
+    try:
+        folders = kept_folders(flow, sinks)
+        if not any(
+            "roll" in node.options for id_, node in flow.sinks.items() if id_ in sinks
+        ):  # a group's member that is away has said so, and hides nothing
+            folders = tuple(folder for folder in folders if Path(folder).is_dir())
+        for folder in wants_rolling(folders):
+            roll_folder(folder, _may, flush=True)
+        for place in kept_stores(flow, sinks):
+            if place.hides or place.closes:
+                place.keep(flush=place.hides)
+    except ScribenginError as error:
+        return error
+    except OSError as error:
+        return EnvironmentFault(f"not all committed output is visible: {error}", remedy="fix the cause, then run the flow again")
+    except Exception as error:
+        return StateError(
+            f"not all committed output is visible: {type(error).__name__}: {error}",
+            remedy=f"nothing is lost; to check the output: {flow_command('audit')}",
+        )
+    return None

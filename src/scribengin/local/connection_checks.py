@@ -1,0 +1,194 @@
+"""Checks that every source and sink of a flow exists: its place, login, topic, table, and its owner. Connects, side by side; changes
+nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from scribengin.connectors import catalog
+from scribengin.connectors.abilities import can_be_looked_at, is_looked_at
+from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError, Unreachable
+from scribengin.core.problems import Problem
+from scribengin.local.move_queries import changes_and_moves
+from scribengin.local.preflight import blaming, claimants, saying_what_is_in_the_trash, unlike_files, unmatched_patterns
+from scribengin.local.prepare import sink_place, source_place
+from scribengin.plan.tier_flows import CHANNEL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from scribengin.connectors.contract import Claimant
+    from scribengin.local.prepare import Prepared, PreparedFlow
+    from scribengin.spec.model import Sink, Source
+
+
+Reached = Literal["ok", "wrong", "unreached", "unchecked"]
+"""`unchecked`: the connector cannot look without a run"""
+_SERVERS = ("path", "url", "server", "bootstrap")
+_NAMED = ("topic", "topics", "pattern", "keyspace", "table", "index")
+_TRANSIENT = (Unreachable, EnvironmentFault)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReach:
+    """What a look at one source or sink found. `says` is for people; `problem` says what is wrong, or what could not be reached."""
+
+    flow: str
+    node: str
+    role: Literal["source", "sink"]
+    type: str
+    place: str
+    state: Reached
+    says: str
+    problem: Problem | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """One object, without the problem."""
+        names = ("flow", "node", "role", "type", "place", "state", "says")
+        return {name: getattr(self, name) for name in names}
+
+
+def look_at_places(prepared: PreparedFlow, *, within_s: float) -> list[NodeReach]:
+    """Look at every source and sink of the flow at once.
+
+    Args:
+        prepared: the flow.
+        within_s: what has not answered after so many seconds is `unreached`.
+
+    Returns:
+        One each, sources first. What a look of Scribengin's own connectors raises is in it, never raised.
+    """
+    looks = [*_looks(prepared)]
+    found: list[NodeReach | None] = [None] * len(looks)
+
+    def check(nth: int) -> None:
+        found[nth] = looks[nth][1]()
+
+    # daemons: a client that waits for a server longer than we do must not hold up the end of this process
+    threads = [threading.Thread(target=check, args=(nth,), daemon=True) for nth in range(len(looks))]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + within_s
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    reached = [each or silent(within_s) for each, (silent, _) in zip(found, looks, strict=True)]
+    wrong = {error.node: error for error in unlike_files(prepared)}
+    reached = [_of_files(prepared, each, wrong[each.node]) if each.role == "source" and each.node in wrong else each for each in reached]
+    empty = unmatched_patterns(prepared)
+    return [
+        replace(each, says=f"{each.says}, and no file matches", problem=empty[each.node])
+        if each.role == "source" and each.state == "ok" and each.node in empty
+        else each
+        for each in reached
+    ]
+
+
+def _of_files(prepared: PreparedFlow, reached: NodeReach, error: ScribenginError) -> NodeReach:
+    """Of a source that is there, and whose first file no run would read."""
+    if reached.state != "ok" or error.place is None:
+        return reached
+    return replace(
+        reached,
+        state="wrong",
+        says=error.message,
+        problem=Problem(error.code, error.place, error.message, prepared.named(error.remedy)),
+    )
+
+
+_Look = tuple["Callable[[float], NodeReach]", "Callable[[], NodeReach]"]
+"""(what is said where it does not answer in so many seconds, the look itself)"""
+
+
+def _looks(prepared: PreparedFlow) -> Iterator[_Look]:
+    who = _claimants(prepared)
+    for role in ("source", "sink"):
+        for tier in prepared.tiers:
+            flow = tier.plan.flow
+            nodes: list[Source | Sink] = [*flow.sources.values()] if role == "source" else [*flow.sinks.values()]
+            for node in nodes:
+                if node.type != CHANNEL:
+                    shape = partial(NodeReach, prepared.name, node.id, role, node.type, _where(node))
+                    look = partial(_look_at_source, tier, node.id)
+                    if role == "sink":
+                        look = partial(_look_at_sink, prepared, tier, node.id, who.get((tier.plan.tier, node.id)))
+                    yield partial(_silent, tier, node.id, shape), partial(_looked, prepared, tier, node.id, shape, look)
+
+
+def _claimants(prepared: PreparedFlow) -> dict[tuple[str, str], Claimant]:
+    """(tier, sink) → as whom a run would claim its place, as far as the state tells it."""
+    try:
+        _, moves = changes_and_moves(prepared)
+    except Refused:
+        return {}  # `plan` and `run` say it of the state; a look at the places does not depend on it
+    return claimants(prepared, {arrival.key for arrival in moves.arrivals}) or {}
+
+
+def _where(node: Source | Sink) -> str:
+    """Where a node's data are, for people: `broker1:9092, topic kept`."""
+    given = node.options
+    server = next((given[name] for name in _SERVERS if name in given), "")
+    named = [f"{name} {_listed(given[name])}" for name in _NAMED if given.get(name)]
+    return ", ".join([*filter(None, [_listed(server).partition("?")[0]]), *named])
+
+
+def _listed(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _silent(tier: Prepared, node: str, shape: Callable[..., NodeReach], within_s: float) -> NodeReach:
+    said = f"no answer within {within_s:g} s"
+    problem = Problem("unreachable", tier.place_of(node), f'"{node}": {said}', "check that its server is running", "warning")
+    return shape("unreached", said, problem)
+
+
+def _looked(prepared: PreparedFlow, tier: Prepared, node: str, shape: Callable[..., NodeReach], look: Callable[[], str]) -> NodeReach:
+    try:
+        with blaming(tier, node):
+            says = look()
+    except ScribenginError as error:
+        transient = isinstance(error, _TRANSIENT)
+        place = error.place or tier.place_of(node)
+        problem = Problem(error.code, place, error.message, prepared.named(error.remedy), "warning" if transient else "error")
+        return shape("unreached" if transient else "wrong", error.message, problem)
+    except Exception as error:  # a client's own, which a run would meet too: one that hides the others would be worse
+        said = f'"{node}" cannot be checked: {type(error).__name__}: {error}'
+        return shape("unreached", said, Problem("unreachable", tier.place_of(node), said, "run the flow to see the full error", "warning"))
+    return shape("ok" if says else "unchecked", says or "cannot be checked before a run")
+
+
+def _look_at_source(tier: Prepared, id_: str) -> str:
+    flow = tier.plan.flow
+    node = flow.sources[id_]
+    place = source_place(flow, id_)
+    if "no_place" in catalog.source_types(internal=True)[node.type].abilities:
+        return "generates its rows"
+    if catalog.look_at_source(node.type, place):
+        return "exists"
+    source = catalog.open_source(node.type, place)
+    if is_looked_at(source):
+        source.look_at_place()
+    else:
+        source.reader()
+    if source.schema is None:
+        source.resolve_schema()
+    return "answers and is readable"
+
+
+def _look_at_sink(prepared: PreparedFlow, tier: Prepared, id_: str, claimant: Claimant | None) -> str:
+    flow = tier.plan.flow
+    node = flow.sinks[id_]
+    place = sink_place(flow, id_)
+    if "no_place" in catalog.sink_types(internal=True)[node.type].abilities:
+        return "needs no external system"
+    with saying_what_is_in_the_trash(prepared.root, prepared.name):
+        if catalog.look_at_sink(node.type, place, claimant):
+            return "is writable"
+    sink = catalog.open_sink(node.type, place)
+    if not can_be_looked_at(sink):
+        return ""
+    sink.look_at_place()
+    return "answers"

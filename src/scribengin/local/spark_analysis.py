@@ -1,0 +1,133 @@
+"""The deep check: Spark analyses names and types of every step, before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scribengin.connectors import catalog
+from scribengin.connectors.abilities import compares_columns
+from scribengin.connectors.files.schema_guard import differences
+from scribengin.core.errors import ScribenginError
+from scribengin.core.problems import Problem
+from scribengin.local.prepare import first_file_faults, open_sinks, open_sources
+from scribengin.local.query_parts import limits_by_source, query_parts, static_by_source
+from scribengin.local.session import start
+from scribengin.local.sink_columns import Accepting
+from scribengin.plan.tier_flows import CHANNEL
+from scribengin.spark.compile import Compiler
+from scribengin.spark.failures import step_failure
+from scribengin.spark.query import check_streaming, streaming_inputs
+from scribengin.spark.shared_session import close_session
+from scribengin.spark.task_report import new_reports
+from scribengin.spark.user_code import pack
+from scribengin.state.columns import ChannelFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from scribengin.connectors.contract import SinkConnector
+    from scribengin.core.problems import Place
+    from scribengin.core.types import Schema
+    from scribengin.local.contract import RunSettings
+    from scribengin.local.prepare import Prepared, PreparedFlow
+    from scribengin.spark.user_code import UserCode
+    from scribengin.spec.model import Flow
+
+
+def check_deep(prepared: PreparedFlow, settings: RunSettings) -> list[Problem]:
+    """Make Spark analyse names and types of every step. Starts a session (5 to 15 s) and stops it."""
+    found = list(_first_files(prepared))
+    spark = start([prepared], settings)
+    try:
+        return found + deep_problems(spark, prepared, pack(prepared.plan.flow.code_folder, prepared.here))[1]
+    finally:
+        close_session(spark)
+
+
+def _first_files(prepared: PreparedFlow) -> Iterator[Problem]:
+    """What a run would refuse of what sources are going to read first."""
+    for error in first_file_faults(prepared):
+        if error.code == "source-columns" and error.place is not None:  # what is not there yet may come before it runs
+            yield Problem(error.code, error.place, error.message, error.remedy)
+
+
+def deep_problems(
+    spark: SparkSession,
+    prepared: PreparedFlow,
+    code: UserCode,
+    columns: dict[str, Schema] | None = None,
+    accepting: Accepting | None = None,
+) -> tuple[PreparedFlow, list[Problem]]:
+    """What Spark says against the steps of each tier, with the places of the flow file; each step once. Returns the flow as it is planned
+    when the columns of all channels are known: what a tier hands over Spark says before the next one is looked at. `columns` takes those
+    of the sinks. `accepting`: which may differ from what their folders hold; by default those that were accepted before."""
+    accepting = accepting or Accepting(prepared)
+    problems: dict[str, Problem] = {}
+    for tier in [each.plan.tier for each in prepared.tiers]:
+        _check_tier(spark, next(each for each in prepared.tiers if each.plan.tier == tier), code, problems, columns, accepting)
+        prepared = prepared.again()
+    return prepared, list(problems.values())
+
+
+def _check_tier(
+    spark: SparkSession,
+    prepared: Prepared,
+    code: UserCode,
+    problems: dict[str, Problem],
+    columns: dict[str, Schema] | None,
+    accepting: Accepting,
+) -> None:
+    plan = prepared.plan
+    sources, sinks = open_sources(plan.flow), open_sinks(plan.flow)
+    for query in plan.queries:
+        try:
+            parts = query_parts(plan, query, prepared.folder.query(query.name), code, sources, sinks)
+            session = spark.newSession()
+            inputs = streaming_inputs(session, parts, limits_by_source(parts), static_by_source(query, sources))
+            compiler = Compiler(session, parts)
+            check_streaming(session, compiler.compile(inputs, new_reports(session)), parts)
+            if columns is not None:
+                columns.update(compiler.sink_schemas)
+            for sink in query.sinks:
+                schema = compiler.sink_schemas[sink]
+                unlike = unlike_what_is_held(plan.flow, sink, schema)
+                if unlike and not accepting.takes(plan.tier, sink, schema, unlike):
+                    problems |= {each.message: each for each in held_problems(sink, unlike, prepared.place_of(sink))}
+                problems |= {each.message: each for each in _place_problems(sinks[sink], sink, schema, prepared.place_of(sink))}
+                if plan.flow.sinks[sink].type == CHANNEL:
+                    ChannelFolder.of(prepared.folder.root, plan.flow.name, sink).write_schema(compiler.sink_schemas[sink])
+        except ScribenginError as error:
+            problem = Problem(error.code, prepared.place_of(error.node or query.name), error.message, error.remedy)
+            problems.setdefault(problem.message, problem)
+        except Exception as error:
+            fault = step_failure(query.name, error)
+            problems.setdefault(fault.message, Problem(fault.code, prepared.place_of(query.name), fault.message, fault.remedy))
+
+
+def _place_problems(opened: SinkConnector, sink: str, schema: Schema, place: Place) -> Iterator[Problem]:
+    """The problems of an existing table that does not accept the columns; this cannot be overridden."""
+    for text in opened.unlike(schema) if compares_columns(opened) else ():
+        remedy = "alter the table, cast the column or leave it out in a `select` before the sink, or write to another table"
+        yield Problem("table-columns", place, f'sink "{sink}": {text}', remedy)
+
+
+def unlike_what_is_held(flow: Flow, sink: str, schema: Schema) -> list[str]:
+    """Where a folder holds files of other columns, its readers would fail, or lose a column without a word: a sentence each."""
+    node = flow.sinks[sink]
+    if node.type != "files" or "path" not in node.options or node.to is not None:
+        return []
+    options = catalog.sink_types(internal=True)["files"].filled(node.options, flow.defaults.profile)
+    return differences(Path(flow.folder, node.options["path"]).expanduser(), options, schema)
+
+
+def held_problems(sink: str, unlike: Iterable[str], place: Place) -> Iterator[Problem]:
+    """The problems that refuse a start unless the columns were accepted. `place` is the sink's."""
+    remedy = (
+        "give the sink another path, cast the column back in a `select`, accept the new columns (`--accept columns`), or set"
+        " `evolve: any` on the sink if its readers can read both"
+    )
+    for text in unlike:
+        yield Problem("output-columns", place, f'sink "{sink}": {text}', remedy)

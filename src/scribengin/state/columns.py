@@ -1,0 +1,201 @@
+"""The columns that a source has learned under `evolve: add`: one record a column, put if absent, beside the flow's state.
+
+They belong to the source, not to a lineage: after a rewind, and where another Query reads the source, they are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from scribengin.core.errors import ColumnsOutdated
+from scribengin.core.records import seal, unseal
+from scribengin.core.storage import make_folder, names_in, put_if_absent, read_or_none, replace
+from scribengin.core.types import Field, SchemaSyntaxError, parse_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from scribengin.core.types import Schema
+    from scribengin.formats.notice import FormatNotice
+
+
+# Columns that an operator has accepted although a sink's folder held others: kept beside the flow's state, the newest of each sink.
+#
+# An acceptance holds only for these columns in that folder: other columns, and files in another folder, are refused again.
+
+
+_ACCEPTED = "_accepted"
+_ACCEPTED_KIND, _ACCEPTED_FORMAT = "accepted-columns", 1
+_WORD = "accepted-word"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """An operator's acceptance of the present columns, given once for all sinks of a flow. `at`: ISO 8601; it tells one word from
+    another."""
+
+    at: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """`columns`: all columns that the sink writes from then on, as a schema. `instead`: the differences, one sentence each."""
+
+    sink: str
+    columns: str
+    instead: tuple[str, ...]
+    at: str
+    by: str
+    path: str
+    """the sink's, as the flow says it: another folder has other files"""
+
+
+def accept(root: Path, flow: str, accepted: Accepted) -> None:
+    """Store it durably. It replaces the earlier acceptance of that sink."""
+    replace(_sink(root, flow, accepted.sink), seal(_ACCEPTED_KIND, _ACCEPTED_FORMAT, asdict(accepted)))
+
+
+def read_accepted(root: Path, flow: str, sinks: Iterable[str]) -> dict[str, Accepted]:
+    """The acceptances of those of the sinks that have one. Raises StateError for a record that is damaged."""
+    found = {}
+    for sink in sinks:
+        path = _sink(root, flow, sink)
+        data = read_or_none(path)
+        if data is not None:
+            body = unseal(data, _ACCEPTED_KIND, _ACCEPTED_FORMAT, path)
+            found[sink] = Accepted(body["sink"], body["columns"], tuple(body["instead"]), body["at"], body["by"], body["path"])
+    return found
+
+
+def use_word(root: Path, flow: str, tier: str, word: Word) -> None:
+    """Record that the tier has started with it: it does not apply to later starts."""
+    replace(_words(root, flow) / f"{tier}.json", seal(_WORD, _ACCEPTED_FORMAT, asdict(word)))
+
+
+def is_used(root: Path, flow: str, tier: str, word: Word) -> bool:
+    """Whether the tier has already started with it."""
+    path = _words(root, flow) / f"{tier}.json"
+    return path.name in names_in(path.parent) and unseal(path.read_bytes(), _WORD, _ACCEPTED_FORMAT, path) == asdict(word)
+
+
+def _sink(root: Path, flow: str, sink: str) -> Path:
+    return root / _ACCEPTED / flow / "sinks" / f"{sink}.json"
+
+
+def _words(root: Path, flow: str) -> Path:
+    return root / _ACCEPTED / flow / "words"
+
+
+# The stored columns of a flow's channels, as the upstream tier has found them. One small record each.
+
+
+CHANNELS_FOLDER = "channels"
+"""beside the folders of a flow's tiers"""
+_CHANNEL_KIND, _CHANNEL_FORMAT = "channel", 1
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelFolder:
+    """The folder of one channel in the state folder."""
+
+    path: Path
+
+    @staticmethod
+    def of(root: Path, flow: str, channel: str) -> ChannelFolder:
+        """The folder, which need not exist."""
+        return ChannelFolder(root / flow / CHANNELS_FOLDER / channel)
+
+    @property
+    def data(self) -> Path:
+        """The folder of its record batches, if the channel is a folder without a path in the flow."""
+        return self.path / "packs"
+
+    def read_schema(self) -> Schema | None:
+        """The columns that its feeder gave when it was last started; None if it never was."""
+        data = read_or_none(self._record)
+        return None if data is None else parse_schema(unseal(data, _CHANNEL_KIND, _CHANNEL_FORMAT, self._record)["columns"])
+
+    def write_schema(self, schema: Schema) -> None:
+        """Store the columns of the channel's rows. Call it under the lease of the upstream tier."""
+        if self.read_schema() != schema:
+            make_folder(self.path)
+            replace(self._record, seal(_CHANNEL_KIND, _CHANNEL_FORMAT, {"columns": str(schema)}))
+
+    def check_columns(self, schema: Schema, node: str) -> None:
+        """Before its reader, which takes `schema` from it, reads further: raise ColumnsOutdated where its feeder gives a column that is not
+        in it, or is of another type. The feeder writes its columns before any row that has them."""
+        given = self.read_schema()
+        known = {field.name: field.type for field in schema.fields}
+        new = [] if given is None else [field for field in given.fields if known.get(field.name) != field.type]
+        if new:
+            columns = ", ".join(f"{each.name} {each.type}" for each in new)
+            raise ColumnsOutdated(
+                f"channel {self.path.name} has other columns since its upstream restarted: {columns}",
+                remedy="restart the flow, which adds the columns",
+                node=node,
+            )
+
+    @property
+    def _record(self) -> Path:
+        return self.path / "channel.json"
+
+
+_LEARNED = "_learned"
+_LEARNED_KIND, _LEARNED_FORMAT = "learned-column", 1
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """`at` is when the Batch that saw it first was decided, ISO 8601; `file` where it stood."""
+
+    field: Field
+    at: str
+    file: str
+
+
+def column_of(notice: FormatNotice) -> Field | None:
+    """The new column as a field; None if its name or type can be no column's."""
+    try:
+        (field,) = parse_schema(f"`{notice.column.replace('`', '``')}` {notice.type}").fields
+    except (SchemaSyntaxError, ValueError):
+        return None
+    return field
+
+
+def may_not_learn(name: str) -> bool:
+    """True of names like those of the columns that rows carry for Scribengin itself."""
+    return name.lower().startswith("_sg_")
+
+
+def learn(root: Path, flow: str, notice: FormatNotice, at: str) -> bool:
+    """Keep a new column durably; False if the source has it already, or where its name or type can be no column's."""
+    field = column_of(notice)
+    return field is not None and keep_learned(root, flow, notice.source, Learned(field, at, notice.file))
+
+
+def keep_learned(root: Path, flow: str, source: str, learned: Learned) -> bool:
+    """`learn`, of what is a column already."""
+    field = learned.field
+    if may_not_learn(field.name):
+        return False
+    name = hashlib.sha256(field.name.lower().encode()).hexdigest()[:32] + ".json"
+    body = {"column": str(field), "at": learned.at, "file": learned.file}
+    return put_if_absent(_folder(root, flow, source) / name, seal(_LEARNED_KIND, _LEARNED_FORMAT, body))
+
+
+def read_learned(root: Path, flow: str, source: str) -> list[Learned]:
+    """In the order in which they were seen. Raises StateError for a record that is damaged."""
+    folder = _folder(root, flow, source)
+    learned = []
+    for name in names_in(folder):
+        body = unseal((folder / name).read_bytes(), _LEARNED_KIND, _LEARNED_FORMAT, folder / name)
+        learned.append(Learned(parse_schema(body["column"]).fields[0], body["at"], body["file"]))
+    return sorted(learned, key=lambda each: (each.at, each.field.name))
+
+
+def _folder(root: Path, flow: str, source: str) -> Path:
+    return root / _LEARNED / flow / source

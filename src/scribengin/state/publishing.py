@@ -1,0 +1,183 @@
+"""From a decision to published sinks. Where a place says only then which rows it never takes, that is settled in between, once.
+
+decided → offered to the places that choose → what they refused: durable dead letters, then one record beside the decision → published
+
+Whoever is killed on this way, or sleeps on it, or does it beside another driver, comes to the same dead letters: the first record stands,
+and who offers again is reported of each row that it is there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from scribengin.connectors.abilities import is_chained, offers
+from scribengin.connectors.group.contract import chooses
+from scribengin.core import faults
+from scribengin.core.errors import FencedError, Refused, SinkError
+from scribengin.core.remedies import start_over
+from scribengin.core.storage import explained, names_in, remove_drafts
+from scribengin.formats.constants import PAYLOAD_BYTES
+from scribengin.formats.origins import Hop, split_id
+from scribengin.state.contract import DeadLetter, RefusedRows
+from scribengin.state.dead_letters import DeadWriter, purge_dead
+from scribengin.state.decisions import Decisions, moment
+from scribengin.state.provenance import forget_trails, hop_as_json
+from scribengin.state.replays import read_entering
+from scribengin.state.source_log import REPLAY, SourceLog
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.connectors.contract import OfferingSink, RefusedRow, SinkConnector
+    from scribengin.state.contract import Decision
+    from scribengin.state.folder import QueryFolder
+    from scribengin.state.lease import Lease
+
+
+def publish(decision: Decision, sinks: Mapping[str, SinkConnector], decisions: Decisions, query: QueryFolder) -> Decision:
+    """Make what was decided visible at all `sinks`, in their order; returns the decision with what the places refused. Idempotent. Raises
+    what the sinks do, and SinkError for a refused row where the sink's `on_error` is `fail`."""
+    decision = settle(decision, sinks, decisions, query)
+    for id_, sink in sinks.items():
+        if not (decision.empty and is_chained(sink)):
+            sink.publish(decision.of_sink(id_))
+    return decision
+
+
+def settle(decision: Decision, sinks: Mapping[str, SinkConnector], decisions: Decisions, query: QueryFolder) -> Decision:
+    """Offer the rows where that is not settled yet. A sink that has left the flow refuses nothing."""
+    if not decision.open:
+        return decision
+    there = {id_: sink for id_ in decision.offers if (sink := sinks.get(id_)) is not None and offers(sink)}
+    refused = {id_: _offer(decision, id_, sink, query) for id_, sink in there.items()}
+    return decisions.settle(decision.batch.number, {id_: each for id_, each in refused.items() if each.rows})
+
+
+def _offer(decision: Decision, id_: str, sink: OfferingSink, query: QueryFolder) -> RefusedRows:
+    letters = DeadWriter(query.dead, uuid4().hex)
+    replayed = _replayed(decision, query)
+    rows = 0
+
+    def refuse(refusal: RefusedRow) -> None:
+        nonlocal rows
+        if sink.on_error == "fail":
+            raise SinkError(
+                f'sink "{id_}" rejects a row of batch {decision.batch.number}, {refusal.id}: {refusal.message}',
+                remedy="change the target so that it accepts the row, or set on_error: dead_letter on the sink",
+                code="row-refused",
+                node=id_,
+            )
+        rows += 1
+        if sink.on_error == "dead_letter":
+            letters.write(_letter(decision, id_, refusal, replayed))
+
+    try:
+        sink.offer(decision.of_sink(id_), refuse)
+        dead = letters.close()
+    except BaseException:
+        letters.abort()
+        raise
+    faults.reached("settle.offered")
+    return RefusedRows(rows, dead)
+
+
+def _replayed(decision: Decision, query: QueryFolder) -> dict[str, DeadLetter]:
+    """What records are called → the dead letters as which they entered this Batch."""
+    if not any(counts.replayed for counts in decision.counts.values()):
+        return {}
+    ranges = ((each.source, SourceLog(query.sources, each.source).range(each.start, each.end)) for each in decision.sources)
+    streams = ((source, stream.place) for source, range_ in ranges for stream in range_ if REPLAY in stream.place)
+    return {letter.record: letter for source, place in streams for letter in read_entering(query, place, source)}
+
+
+def _letter(decision: Decision, id_: str, refusal: RefusedRow, replayed: Mapping[str, DeadLetter]) -> DeadLetter:
+    """The row itself represents the record: the source is not read again after a decision."""
+    record, way = split_id(refusal.id)
+    before = replayed.get(record)
+    batch, ran = decision.batch, decision.ran
+    stop = Hop(ran.get("tier", ""), batch.query, batch.number, ran.get("host", ""), int(moment(decision.decided_at).timestamp() * 1000))
+    return DeadLetter(
+        id=f"{record or refusal.id}#{id_}" + (f"~{before.replays}" if before else ""),
+        query=batch.query,
+        batch=batch.number,
+        step=id_,
+        reason=refusal.reason,
+        message=refusal.message,
+        source=record.partition("/")[0],
+        payload=refusal.came[:PAYLOAD_BYTES],
+        truncated=len(refusal.came) > PAYLOAD_BYTES,
+        record=record,
+        trail=(hop_as_json(stop),),
+        came=refusal.came.decode(),
+        way=way,
+        replays=before.replays if before else 0,
+        replay_of=before.replay_of if before else "",
+        repaired=before is not None and before.repaired,
+    )
+
+
+# Recovery after a start, under the lease: publish what was decided, and delete what can no longer be decided.
+
+
+def recover_query(query: QueryFolder, sinks: Mapping[str, SinkConnector], *, lineage: str, lease: Lease) -> Decision | None:
+    """Publish the newest decision at every sink, delete orphans of decided Batches; returns that decision.
+
+    The sinks must be prepared. Every older decision was published before the next was made. May be killed at any point and done again.
+    Raises EnvironmentFault for a disk error that an operator can fix, here or at a sink, and Refused if a sink went to a group, and does
+    not any more.
+    """
+    with explained(f"query {query.path.name}: the unfinished Batch of its last run cannot be completed"):
+        return _recovered(query, sinks, lineage, lease)
+
+
+def _recovered(query: QueryFolder, sinks: Mapping[str, SinkConnector], lineage: str, lease: Lease) -> Decision | None:
+    lease.check()
+    faults.reached("recovery.before")
+    decisions = Decisions(query.decisions)
+    while True:
+        newest = decisions.newest()
+        try:
+            newest = _recover_sinks(newest, sinks, lineage, decisions, query)
+            break
+        except FencedError:
+            # an older driver that woke has decided one more, and published it, before it saw that its lease is lost
+            lease.check()
+            if decisions.newest() == newest:
+                raise
+    purge_dead(query)
+    forget_trails(query, None)
+    for folder in (query.path, query.decisions, *(query.sources / name for name in names_in(query.sources))):
+        remove_drafts(folder)
+    faults.reached("recovery.after")
+    return newest
+
+
+def _recover_sinks(
+    newest: Decision | None, sinks: Mapping[str, SinkConnector], lineage: str, decisions: Decisions, query: QueryFolder
+) -> Decision | None:
+    before = 0 if newest is None else newest.batch.number + 1
+    for id_, sink in sinks.items():
+        _refuse_left_group(newest, id_, sink)
+    if newest is not None:
+        newest = settle(newest, sinks, decisions, query)
+    for id_, sink in sinks.items():
+        there = newest if newest is not None and not (newest.empty and is_chained(sink)) else None
+        sink.recover(None if there is None else there.of_sink(id_), lineage=lineage, before=before)
+        faults.reached("recovery.mid")
+    return newest
+
+
+def _refuse_left_group(newest: Decision | None, id_: str, sink: SinkConnector) -> None:
+    """What was decided for a member lies at its place, and is nothing to a sink that writes elsewhere."""
+    member = None if newest is None else newest.behind.get(id_, {}).get("member")
+    if newest is not None and member is not None and not chooses(sink):
+        raise Refused(
+            f'sink "{id_}": batch {newest.batch.number} was decided for member "{member}" of a group, but the '
+            "sink no longer writes to a group; "
+            f"the members are not checked",
+            remedy="restore `to` of the sink; or give the sink another id, so that it reads everything again and the data of the members "
+            f"is kept; or {start_over()}",
+            code="group-changed",
+            node=id_,
+        )
