@@ -111,7 +111,7 @@ def run_flows(
 
 
 def _meetings(flows: Sequence[PreparedFlow]) -> tuple[Meeting, ...]:
-    """Raises Refused where a tier of a flow is in two of the files, InputError if flows feed each other in a circle."""
+    """Raises Refused where a tier of a flow is in two of the files, InputError for a circular dependency of flows."""
     seen: dict[str, PreparedFlow] = {}
     for flow in flows:
         if flow.name in seen:

@@ -234,7 +234,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     met(
         "flows-circle",
-        "Flows feed each other in a circle",
+        "A circular dependency of flows",
         "One writes where the other reads, and the reverse.",
         "Give one of them another place to write to.",
         "tests/api/test_verbs_api.py::test_one_flow_with_a_mistake_is_none_of_them",

@@ -1,11 +1,13 @@
 """A table in an object store, accessed in two ways: by Scribengin's `Store`, and by the client's own store.
 
-<path>/_delta_log/… the table's log, which readers use <path>/part-<batch>-<unit>-<n>-<attempt>.parquet output of tasks; it is in the table
-once the log names it <path>/_scribengin/owners/… the lineages that write here; only the last one may write. See `objects.manifests`
-<path>/_scribengin/<lineage>/generation.json the number of its commits in the log; see `commits` <path>/_scribengin/<lineage>/batches/… this
-sink's commit records, put-if-absent <path>/_scribengin/<lineage>/staged/<batch>/… keys that tasks were about to write
-<path>/_scribengin/<lineage>/published/<batch> `mode: upsert`: this Batch and all before it are merged <path>/_scribengin/rows/part-… `mode:
-upsert`: rows to be merged
+<path>/_delta_log/…                                the table's log, which readers use
+<path>/part-<batch>-<unit>-<n>-<attempt>.parquet   output of tasks; it is in the table once the log names it
+<path>/_scribengin/owners/…                        the lineages that write here; only the last one may write. See `objects.manifests`
+<path>/_scribengin/<lineage>/generation.json       the number of its commits in the log; see `commits`
+<path>/_scribengin/<lineage>/batches/…             this sink's commit records, put-if-absent
+<path>/_scribengin/<lineage>/staged/<batch>/…      keys that tasks were about to write
+<path>/_scribengin/<lineage>/published/<batch>     `mode: upsert`: this Batch and all before it are merged
+<path>/_scribengin/rows/part-…                     `mode: upsert`: rows to be merged
 """
 
 from __future__ import annotations

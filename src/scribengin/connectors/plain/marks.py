@@ -29,9 +29,10 @@ class BatchMark(msgspec.Struct, frozen=True):
 class Marks:
     """The marks of one lineage.
 
-    <work>/claim.json the owner of the rows at the place <work>/<lineage>/staged/<batch>/… rows of Batches that are not written yet
-    <work>/<lineage>/written/<batch>.json a Mark; a numbered log <work>/<lineage>/begun.json the Batch that is being written, and how often
-    that was started
+    <work>/claim.json                       the owner of the rows at the place
+    <work>/<lineage>/staged/<batch>/…       rows of Batches that are not written yet
+    <work>/<lineage>/written/<batch>.json   a BatchMark; a numbered log
+    <work>/<lineage>/begun.json             the Batch that is being written, and how often that was started
     """
 
     def __init__(self, work: Path, lineage: str) -> None:

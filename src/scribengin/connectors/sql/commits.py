@@ -1,7 +1,8 @@
 """Scribengin's own tables beside the rows: which lineage writes to a table, what was committed there, and what tasks have staged.
 
-claims one row per table: owner, lineage and sink that may write; a publication locks it commits one row per Batch: input hash, Term, write
-receipts, rows, and the transaction that wrote them staged one row per staging table of a task; the table itself is beside them
+claims    one row per table: owner, lineage and sink that may write; a publication locks it
+commits   one row per Batch: input hash, Term, write receipts, rows, and the transaction that wrote them
+staged    one row per staging table of a task; the table itself is beside them
 """
 
 from __future__ import annotations
