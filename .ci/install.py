@@ -37,14 +37,16 @@ class Failed(Exception):
 def main() -> int:
     """Try each install, say what came out, and leave with 1 if one failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", choices=["thin", "locked", "lowest", "newest"], help="this one alone")
+    parser.add_argument(
+        "--only", action="append", choices=["thin", "locked", "lowest", "newest"], help="this one, and no other that is not named"
+    )
     only = parser.parse_args().only
     failed = []
     with tempfile.TemporaryDirectory(prefix="scribengin-install-") as folder:
         place = Path(folder)
         wheel = _wheel(place)
         for name, attempt in (("thin", _thin), ("locked", _locked), ("lowest", _lowest), ("newest", _newest)):
-            if only not in (None, name):
+            if only is not None and name not in only:
                 continue
             began = time.monotonic()
             (place / name).mkdir()
