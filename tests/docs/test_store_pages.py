@@ -59,7 +59,7 @@ PAGES = [
         "opensearch",
         "opensearch",
         "search|secret|store|foreign",
-        ("opensearch", "keyed/http.py", "keyed/sending.py", "keyed/sink.py"),
+        ("opensearch", "keyed/http.py", "keyed/sink.py"),
         "500 documents\n",
         slow=True,
     ),
@@ -101,5 +101,6 @@ def test_the_codes_on_a_page_are_those_of_the_code(page: Page) -> None:
     table = (ROOT / page.path).read_text().partition("## What it says, and what to do")[2].partition("\n## ")[0]
     told = set(re.findall(r"^\| .+? \| `([a-z-]+)` \|", table, re.MULTILINE))
     files = [file for name in page.sources for file in ([CONNECTORS / name] if name.endswith(".py") else (CONNECTORS / name).glob("*.py"))]
+    files = [file for file in files if file.name != "checks.py"]  # what `validate` says is on the page of error codes
     code = "".join(file.read_text() for file in files)
     assert told - page.elsewhere == set(re.findall(rf'"((?:{page.codes})-[a-z-]+)"', code)) - page.elsewhere
