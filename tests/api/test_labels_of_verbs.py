@@ -88,7 +88,7 @@ def test_operations_alerts_and_rates_of_flows_are_chosen_by_labels(typed: Typed,
 )
 def test_what_looks_into_states_takes_labels_too(typed: Typed, words: str) -> None:
     """Nobody has their packages here: that is told of each."""
-    told = typed(*words.split(), *([] if "-l" in words else ["-l", "team=web"]))
+    told = typed(*words.split(), *([] if " -l " in words else ["-l", "team=web"]))
     assert [(each["flow"], each["problems"][0]["code"]) for each in told["result"]] == [
         ("ads", "package-missing"),
         ("bids", "package-missing"),

@@ -37,7 +37,7 @@ def test_a_batch_that_opens_in_another_hand_costs_the_query_nothing(
     start, held = QueryRun._start, []
 
     def starts_held(self: QueryRun) -> Any:
-        if not self.parts.query.stateful or held or (ends and self._ends_by_itself):
+        if not self.context.parts.query.stateful or held or (ends and self._ends_by_itself):
             return start(self)
         if ends:  # as a Query that is fed to the end: its first Batch opens when it is being stopped, to be started for the last time
             assert within(120, self.fed)
