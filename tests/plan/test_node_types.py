@@ -49,7 +49,7 @@ SINK = NodeType(
 """
 
 CHECKS = """
-from scribengin.connectors.location_contract import DataLocation
+from scribengin.connectors.addresses import DataLocation
 
 
 def reels(options):

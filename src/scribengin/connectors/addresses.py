@@ -1,9 +1,10 @@
-"""Checks of addresses in options, made without a connection. Imports no client."""
+"""Addresses in options: their checks, made without a connection, and the data that they lead to. Imports no client."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -12,6 +13,22 @@ if TYPE_CHECKING:
 
 Fault = tuple[str, str]
 """what is wrong with a value, as text to follow the name of its option, and what to write instead"""
+
+
+@dataclass(frozen=True, slots=True)
+class DataLocation:
+    """Objects or files below an address, a table, or a topic (`NodeType.locations`); without a login, so that it is the same for all that
+    use it. The folder of an option `path` needs none."""
+
+    kind: Literal["objects", "table", "topic"]
+    at: str
+    """for objects their URL, with the endpoint; for a table the server and database; for a topic the servers of its cluster, separated by
+    commas: two lists with one server in common mean the same cluster"""
+    name: str = ""
+    """the name of the topic or table"""
+    many: bool = False
+    """for objects: all below, too; for a topic: `name` is a regular expression"""
+
 
 _MOST_PORT = 65535
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]@,]+)(?::(\d{1,5}))?")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -131,9 +131,10 @@ class NodeType:
     """of a source whose data do not declare their columns, so that a flow must: what it reads, for messages (`documents`)"""
     ends_by: str = ""
     """of a `bounded` source: the option without which its data have no end"""
-    locations: str = ""
-    """`module:function` from options to the places outside of the flow (`connectors.location_contract.Locations`), by which flows that
-    share a topic, a table or objects are found; empty if there are none, or the option `path` is the folder"""
+    locations: str | Callable[[Mapping[str, Any]], Iterator[Any]] = ""
+    """a function from the options of a node, as the flow file gives them, to its places outside of the flow
+    (`connectors.addresses.DataLocation`), by which flows that share a topic, a table or objects are found; as it is or as
+    `module:function`. Empty if there are none, or the option `path` is the folder"""
     maintained_as: Literal["", "folder", "store", "table"] = ""
     """of a sink: what maintenance finds where it writes: files as of `type: files` below its `path`, objects and manifests as of `type:
     objects` below its `url`, a table as of `type: delta` at its `path`; empty if it needs none"""
@@ -176,10 +177,10 @@ class NodeType:
         return {option.name: given.get(option.name, option.by_profile.get(profile, option.default)) for option in self.options}
 
 
-def load_function(name: str) -> Any:
-    """The function that `module:function` names. Raises ImportError or AttributeError if there is none."""
-    module, _, function = name.partition(":")
-    return getattr(import_module(module), function)
+def loaded(declared: str | Callable[..., Any]) -> Callable[..., Any]:
+    """A function that a NodeType declares as it is, or as `module:function`. Raises ImportError or AttributeError if there is none."""
+    function: Callable[..., Any] = resolve_name(declared) if isinstance(declared, str) else declared
+    return function
 
 
 def keys_check(*known: str) -> Callable[[Mapping[str, Any]], tuple[str, str] | None]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
 from scribengin.connectors.files.globs import WILDCARD, glob_of
-from scribengin.core.options import load_function
+from scribengin.core.options import loaded
 from scribengin.plan.groups import placements
 from scribengin.registry.flow_ends import ExternalPlace, Outside, SourceLevel, Waters
 from scribengin.spec.model import Depth
@@ -18,7 +18,6 @@ from scribengin.spec.model import Depth
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from scribengin.connectors.location_contract import Locations
     from scribengin.core.options import NodeType
     from scribengin.spec.model import Flow, Sink, Source
 
@@ -318,6 +317,5 @@ def _written(flow: Flow, sink: Sink) -> Iterator[ExternalPlace]:
 def _declared(declared: NodeType | None, options: Mapping[str, Any]) -> Iterator[ExternalPlace]:
     """The locations that the type declares."""
     if declared is not None and declared.locations:
-        locations: Locations = load_function(declared.locations)
-        for each in locations(options):
+        for each in loaded(declared.locations)(options):
             yield ExternalPlace(kind=each.kind, at=each.at, topic=each.name, many=each.many)

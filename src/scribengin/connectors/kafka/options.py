@@ -1,11 +1,11 @@
 """The options of `type: kafka`. Imports neither Spark nor a client."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from scribengin.connectors.addresses import Fault, brokers_fault, url_check
+from scribengin.connectors.addresses import DataLocation, Fault, brokers_fault, url_check
 from scribengin.connectors.files.options import CELLS_READ, CSV_WRITTEN, ENCODING, JSON_OF_MESSAGES, SHAPE_CHECK, TIME
 from scribengin.core.options import REQUIRED, NodeType, Option
 
@@ -74,6 +74,28 @@ _TIMEOUT = Option("timeout", "duration", "how long to wait for brokers", 5.0, ex
 
 LOSS_REMEDY = "restore the records, or continue without them: on_data_loss: continue"
 """the remedy of a source whose records are lost"""
+
+
+def topics_read(options: Mapping[str, Any]) -> Iterator[DataLocation]:
+    """Those of a source, each by its name; for `pattern` all that match it."""
+    at = _cluster_of(options)
+    for name in dict.fromkeys([*options.get("topics", ()), *options.get("assign", {})]):
+        yield DataLocation("topic", at, str(name))
+    if options.get("pattern"):
+        yield DataLocation("topic", at, str(options["pattern"]), many=True)
+
+
+def topics_written(options: Mapping[str, Any]) -> Iterator[DataLocation]:
+    """That of a sink; for a template all topics that may come of it."""
+    template = str(options.get("topic", ""))
+    pattern = topics_pattern(template)
+    many = pattern != re.escape(template)
+    yield DataLocation("topic", _cluster_of(options), pattern if many else template, many=many)
+
+
+def _cluster_of(options: Mapping[str, Any]) -> str:
+    return ",".join(sorted(each.strip() for each in str(options.get("bootstrap", "")).split(",")))
+
 
 SOURCE = NodeType(
     type="kafka",
@@ -175,7 +197,7 @@ SOURCE = NodeType(
         _TIMEOUT,
     ),
     abilities=frozenset({"replayable", "bounded", "timely", "reports_position"}),
-    locations="scribengin.connectors.kafka.locations:topics_read",
+    locations=topics_read,
     checks=(SHAPE_CHECK,),
 )
 
@@ -302,7 +324,7 @@ SINK = NodeType(
         _TIMEOUT,
     ),
     abilities=frozenset({"exactly_once", "append", "spark_writes", "units"}),
-    locations="scribengin.connectors.kafka.locations:topics_written",
+    locations=topics_written,
     check=avro_fault,
 )
 

@@ -1,7 +1,11 @@
 """The options of `type: objects`. Imports neither Arrow nor a client."""
 
+from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import PurePosixPath
+from typing import Any
 
+from scribengin.connectors.addresses import DataLocation, split_url
 from scribengin.connectors.files.options import (
     BY_TIME_CHECKS,
     CLOSE_FOR_GOOD,
@@ -59,6 +63,17 @@ PLACE = (
 PLACE_CHECK = "scribengin.connectors.objects.checks:urls_lead_somewhere"
 WRITER_CHECK = "scribengin.connectors.objects.checks:one_writer_a_prefix"
 
+
+def objects_below(options: Mapping[str, Any]) -> Iterator[DataLocation]:
+    """Those below the url, whoever logs in there."""
+    url = split_url(str(options.get("url", "")))
+    if url is not None:
+        endpoint = split_url(str(options.get("endpoint") or ""))
+        store = f"{endpoint.netloc}/" if endpoint is not None and endpoint.netloc else ""
+        place = PurePosixPath("/", store + url.netloc.rpartition("@")[2], url.path.strip("/"))
+        yield DataLocation("objects", f"{url.scheme}:/{place}", many=True)
+
+
 SOURCE = NodeType(
     type="objects",
     role="source",
@@ -96,7 +111,7 @@ SOURCE = NodeType(
         *records_read("objects"),
     ),
     abilities=frozenset({"replayable", "bounded", "static"}),
-    locations="scribengin.connectors.objects.locations:objects_below",
+    locations=objects_below,
     checks=(*RECORD_CHECKS, PLACE_CHECK),
 )
 
@@ -138,6 +153,6 @@ SINK = NodeType(
     ),
     maintained_as="store",
     abilities=frozenset({"exactly_once", "append"}),
-    locations="scribengin.connectors.objects.locations:objects_below",
+    locations=objects_below,
     checks=(COMPRESSION_CHECK, PLACE_CHECK, WRITER_CHECK, *BY_TIME_CHECKS),
 )

@@ -1,6 +1,10 @@
 """The options of `type: postgres`. Imports neither Arrow nor a client."""
 
-from scribengin.connectors.addresses import database_fault
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from scribengin.connectors.addresses import DataLocation, database_fault, split_url
 from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option
 
 _KEYED = frozenset({"update"})
@@ -26,6 +30,16 @@ _SERVER = (
         pace=True,
     ),
 )
+
+
+def table_of(options: Mapping[str, Any]) -> Iterator[DataLocation]:
+    """The same whoever logs in."""
+    url = split_url(str(options.get("server", "")))
+    if url is not None:
+        host = url.netloc.rpartition("@")[2].lower()
+        port = "" if re.search(r":\d+$", host) else ":5432"
+        yield DataLocation("table", f"{host}{port}/{url.path.strip('/')}", str(options.get("table", "")).removeprefix("public."))
+
 
 SOURCE = NodeType(
     type="postgres",
@@ -70,7 +84,7 @@ SOURCE = NodeType(
         Option("split", "int", "maximum rows that one task reads", 250_000, example="100000", low=1, pace=True),
     ),
     abilities=frozenset({"bounded", "static", "table", "user_in_server"}),
-    locations="scribengin.connectors.postgres.locations:table_of",
+    locations=table_of,
     checks=("scribengin.connectors.postgres.checks:tables_that_grow_say_by_what",),
 )
 
@@ -126,5 +140,5 @@ SINK = NodeType(
         ),
     ),
     abilities=frozenset({"exactly_once", "append", "table", "user_in_server"}),
-    locations="scribengin.connectors.postgres.locations:table_of",
+    locations=table_of,
 )

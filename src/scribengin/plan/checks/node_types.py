@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from scribengin.core.options import load_function
+from scribengin.core.options import loaded
 from scribengin.plan.checks.subject import called, path_of
 from scribengin.plan.groups import placements
 from scribengin.plan.python_functions import find_module
@@ -28,7 +28,7 @@ def node_types_hold(subject: Subject) -> Iterator[Problem]:
     for types, nodes in ((subject.source_types, subject.flow.sources), (subject.sink_types, subject.flow.sinks)):
         used = [(types[node.type], SubjectNode(subject, node)) for node in nodes.values() if node.type in types]
         for check in dict.fromkeys(check for declared, _ in used for check in declared.checks):
-            rule: Check = load_function(check) if isinstance(check, str) else check
+            rule: Check = loaded(check)
             for declared, node in used:
                 if check in declared.checks:
                     yield from rule(node)
