@@ -14,14 +14,14 @@ from scribengin.formats.avro_container import AvroBlock
 from scribengin.formats.avro_schema import LAST_SECOND, parse_writer
 from scribengin.formats.blocks import ArrowBlock, LineBlock
 from scribengin.formats.catalog import decoder_for
-from scribengin.formats.column_notices import MOST, Noticer
+from scribengin.formats.column_notices import MOST, Noticer, UnfilledColumns
 from scribengin.formats.csv_records import CsvBlock
 from scribengin.formats.lenient import LearnedAvro, LenientDecoder
 from scribengin.formats.notice import FormatNotice
 from scribengin.formats.parquet import conformed
 from scribengin.formats.type_inference import ObservedValues
 from scribengin.spark.counting import together
-from scribengin.spark.task_report import TaskReport, UnfilledColumns
+from scribengin.spark.task_report import TaskReport
 
 SCHEMA = parse_schema("id BIGINT NOT NULL, amount DOUBLE, at TIMESTAMP, exact DECIMAL(20,2)")
 

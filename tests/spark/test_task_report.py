@@ -7,8 +7,9 @@ import pickle
 import msgspec
 import pytest
 
+from scribengin.formats.column_notices import UnfilledColumns
 from scribengin.formats.notice import FormatNotice
-from scribengin.spark.task_report import StageReport, TaskReport, UnfilledColumns, again_in, newest_times, report_of, seconds_of
+from scribengin.spark.task_report import StageReport, TaskReport, again_in, newest_times, report_of, seconds_of
 from scribengin.state.contract import LineSegment
 
 WHOLE = TaskReport(

@@ -167,7 +167,7 @@ def begin(registry: Registry, flow: str, operation: Operation, *, by: str) -> st
         refuse_while_under_way(registry, flow, stored)
         now = now_text()
         id_, writes = new_operation(registry, flow, replace(operation, by=by, at=now, since=now))
-        # written again, it is a new wish: what waits for a person is tried again by the workers that do the parts
+        # written again, it is a new wish: what needs intervention is tried again by the workers that do the parts
         registry.commit(*writes, stored.replace(replace(stored.record, operation=id_)))
         return id_
 

@@ -276,10 +276,17 @@ def notices_of(found: Iterable[Noticer]) -> list[FormatNotice]:
     return [notice for noticer in found for notice in noticer.found.values()]
 
 
-def nulls_of(found: Mapping[str, Noticer]) -> dict[str, dict[str, Any]]:
-    """For a task's report: source → `{"records", "columns"}`, the columns that were null in all of these records, with their types."""
+class UnfilledColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """Columns of a source that were null in all `records` that a task has read: name → type."""
+
+    records: int
+    columns: dict[str, str]
+
+
+def nulls_of(found: Mapping[str, Noticer]) -> dict[str, UnfilledColumns]:
+    """For a task's report, by source."""
     read = {source: noticer for source, noticer in found.items() if noticer.nulls.records}
     return {
-        source: {"records": noticer.nulls.records, "columns": {name: noticer.types[name] for name in noticer.nulls.columns}}
+        source: UnfilledColumns(records=noticer.nulls.records, columns={name: noticer.types[name] for name in noticer.nulls.columns})
         for source, noticer in read.items()
     }

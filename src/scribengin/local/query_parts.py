@@ -13,6 +13,7 @@ from scribengin.local.ledger import stateful_runs
 from scribengin.local.preflight import blaming
 from scribengin.local.prepare import limits_of, open_sinks, open_sources, source_place, static_streams
 from scribengin.plan.key_columns import key_columns
+from scribengin.spark.commit import QueryContext
 from scribengin.spark.compile import Compiler
 from scribengin.spark.compiled_query import QueryParts
 from scribengin.spark.dead_letter_limit import DeadTally
@@ -20,7 +21,6 @@ from scribengin.spark.dead_letter_writer import LetterRules
 from scribengin.spark.portions import Stager
 from scribengin.spark.program import SourceRef
 from scribengin.spark.query import QueryRun
-from scribengin.spark.query_context import QueryContext
 from scribengin.state.ledger import Totals, balance, read_totals
 from scribengin.state.lineage import finish_rewind, open_lineage
 from scribengin.state.publishing import recover_query

@@ -21,7 +21,7 @@ from scribengin.spark.bad_record_search import find_culprits
 from scribengin.spark.compiled_query import BatchInputs, Compiled
 from scribengin.spark.counting import add_losses, gather_counts
 from scribengin.spark.counting import together as noticed_by
-from scribengin.spark.dead_letter_limit import too_many_dead
+from scribengin.spark.dead_letter_limit import DeadTally, too_many_dead
 from scribengin.spark.failures import asks_spark, is_data_error
 from scribengin.spark.late_rows import NEVER_US
 from scribengin.spark.offset_log import planned_us, watermark_us
@@ -47,11 +47,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+    from structlog.typing import FilteringBoundLogger
 
-    from scribengin.connectors.contract import SourceStream
+    from scribengin.connectors.contract import BatchLimits, SourceStream
     from scribengin.spark.compile import Compiler
+    from scribengin.spark.compiled_query import QueryParts
     from scribengin.spark.counting import Skip
-    from scribengin.spark.query_context import QueryContext
+    from scribengin.spark.portions import Helpers
     from scribengin.spark.source_input import Ranges
     from scribengin.spark.task_report import Reports, TaskReport
     from scribengin.spark.unit_commits import UnitCommits
@@ -59,7 +61,9 @@ if TYPE_CHECKING:
     from scribengin.state.clocks import Clock
     from scribengin.state.contract import SourceRange
     from scribengin.state.decisions import Decisions
+    from scribengin.state.folder import QueryFolder
     from scribengin.state.intents import Intent
+    from scribengin.state.lease import Lease
     from scribengin.state.source_log import SourceLog
 
 
@@ -153,6 +157,41 @@ class _PartDone:
     staged: Staged
     skip: Skip = field(default_factory=dict)
     helped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryContext:
+    """What one claimed Query needs in this process, the same for each of its Batches and each of its restarts.
+
+    Built once for a run, and held by everything that runs it: `QueryRun` (its life) and `BatchRunner` (its Batches).
+    """
+
+    spark: SparkSession
+    """of the process; each start of the Query has a session of its own"""
+    parts: QueryParts
+    folder: QueryFolder
+    lineage: str
+    first: int = 0
+    """the number of the lineage's first Batch"""
+    starts: Mapping[str, int] = field(default_factory=dict)
+    """source → the entry of its log at which the lineage begins; 0 for others"""
+    lease: Lease
+    limits: Mapping[str, BatchLimits]
+    """streaming source → how much of it a Batch may take"""
+    static: Mapping[str, tuple[SourceStream, ...]]
+    """static source → its contents, fixed until the Query restarts"""
+    stop: threading.Event
+    """set: end between two Batches"""
+    on_begin: Callable[[Mapping[str, tuple[SourceStream, ...]]], None]
+    """called with the streams that a Batch is about to read"""
+    on_commit: Callable[[CommittedBatch], None]
+    log: FilteringBoundLogger
+    pressure: BackPressure | None = None
+    """of a Query that feeds channels"""
+    helpers: Helpers | None = None
+    """the other workers of the tier; None if it has only this one"""
+    tally: DeadTally = field(default_factory=lambda: DeadTally(()))
+    """how many records have become dead letters in this process"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -303,8 +342,7 @@ class BatchRunner:
         helped = sum(part.helped for part in through)
         counts: dict[str, Counts] = {}
         for part in through:
-            reports_of = ([report.task for report in part.staged.tails], part.staged.middle)
-            for node, count in gather_counts(part.compiled, part.skip, *reports_of).items():
+            for node, count in gather_counts(part.compiled, part.skip, part.staged.reports).items():
                 counts.setdefault(node, Counts()).add(count)
         count_as_filtered(counts, again_in(all_reports), (run.name for run in compiled.runs if run.stateful))
         add_losses(counts, losses)

@@ -114,7 +114,7 @@ def ways_behind(
     return tuple((source, (*ids, *run, *own)) for source, ids in before.behind)
 
 
-def gather_counts(compiled: Compiled, skip: Skip, *reports: Iterable[TaskReport]) -> dict[str, Counts]:
+def gather_counts(compiled: Compiled, skip: Skip, reports: Iterable[TaskReport]) -> dict[str, Counts]:
     """Node → counts. A run of native steps is one node (`known+hot`): in is what entered it, out what the next stage took in.
 
     What it made and what it filtered are known apart where a stage has told them apart, by MADE_OF; else only which of them is more.
@@ -122,10 +122,9 @@ def gather_counts(compiled: Compiled, skip: Skip, *reports: Iterable[TaskReport]
     A record in `skip` (see StreamsEntry) is taken out at its source, and counted as if it had come as far as the step it died in.
     """
     counts: dict[str, Counts] = {}
-    for each in reports:
-        for report in each:
-            for id_, data in report.counts.items():
-                counts.setdefault(id_, Counts()).add(Counts.from_json(data))
+    for report in reports:
+        for id_, data in report.counts.items():
+            counts.setdefault(id_, Counts()).add(Counts.from_json(data))
     for run in compiled.runs:
         node = counts.setdefault(run.name, Counts())
         died = sum(counts[key].dead for step in run.name.split("+") if (key := DIED_IN + step) in counts)

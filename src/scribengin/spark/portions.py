@@ -64,6 +64,11 @@ class Staged:
     tails: Sequence[StageReport]
     middle: Sequence[TaskReport]
 
+    @property
+    def reports(self) -> list[TaskReport]:
+        """Those of all its units."""
+        return [*(report.task for report in self.tails), *self.middle]
+
 
 class Helper(Protocol):
     """One other worker of the tier, taken for a Batch: exactly one of `answer` and `drop` ends that."""

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from scribengin.connectors.contract import BatchLimits, SourceStream
+    from scribengin.spark.commit import QueryContext
     from scribengin.spark.compiled_query import Compiled, QueryParts
-    from scribengin.spark.query_context import QueryContext
 
 
 # The progress of the current Batch in Spark tasks.

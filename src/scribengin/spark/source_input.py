@@ -160,7 +160,7 @@ class Feed:
         stored = self._log.append(self._restored, streams)
         if _plain(stored) == _plain(streams):
             self._restored += 1
-        else:  # another driver's was first: what was proposed here is not handed out, and what stands there may be a request
+        else:  # another driver's was first: what was proposed here is not handed out, and the entry there may be a request
             self._reader, self._looked_at = _reader(self._ref), None
             self._pending, self._restored = Pending(self._folder, self.node), 0
             self._restore(self._log.length())

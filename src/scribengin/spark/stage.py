@@ -61,7 +61,7 @@ from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
 from scribengin.spark.replay_input import ReplayNode, letters_in, refuse, source_blocks
 from scribengin.spark.row_origin import ReplayOrigin, pack_at
 from scribengin.spark.stage_outputs import ArrowExit, SinkExit
-from scribengin.spark.task_report import StageReport, TaskReport, UnfilledColumns, report_of
+from scribengin.spark.task_report import StageReport, TaskReport, report_of
 from scribengin.spark.utilities import utilities_step
 from scribengin.spark.watchdog import Watchpoint
 from scribengin.state.channel_digests import NOT_WHOLE, taken_of
@@ -529,7 +529,7 @@ class Stage:
             leaves=max((gate.leaves_us for _, gate in self._gates), default=0),
             seconds={node: round(spent, 6) for node, spent in self._seconds.items()},
             noticed=notices_of(self._noticers.values()),
-            nulls={source: UnfilledColumns(**each) for source, each in nulls_of(self._noticers).items()},
+            nulls=nulls_of(self._noticers),
             taken={source: taken_of(handed) for source, handed in self._taken.items()},
             orders={node.node: step.figures() for node, step in self._utilities_steps},
             newest=newest_of(self._gates),

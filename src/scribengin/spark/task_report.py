@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from pyspark.accumulators import AccumulatorParam
 
+from scribengin.formats.column_notices import UnfilledColumns  # noqa: TC001  msgspec looks at the annotations of reports
 from scribengin.formats.notice import FormatNotice  # noqa: TC001  msgspec looks at the annotations of reports
 from scribengin.state.contract import LineSegment  # noqa: TC001  the same
 
@@ -25,13 +26,6 @@ if TYPE_CHECKING:
 
 NOWHERE = 2**63
 """greater than all AT values"""
-
-
-class UnfilledColumns(msgspec.Struct, frozen=True, kw_only=True):
-    """Columns of a source that were null in all `records` that a task has read: name → type."""
-
-    records: int
-    columns: dict[str, str]
 
 
 class TaskReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """The checksums of both ends of a channel: what an upstream Batch has written, and what the readers have read of it.
 
 While a flow runs, Batches that were under way when the watch began are not compared, nor those beside which something was passed over or
-was no whole pack: what became of these is reported elsewhere (`offsets set`, losses, dead letters). `channel_audit` compares all that is
+was no whole pack: their outcome is reported elsewhere (`offsets set`, losses, dead letters). `channel_audit` compares all that is
 known.
 """
 
