@@ -40,7 +40,7 @@ class AuditLog:
         self._lock = threading.Lock()
 
     def write(self, who: str, address: str, what: str, target: str, outcome: str, *, revision: int = 0, again: bool = False) -> None:
-        """Append a line, durably."""
+        """Append one line to the audit log and make it durable."""
         if self._path is None:
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")

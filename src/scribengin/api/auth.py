@@ -59,7 +59,7 @@ _LONGEST_NAME = 100
 
 
 class Proves(Protocol):
-    """A store of tokens."""
+    """A store of tokens, which proves who a token belongs to."""
 
     def prove(self, token: str) -> Who | None:
         """The caller to whom the token belongs; None if it is not valid."""

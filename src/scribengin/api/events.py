@@ -72,7 +72,7 @@ class Watcher:
             raise Refused(f"{MOST_STREAMS} streams of events are open", remedy="close one, or use another master", code="too-many")
 
     def join(self) -> None:
-        """Add a stream."""
+        """Count one more open stream; the first one starts the watch."""
         with self._lock:
             self._streams += 1
             if self._thread is None:
@@ -109,7 +109,7 @@ class Watcher:
 
 
 def event_routes(may: Callable[[Role], Any], registry: Registry) -> APIRouter:
-    """The route."""
+    """The routes of the event stream."""
     routes = APIRouter(prefix="/v1", tags=["events"])
     watcher = Watcher(registry)
 

@@ -105,7 +105,7 @@ _PRUNE_EVERY = 64
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """A stored answer."""
+    """The stored answer to a request with an idempotency key."""
 
     status: int
     body: bytes

@@ -38,7 +38,7 @@ def audit(prepared: PreparedFlow) -> dict[str, Any]:
 
 
 def backlogs(prepared: PreparedFlow) -> dict[str, Any]:
-    """Source → its backlog."""
+    """Returns the backlog of each source of the flow."""
     from scribengin.local.backlogs import measure_backlogs
 
     return {source: measured.as_json() for source, measured in measure_backlogs(prepared).items()}

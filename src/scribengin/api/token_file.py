@@ -50,7 +50,7 @@ class TokenFile:
         self.path = path
 
     def add(self, name: str, role: RoleName, labels: Mapping[str, str], *, until: str = "") -> str:
-        """As `Tokens.add`."""
+        """Add a token to the file; see `Tokens.add`."""
         made = make_token(name, role, labels, until=until)
         with self._writing() as before:
             if any(entry.name == name for entry in before.tokens):

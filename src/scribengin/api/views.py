@@ -76,7 +76,7 @@ class RegistryView:
         self._workflows = workflows or Workflows(registry)
 
     def flows(self, labels: Mapping[str, str] | None = None) -> list[FlowRow]:
-        """As `Client.flows`."""
+        """The flows that match the labels, read from the registry; see `Client.flows`."""
         rows = flow_records.read_flows(self._registry)
         if self._labels or labels:
             wanted = {**self._labels, **(labels or {})}.items()
@@ -125,7 +125,7 @@ class RegistryView:
         return self._with_remote(self._workflows.of(name), self._remote())
 
     def workflows(self) -> list[WorkflowRow]:
-        """As `Client.workflows`."""
+        """All workflows, read from the registry; see `Client.workflows`."""
         found = [workflow.only(self.seen(workflow.flows)) for workflow in self._workflows.all()]
         states = {row.flow: row_of(row).state for row in flow_records.read_flows(self._registry)} if found else {}
         return [
@@ -135,7 +135,7 @@ class RegistryView:
         ]
 
     def workflow(self, name: str, waits: Callable[[str], Mapping[str, Waits]] = lambda _flow: {}) -> WorkflowView:
-        """As `Client.workflow`; `waits`: flow → source → its backlog."""
+        """One workflow, read from the registry; see `Client.workflow`. `waits`: flow → source → its backlog."""
         check_flow(self._registry, name)
         flow_records.read_flow(self._registry, name)
         remote = self._remote()
@@ -222,7 +222,7 @@ class RegistryView:
         return replace(operation, flows=tuple(flow for flow in operation.flows if flow in seen), error="", waits_for=(), stuck=())
 
     def flow(self, name: str) -> FlowView:
-        """As `Client.flow`."""
+        """One flow, read from the registry; see `Client.flow`."""
         check_flow(self._registry, name)
         revision = wanted_revision(self._registry, name)  # before the rest: a wish that comes meanwhile makes it stale, not wrong
         found = flow_records.describe(self._registry, name)
@@ -235,28 +235,28 @@ class RegistryView:
         return tuple(replace(each, writers=tuple(tier for tier in each.writers if tier.partition(".")[0] in seen)) for each in folders)
 
     def tasks(self, name: str) -> list[TaskRow]:
-        """As `Client.tasks`."""
+        """The tasks of a flow, read from the registry; see `Client.tasks`."""
         check_flow(self._registry, name)
         flow_records.read_flow(self._registry, name)
         return flow_records.read_tasks(self._registry, name)
 
     def attempts(self, name: str) -> list[dict[str, Any]]:
-        """As `Client.attempts`, without the reports of workers to a master."""
+        """The attempts of a flow, read from the registry; see `Client.attempts`. The workers' reports to a master are left out."""
         check_flow(self._registry, name)
         return read_attempts(self._registry, name)
 
     def happened(self, name: str) -> list[Happened]:
-        """As `Client.happened`."""
+        """The events of a flow, read from the registry; see `Client.happened`."""
         check_flow(self._registry, name)
         return list(read_happened(self._registry, name))
 
     def versions(self, name: str) -> list[VersionRow]:
-        """As `Client.versions`."""
+        """The versions of a flow, read from the registry; see `Client.versions`."""
         check_flow(self._registry, name)
         return flow_records.history(self._registry, name)
 
     def nodes(self) -> list[NodeRow]:
-        """As `Client.nodes`."""
+        """The registered hosts, read from the registry; see `Client.nodes`."""
         return msgspec.convert(node_bindings.nodes(self._registry), list[NodeRow])
 
     def node(self, name: str) -> NodeRow:

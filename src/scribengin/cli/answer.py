@@ -136,7 +136,7 @@ class JsonOutput:
         self._redirected.__enter__()
 
     def write(self, value: dict[str, Any]) -> None:
-        """Print the object."""
+        """Print the object on stdout, as one line of JSON."""
         import msgspec
 
         data = memoryview(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
@@ -144,7 +144,7 @@ class JsonOutput:
             data = data[os.write(self._stdout, data) :]
 
     def close(self) -> None:
-        """Give stdout back."""
+        """Let other output reach stdout again."""
         self._redirected.__exit__(None, None, None)
         os.dup2(self._stdout, 1)
         os.close(self._stdout)

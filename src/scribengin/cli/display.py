@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Display(Protocol):
-    """Called by one thread."""
+    """Shows the progress of a run; one thread calls it."""
 
     def show(self, view: RunView) -> None:
         """Show what is now; notices are printed once and stay."""
@@ -61,11 +61,11 @@ class Plain:
         click.echo(f"{show_duration(view.seconds):>6}  {line}", err=True)
 
     def say(self, sentence: str) -> None:
-        """Print it."""
+        """Print the sentence on stderr."""
         click.echo(f"        {sentence}", err=True)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: lines are printed at once."""
 
 
 def plain_line(view: RunView) -> str:

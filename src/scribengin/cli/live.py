@@ -53,7 +53,7 @@ class LiveDisplay:
         self._screen.start()
 
     def show(self, view: RunView) -> None:
-        """Draw it."""
+        """Draw the run's current view."""
         for notice in view.notices:
             self.say(notice)
         self._screen.update(draw(view, height=self._console.height), refresh=True)

@@ -50,7 +50,7 @@ class TreeGroup(GuessingGroup):
         return None if each is None else _loaded(each.code or f"{cmd_name}:command", cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """One section."""
+        """Write the commands of the group, in their sections."""
         self.format_section(ctx, formatter, "Commands", self.below)
 
     def format_section(

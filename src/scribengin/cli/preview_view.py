@@ -34,7 +34,7 @@ _FATES = {"dead_letter": "dead", "drop": "dead, which a run drops (on_error: dro
 
 
 def show_preview(preview: Preview, console: Console | None = None) -> None:
-    """Print it on stdout."""
+    """Print a preview on stdout, or on `console`."""
     console = console or open_console()
     console.print(Text.assemble("flow ", (preview.flow, "bold"), ", a sample of it; nothing is written"))
     for node in preview.nodes:

@@ -46,12 +46,12 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        """`SCRIBENGIN_SPARK_MASTER`."""
+        """The environment variable, such as `SCRIBENGIN_SPARK_MASTER`."""
         return f"{_PREFIX}{self.name.upper()}"
 
     @property
     def flag(self) -> str:
-        """`--spark-master`."""
+        """The option of the command line, such as `--spark-master`."""
         return f"--{self.name.replace('_', '-')}"
 
 

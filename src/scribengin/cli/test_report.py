@@ -22,7 +22,7 @@ _STYLE = {"expected": "green", "got": "red"}
 
 
 def tell(text: str) -> None:
-    """Say what takes seconds."""
+    """Print on stderr which slow step has begun."""
     click.echo(click.style(text, dim=True), err=True)
 
 
@@ -44,7 +44,7 @@ def show_outcome(outcome: FlowTestOutcome) -> None:
 
 
 def show_sum(outcomes: Sequence[FlowTestOutcome], updated: Sequence[Path]) -> None:
-    """The last line."""
+    """Print the last line: the number of tests that passed and failed."""
     failed = sum(not outcome.passed for outcome in outcomes)
     seconds = sum(outcome.seconds for outcome in outcomes)
     passed = f"{len(outcomes) - failed} passed"

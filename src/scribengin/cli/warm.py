@@ -222,7 +222,7 @@ class WarmProcess:
 
 
 def warm_processes() -> list[WarmProcess]:
-    """Those of this user."""
+    """The warm processes of this user."""
     found = []
     for file in sorted(warm_folder().glob("*/info.json")):
         with suppress(OSError, ValueError, KeyError):
@@ -297,6 +297,6 @@ def exactly(link: socket.socket, size: int) -> bytes:
 
 
 def say(link: socket.socket, **value: Any) -> None:
-    """Send a message."""
+    """Send a message over the socket."""
     data = json.dumps(value).encode()
     link.sendall(_LENGTH.pack(len(data)) + data)

@@ -337,7 +337,7 @@ def _forward(link: socket.socket) -> None:
 
 
 def main(place: Path, folder: Path, idle_s: float, first: int) -> None:
-    """Serve until idle."""
+    """Serve requests until none has come for `idle_s` seconds."""
     lock = take_place(place)
     with socket.socket(fileno=first) as link:
         if lock is not None:

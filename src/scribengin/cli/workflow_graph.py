@@ -21,12 +21,12 @@ def as_text(graph: WorkflowView) -> str:
 
 
 def as_dot(graph: WorkflowView) -> str:
-    """For `dot -Tsvg`."""
+    """The graph in the language of Graphviz, for `dot -Tsvg`."""
     return "\n".join(["digraph workflow {", "  rankdir=LR", "  node [shape=box]", *_dot_lines(graph), "}"]) + "\n"
 
 
 def as_mermaid(graph: WorkflowView) -> str:
-    """Print Mermaid."""
+    """The graph in the language of Mermaid."""
     return "\n".join(["flowchart LR", *_mermaid_lines(graph)]) + "\n"
 
 

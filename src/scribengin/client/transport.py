@@ -63,7 +63,7 @@ class Transport:
         self.close()
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the connections to the masters."""
         self._http.close()
 
     def has_package(self, id: str) -> bool:

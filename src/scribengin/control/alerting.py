@@ -139,7 +139,7 @@ class Bell:
         self._write(term)
 
     def standing(self, flow: str) -> list[dict[str, Any]]:
-        """Its alerts, as JSON."""
+        """The flow's firing alerts, as JSON."""
         with self._lock:
             specs, states = self._specs.get(flow, {}), dict(self._states.get(flow, {}))
         return [_as_json(name, spec, states.get(name, AlertState())) for name, spec in specs.items()]

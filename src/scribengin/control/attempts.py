@@ -46,7 +46,7 @@ def noted(before: Attempts, tier: str, run: Run, holder: Mapping[str, Any]) -> A
 
 
 def read_attempts(registry: Registry, flow: str) -> list[dict[str, Any]]:
-    """As `remembered`. Raises as `read_flow`."""
+    """The attempts of the flow, as `remembered` gives them. Raises as `read_flow`."""
     read_flow(registry, flow)
     return remembered(registry, flow)
 

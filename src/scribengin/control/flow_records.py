@@ -287,7 +287,7 @@ def read_acks(registry: Registry, flow: str, tiers: Sequence[str]) -> list[dict[
 
 
 def acks_of(registry: Registry, flow: str, tiers: Sequence[str]) -> dict[tuple[str, str], QueryAck]:
-    """The same by (tier, Query)."""
+    """How far each (tier, Query) is acknowledged; see `read_acks`."""
     there = [tier for tier in tiers if ACK.fits(flow, tier)]
     found = zip(there, read_records(registry, [ACK(flow, tier) for tier in there]), strict=True)
     return {(tier, query): said for tier, stored in found if isinstance(stored, Stored) for query, said in stored.record.queries.items()}

@@ -39,7 +39,7 @@ class GroupSeen:
 
     @property
     def as_record(self) -> GroupRecord:
-        """Its settings."""
+        """The group's settings as a record of the registry."""
         return GroupRecord(members={}) if self.stored is None else self.stored.record
 
     @property

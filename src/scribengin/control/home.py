@@ -62,7 +62,7 @@ class Home:
 
     @property
     def zookeeper(self) -> Path:
-        """Of the embedded registry."""
+        """The folder of the embedded registry."""
         return self.folder / "zookeeper"
 
     @property
@@ -72,7 +72,7 @@ class Home:
 
     @property
     def workers(self) -> Path:
-        """The local launcher's."""
+        """The folder of the local launcher."""
         return self.folder / "workers"
 
     def master_log(self, name: str) -> Path:
@@ -136,7 +136,7 @@ class Home:
         replace(self.folder / "up.json", msgspec.json.encode(up) + b"\n")
 
     def withdraw(self) -> None:
-        """Remove that record."""
+        """Delete the record of the running control plane."""
         (self.folder / "up.json").unlink(missing_ok=True)
 
     def master(self) -> str:

@@ -57,7 +57,7 @@ class HostLauncher:
         )
 
     def stop(self, worker: str, grace_s: float) -> None:
-        """As the contract says."""
+        """See the contract."""
         order = self._order(worker)
         if order is None and self._seen_record(worker) is None:
             return
@@ -84,7 +84,7 @@ class HostLauncher:
         return [seen for seen in found if seen is not None]
 
     def logs(self, worker: str) -> tuple[str, ...]:
-        """`HOST:PATH` each."""
+        """See the contract; each path is `HOST:PATH`."""
         seen = self._seen_record(worker)
         return tuple(f"{self._name}:{path}" for path in seen.logs) if seen is not None else ()
 

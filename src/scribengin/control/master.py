@@ -202,7 +202,7 @@ class Master:
         return self._election.acquire(wait_s=wait_s)
 
     def run(self) -> None:
-        """Run until `stop`."""
+        """Run until `stop` is called."""
         try:
             while not self._stopped.is_set():
                 try:

@@ -39,7 +39,7 @@ class PositionChange:
     back: tuple[Back, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """One object."""
+        """The change as one JSON object."""
         return {"flow": self.flow, "says": list(self.says), "queries": [each.as_json() for each in self.back]}
 
 

@@ -136,7 +136,7 @@ class Peering:
 
 
 class PeerClients:
-    """Polls over the API."""
+    """Reads the peers over their REST APIs."""
 
     def __init__(self, tokens: Path, certificates: Path | None) -> None:
         """`tokens`: the folder that has `PEER.token` for each peer that requires one. `certificates`: see `Transport`."""

@@ -89,7 +89,7 @@ def with_remote(workflow: Workflow, workflows: Workflows, remote: Mapping[str, R
 
 
 def read_peers(registry: Registry) -> dict[str, Stored[Peer] | Newer | Damaged]:
-    """Peer → its record."""
+    """The peers of this control plane, by name."""
     there = [name for name in names(registry, _FOLDER) if PEER.fits(name)]
     found = zip(there, read_records(registry, [PEER(name) for name in there]), strict=True)
     return {name: record for name, record in found if record is not None}

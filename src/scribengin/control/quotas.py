@@ -136,7 +136,7 @@ def given_to(tier: ObservedTier) -> Taken:
 
 
 def sum_of(parts: Iterable[Taken]) -> Taken:
-    """The sum of all."""
+    """The sum of all parts."""
     total = Taken()
     for part in parts:
         total = total.plus(part)

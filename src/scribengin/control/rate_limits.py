@@ -35,7 +35,7 @@ class RateLimits:
     of: Mapping[str, Mapping[str, float]]
 
     def as_json(self) -> dict[str, Any]:
-        """One object."""
+        """The limits as one JSON object."""
         return {"flow": self.flow, "limits": {name: dict(pace) for name, pace in self.of.items()}}
 
 

@@ -37,7 +37,7 @@ def read_known(registry: Registry, spot: Spot[R]) -> R | None:
 
 
 def read_stored(registry: Registry, spot: Spot[R]) -> Stored[R] | None:
-    """The same, to be replaced."""
+    """Read a record with its revision, so that it can be replaced."""
     found = read_record(registry, spot)
     if isinstance(found, Stored):
         return found
@@ -133,7 +133,7 @@ def read_spec(mirror: Mirror, flow: str, version: int) -> tuple[Spec | None, str
 
 
 def some_of(refused: Refusals) -> dict[str, Any]:
-    """As many as a status has room for, and the number of the others."""
+    """As many refusals as a status has room for, and the number of the others."""
     shown = dict(list(refused.items())[:MOST])
     if (more := len(refused) - len(shown)) > 0:
         shown["…"] = {"why": f"{more:,} more records are invalid", "remedy": "fix these first"}

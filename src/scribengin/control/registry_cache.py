@@ -120,7 +120,7 @@ class Mirror:
                 del known[path]
 
     def close(self) -> None:
-        """End the watch."""
+        """End the watch of the registry."""
         if self._watch is not None:
             self._watch.close()
 

@@ -157,7 +157,7 @@ class WorkerWatch:
     # --- for its pages ---
 
     def leader(self) -> str:
-        """As `masters.leader`."""
+        """The name of the leading master; see `masters.leader`."""
         return leader(self._registry)
 
     def take(self, flow: str, tier: str, claim: str, data: bytes) -> None:

@@ -136,7 +136,7 @@ def _version(entry: RegistryEntry) -> tuple[int, int]:
 
 
 def workflow_of(flow: str, index: MeetingIndex) -> Workflow:
-    """That of a flow."""
+    """The workflow that the flow belongs to."""
     found, coming = {flow}, [flow]
     met: set[Meeting] = set()
     while coming:

@@ -16,26 +16,26 @@ class Shelf(Protocol):
     """What numbered records are kept on: a disk's folders, or a store."""
 
     def put_if_absent(self, path: Path, data: bytes) -> bool:
-        """As `storage.put_if_absent`."""
+        """Create the file if it does not exist; see `storage.put_if_absent`."""
 
     def replace(self, path: Path, data: bytes) -> None:
-        """As `storage.replace`."""
+        """Replace the file's contents at once; see `storage.replace`."""
 
     def read_or_none(self, path: Path) -> bytes | None:
-        """As `storage.read_or_none`."""
+        """The file's contents, or None if it does not exist; see `storage.read_or_none`."""
 
     def names_in(self, folder: Path) -> list[str]:
-        """As `storage.names_in`; names of folders may be missing."""
+        """The names in the folder; see `storage.names_in`. Names of folders may be missing."""
 
     def delete(self, path: Path) -> None:
         """No error if there is no such file."""
 
     def exists(self, path: Path) -> bool:
-        """Whether there is."""
+        """True if the file exists."""
 
 
 class Disk:
-    """Folders of a disk."""
+    """A Shelf over folders of this machine."""
 
     put_if_absent = staticmethod(put_if_absent)
     replace = staticmethod(replace)

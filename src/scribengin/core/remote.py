@@ -40,7 +40,7 @@ class RemoteWriter(Protocol):
         """Make the bytes durable."""
 
     def close(self) -> None:
-        """End it."""
+        """Close the file."""
 
 
 class RemotePath(PosixPath):
@@ -53,11 +53,11 @@ class RemotePath(PosixPath):
 
     @abstractmethod
     def put(self, data: bytes) -> bool:
-        """As `storage.put_if_absent`."""
+        """Create the object if it does not exist; see `storage.put_if_absent`."""
 
     @abstractmethod
     def put_over(self, data: bytes, *, private: bool = False) -> None:
-        """As `storage.replace`."""
+        """Replace the object's contents; see `storage.replace`."""
 
     @abstractmethod
     def get(self) -> bytes | None:
@@ -124,15 +124,15 @@ class RemotePath(PosixPath):
         return f"{scheme}//{rest}"
 
     def is_absolute(self) -> bool:
-        """It is."""
+        """Always True: a remote path is absolute."""
         return True
 
     def resolve(self, strict: bool = False) -> Self:  # noqa: ARG002 (the base class's)
-        """There are no links."""
+        """The path itself: there are no links."""
         return self
 
     def absolute(self) -> Self:
-        """It is."""
+        """The path itself."""
         return self
 
     def expanduser(self) -> Self:
@@ -148,21 +148,21 @@ class RemotePath(PosixPath):
         return os.stat_result((kind, 0, 0, 1, 0, 0, seen.size, *(int(seen.modified_s),) * 3))
 
     def exists(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002
-        """Whether anything is there."""
+        """True if there is a file or a folder."""
         return self.probe() is not None
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002
-        """Whether a folder is."""
+        """True if it is a folder."""
         seen = self.probe()
         return seen is not None and seen.is_folder
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002
-        """Whether a file is."""
+        """True if it is a file."""
         seen = self.probe()
         return seen is not None and not seen.is_folder
 
     def is_symlink(self) -> bool:
-        """There are none."""
+        """Always False: there are no links."""
         return False
 
     def samefile(self, other_path: str | PathLike[str]) -> bool:
@@ -176,7 +176,7 @@ class RemotePath(PosixPath):
         return (self / name for name in found)
 
     def read_bytes(self) -> bytes:
-        """All of a file."""
+        """The whole contents of the file."""
         data = self.get()
         if data is None:
             raise FileNotFoundError(f"{self} does not exist")
@@ -193,7 +193,7 @@ class RemotePath(PosixPath):
         return cast("IO[Any]", io.BytesIO(self.read_bytes()))
 
     def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:  # noqa: ARG002
-        """As `make`."""
+        """Create the folder; see `make`."""
         self.make()
 
     def unlink(self, missing_ok: bool = False) -> None:
@@ -208,20 +208,20 @@ class RemotePath(PosixPath):
         self.remove(all_in_it=False)
 
     def touch(self, mode: int = 0o666, exist_ok: bool = True) -> None:  # noqa: ARG002
-        """As `touch_over`."""
+        """Create an empty file; see `touch_over`."""
         self.touch_over()
 
     def write_bytes(self, data: Any) -> int:
-        """As `put_over`."""
+        """Replace the file's contents; see `put_over`."""
         self.put_over(bytes(data))
         return memoryview(data).nbytes
 
     def rename(self, target: str | PathLike[str]) -> Self:
-        """As `move`, never over another."""
+        """Move it to a name that does not exist yet; see `move`."""
         self.move(cast("Path", target), over=False)
         return cast("Self", target)
 
     def replace(self, target: str | PathLike[str]) -> Self:
-        """As `move`, over another too."""
+        """Move it, also over an existing file; see `move`."""
         self.move(cast("Path", target), over=True)
         return cast("Self", target)

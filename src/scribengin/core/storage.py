@@ -100,7 +100,7 @@ def replace(path: Path, data: bytes, *, private: bool = False) -> None:
 
 
 def rewrite(path: Path, data: bytes) -> None:
-    """As `replace`, for a file that a person keeps: a link goes on to lead to it, and it keeps its rights."""
+    """Replace the contents of a file that a person keeps: a link still leads to it, and its permissions stay. See `replace`."""
     target = path.resolve()
     mode = target.stat().st_mode if target.exists() else None
     draft = _draft(target)
@@ -283,7 +283,7 @@ class SummedFile(io.RawIOBase):
         self.crc = 0
 
     def writable(self) -> bool:
-        """Yes."""
+        """Always True."""
         return True
 
     def write(self, data: Any) -> int:
@@ -294,7 +294,7 @@ class SummedFile(io.RawIOBase):
         return written
 
     def tell(self) -> int:
-        """Behind the last byte."""
+        """The position after the last byte."""
         return self.size
 
     def flush(self) -> None:
@@ -311,7 +311,7 @@ class SummedFile(io.RawIOBase):
             self._file.sync()
 
     def close(self) -> None:
-        """End it."""
+        """Close the file."""
         try:
             self._file.close()
         finally:

@@ -34,11 +34,11 @@ class StoreWriter(Protocol):
 
     @property
     def file(self) -> IO[bytes]:
-        """Takes the bytes."""
+        """The file object to write to."""
 
     @property
     def size(self) -> int:
-        """Bytes so far."""
+        """The number of bytes written so far."""
 
     @property
     def crc(self) -> int:

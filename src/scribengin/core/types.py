@@ -46,7 +46,7 @@ class Type:
         return self._shown(_quoted)
 
     def ddl(self) -> str:
-        """As for `Schema.ddl`."""
+        """The type for Spark's parser; see `Schema.ddl`."""
         return self._shown(in_backticks)
 
     def _shown(self, named: Callable[[str], str]) -> str:
@@ -85,7 +85,7 @@ class Schema:
         return ", ".join(map(str, self.fields))
 
     def ddl(self) -> str:
-        """As `str`, for Spark's parser, which takes fewer names without backticks: every one stands in them."""
+        """The columns for Spark's parser. Each name is in backticks, because the parser accepts fewer names without them."""
         return ", ".join(f"{in_backticks(f.name)} {f.type.ddl()}{'' if f.nullable else ' NOT NULL'}" for f in self.fields)
 
     def __contains__(self, name: object) -> bool:

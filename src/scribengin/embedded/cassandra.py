@@ -83,7 +83,7 @@ class Cassandra(LoneServer):
         self._storage = remembered(self.folder / "storage.json", _Storage, lambda: _Storage(free_ports(1)[0])).port
 
     def fetch(self, tell: Callable[[str], None]) -> None:
-        """Its jars."""
+        """Fetch the server's jars."""
         fetch(JARS, tell)
 
     def start(self, **settings: str) -> None:

@@ -62,7 +62,7 @@ class Elasticsearch(LoneServer):
         return node.pid if node is not None else super().pid
 
     def fetch(self, tell: Callable[[str], None]) -> None:
-        """Its distribution."""
+        """Fetch the server's distribution."""
         fetch(JARS, tell)
 
     def start(self) -> None:

@@ -104,7 +104,7 @@ class HBase(LoneServer):
         return f"thrift://{HOST}:{self._thrift_port}"
 
     def fetch(self, tell: Callable[[str], None]) -> None:
-        """Its jars."""
+        """Fetch the server's jars."""
         fetch(JARS, tell)
 
     def start(self) -> None:
@@ -157,7 +157,7 @@ class HBase(LoneServer):
             server.stop(_STOPPED_WITHIN_S)
 
     def kill(self) -> None:
-        """Kill all processes."""
+        """Kill all processes of the server."""
         self.kill_gateways()
         super().kill()
 

@@ -143,7 +143,7 @@ class Hdfs:
         return self.name_node.log
 
     def fetch(self, tell: Callable[[str], None]) -> None:
-        """Its jars."""
+        """Fetch the server's jars."""
         fetch(JARS, tell)
 
     def start(self) -> None:

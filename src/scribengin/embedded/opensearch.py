@@ -39,7 +39,7 @@ class OpenSearch(LoneServer):
         return f"http://{self.address}"
 
     def fetch(self, tell: Callable[[str], None]) -> None:
-        """Its jars."""
+        """Fetch the server's jars."""
         fetch(JARS, tell)
 
     def start(self) -> None:

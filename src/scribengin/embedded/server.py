@@ -335,7 +335,7 @@ class LoneServer(ABC):
 
     @property
     def address(self) -> str:
-        """`127.0.0.1:port`."""
+        """The address, as `127.0.0.1:port`."""
         return f"{HOST}:{self._port}"
 
     @property
@@ -357,7 +357,7 @@ class LoneServer(ABC):
 
     @abstractmethod
     def answers(self) -> bool:
-        """Whether it serves."""
+        """True if the server answers requests."""
 
     def release(self) -> None:
         """Keep it running after this process ends."""

@@ -58,7 +58,7 @@ class StandaloneCluster:
 
     @property
     def address(self) -> str:
-        """`spark://127.0.0.1:port`, for `spark.master`."""
+        """The value for `spark.master`, such as `spark://127.0.0.1:port`."""
         return f"spark://{HOST}:{self._place.port}"
 
     @property

@@ -76,7 +76,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class FlowTestOutcome:
-    """One test."""
+    """The result of one test of a flow."""
 
     flow: str
     file: str

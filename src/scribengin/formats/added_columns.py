@@ -118,7 +118,7 @@ class AddedColumns:
         return DecodedRows(rows, found.ordinals, found.bad, found.skipped)
 
     def columns(self, block: Block) -> DecodedColumns:
-        """The same records as one Arrow batch."""
+        """The records of `rows`, as one Arrow batch."""
         import pyarrow as pa
 
         found = self.own.columns(block)

@@ -69,7 +69,7 @@ class AvroDecoder:
         return DecodedRows(rows, found.ordinals, found.bad, found.skipped)
 
     def columns(self, values: Sequence[bytes | None]) -> DecodedColumns:
-        """The same records as one Arrow batch."""
+        """The records of `rows`, as one Arrow batch."""
         bad: list[Bad] = []
         taken = self._taken_apart(values, bad)
         batches, ordinals = [], []

@@ -109,12 +109,12 @@ class AvroFileDecoder:
         self._forms: dict[int, tuple[WriterSchema, AvroForm]] = {}
 
     def rows(self, block: Block) -> DecodedRows:
-        """One dict a record."""
+        """One dict for each record."""
         found = self.columns(block)
         return DecodedRows(batch_to_rows(found.batch), found.ordinals, found.bad)
 
     def columns(self, block: Block) -> DecodedColumns:
-        """The same records as one Arrow batch."""
+        """The records of `rows`, as one Arrow batch."""
         if isinstance(block, DamageBlock):
             return DecodedColumns(pa.RecordBatch.from_pylist([], arrow_schema(self.schema)), [], block.bad())
         assert isinstance(block, AvroBlock)

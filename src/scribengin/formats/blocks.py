@@ -88,7 +88,7 @@ class LineBlock:
         return RecordPlace(self.file, line=line, offset=self.offset + self._begins[ordinal])
 
     def offsets(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64]:
-        """As `place`, for many records."""
+        """The byte offset of each of these records; see `place`."""
         if self._lines is None and type(self) is LineBlock and self.end.mark == b"\n":
             begins = np.append(0, np.flatnonzero(np.frombuffer(self.data, np.uint8) == ord("\n")) + 1)
         else:
@@ -98,7 +98,7 @@ class LineBlock:
         return begins[ordinals] + self.offset
 
     def line_numbers(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """As `place`, for many records; None if they are not known."""
+        """The line number of each of these records, see `place`; None if line numbers are not known."""
         first = self.place(0).line if len(ordinals) else 0
         return None if first is None else ordinals + first
 

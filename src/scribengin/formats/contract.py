@@ -151,7 +151,7 @@ class Encoder(Protocol):
 
 
 class EncoderFactory(Protocol):
-    """`encoder_for(format, …)` gives one."""
+    """Makes an Encoder for one file; `encoder_for(format, …)` returns a factory."""
 
     def __call__(self, file: IO[bytes], schema: Schema) -> Encoder:
         """An encoder that writes to `file`."""

@@ -329,7 +329,7 @@ class CsvDecoder:
         return DecodedRows([dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)], ordinals, bad, skipped)
 
     def columns(self, block: Block) -> DecodedColumns:
-        """The same records as one Arrow batch."""
+        """The records of `rows`, as one Arrow batch."""
         quick = self._quickly(block)
         if quick is not None:
             return quick

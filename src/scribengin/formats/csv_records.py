@@ -162,7 +162,7 @@ def whole_records_end(data: bytes, dialect: Dialect) -> int:
 
 
 def end_by_records(data: bytes, end: int, dialect: Dialect) -> int:
-    """The same, record by record, for data in which quotes may stand wrong. `end` is behind the last line end."""
+    """The same end, found record by record, for data whose quotes may be invalid. `end` is after the last line end."""
     record, unclosed = _patterns(dialect)
     mark = dialect.line_end.mark
     at = 0
@@ -273,7 +273,7 @@ class CsvBlock(LineBlock):
         return RecordPlace(place.file, line=self.first_line + self._line_ends[ordinal], offset=place.offset)  # type: ignore[operator]
 
     def line_numbers(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """As `place`, for many records."""
+        """The line number of each of these records; see `place`."""
         if not len(ordinals) or self.place(0).line is None or self._line_ends is None:
             return LineBlock.line_numbers(self, ordinals)
         return np.asarray(self._line_ends, np.int64)[ordinals] + self.first_line  # type: ignore[operator]

@@ -36,7 +36,7 @@ _ROW_GROUP_BYTES = 64 * 2**20
 
 
 class JsonEncoder:
-    """JSON lines."""
+    """Writes rows as lines of JSON."""
 
     def __init__(self, file: IO[bytes], schema: Schema, *, compression: str) -> None:  # noqa: ARG002 (any schema)
         self._file, self._end, suffix = compressed(file, compression)
@@ -51,7 +51,7 @@ class JsonEncoder:
         self._file.write(lines)
 
     def close(self) -> None:
-        """End the compression."""
+        """Write the end of the compressed data."""
         self._end()
 
 
@@ -88,7 +88,7 @@ class CsvEncoder:
         return joined.to_pylist()  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """End the compression."""
+        """Write the end of the compressed data."""
         self._end()
 
     def _cells(self, column: pa.Array) -> pa.Array:
@@ -134,7 +134,7 @@ class TextEncoder:
         self._file.write("\n".join(column.to_pylist()).encode() + b"\n")
 
     def close(self) -> None:
-        """End the compression."""
+        """Write the end of the compressed data."""
         self._end()
 
 

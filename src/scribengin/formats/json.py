@@ -54,7 +54,7 @@ def pieces(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def lines_of(piece: bytes) -> list[bytes]:
-    r"""The lines without `\n`."""
+    """The lines, each without its line feed."""
     lines = piece.split(b"\n")
     if not lines[-1]:
         lines.pop()
@@ -144,7 +144,7 @@ def long_times(data: bytes) -> bool:
 
 
 class RecordShape(Protocol):
-    """How records are decoded."""
+    """How JSON records are decoded: to dicts or to structs."""
 
     schema: Schema
     has_two_ways: bool
@@ -155,7 +155,7 @@ class RecordShape(Protocol):
         not known."""
 
     def carefully(self, data: bytes) -> list[Any] | int | None:
-        """The same, the careful way."""
+        """The records of `data`, like `whole`, but decoded the careful way."""
 
     def line(self, line: bytes) -> Any:
         """The record of one line. Raises MisfitError and what msgspec raises."""
@@ -184,7 +184,7 @@ class Dicts:
         return self.carefully(data) if isinstance(rows, list) else rows
 
     def carefully(self, data: bytes) -> list[dict[str, Any]] | int | None:
-        """The same, the careful way."""
+        """The rows of `data`, decoded the careful way."""
         rows = decode_whole(self._careful, data)
         return self._mended(rows, [], self._careful_mends) if isinstance(rows, list) else rows
 
@@ -239,7 +239,7 @@ class FlatStructs:
         return self.carefully(data) if isinstance(structs, list) else structs
 
     def carefully(self, data: bytes) -> list[Any] | int | None:
-        """The same, the careful way."""
+        """The records of `data`, decoded the careful way."""
         structs = decode_whole(self._careful, data)
         if not isinstance(structs, list):
             return structs
@@ -488,7 +488,7 @@ class JsonDecoder:
         return Structs(self._flat.form, *_decoded(self._flat, block))
 
     def columns(self, block: Block) -> DecodedColumns:
-        """The same records as from `rows`, as one Arrow batch."""
+        """The records of `rows`, as one Arrow batch."""
         if self._flat is None or self._quick is None or not isinstance(block, LineBlock):
             return self._as_columns(self.rows(block))
         import pyarrow as pa

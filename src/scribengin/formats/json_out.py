@@ -71,7 +71,7 @@ def plain_texts(column: pa.Array) -> pa.Array:
 
 
 def iso_texts(column: pa.Array) -> pa.Array:
-    """`2026-01-01T00:00:00.000000Z` of each timestamp."""
+    """Each timestamp as text, such as `2026-01-01T00:00:00.000000Z`."""
     plain = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64()).cast(pa.timestamp("us"))
     texts = pc.utf8_replace_slice(plain.cast(pa.string()), 10, 11, "T")
     return pc.binary_join_element_wise(texts, "Z", "")
@@ -163,7 +163,7 @@ class JsonRows:
         return self.of_structs(structs)
 
     def of_structs(self, structs: list[Any]) -> tuple[bytes, Mapping[str, pa.Array]] | None:
-        """The same of Structs of the schema."""
+        """The result of `of_rows`, for Structs of the schema."""
         for read in self._floats:
             if not all(value is None or isfinite(value) for value in read(structs)):
                 return None

@@ -243,7 +243,7 @@ def to_double(value: float | str) -> float:
 
 
 def to_float32(value: float | str) -> float:
-    """The same for a FLOAT; a number that is not written as a whole one becomes the nearest."""
+    """A FLOAT of a number as written; a number with a fraction is rounded. Raises MisfitError for a whole number that it cannot hold."""
     try:
         rounded: float = _FLOAT.unpack(_FLOAT.pack(value))[0]
     except OverflowError:

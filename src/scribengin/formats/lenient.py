@@ -50,12 +50,12 @@ class LenientDecoder:
         return self._strict
 
     def rows(self, block: Block) -> DecodedRows:
-        """Dicts."""
+        """One dict for each record."""
         found: DecodedRows = self._decoded(block, self._strict.rows)
         return found
 
     def columns(self, block: Block) -> DecodedColumns:
-        """Arrow."""
+        """The records of `rows`, as one Arrow batch."""
         found = self._decoded(block, self._strict.columns)
         if isinstance(found, DecodedColumns):
             return found
@@ -146,14 +146,14 @@ class LearnedAvro:
         self._learned = {field.name: AvroFileDecoder(Schema((field,)), truncate=truncate) for field in alone}
 
     def rows(self, block: Block) -> DecodedRows:
-        """Dicts."""
+        """One dict for each record."""
         from scribengin.formats.rows import batch_to_rows
 
         found = self.columns(block)
         return DecodedRows(batch_to_rows(found.batch), found.ordinals, found.bad)
 
     def columns(self, block: Block) -> DecodedColumns:
-        """Arrow."""
+        """The records of `rows`, as one Arrow batch."""
         found = self.strict.columns(block)
         if all(bad.reason not in _MENDABLE for bad in found.bad):
             return found

@@ -151,7 +151,7 @@ class MessageDecoder:
         return DecodedRows(rows, ordinals, _in_order([*found.bad, *bad]), found.skipped)
 
     def columns(self, block: Block) -> DecodedColumns:
-        """The same records as one Arrow batch."""
+        """The records of `rows`, as one Arrow batch."""
         import pyarrow as pa
 
         assert isinstance(block, MessageBlock)

@@ -263,7 +263,7 @@ class PackBlock:
             return ", ".join(cells).encode()
 
     def origins(self, ordinals: Sequence[int]) -> Origins:
-        """Those of these records."""
+        """The origins of these records."""
         if not isinstance(ordinals, range):
             return self.whole.taken(ordinals)
         if ordinals == range(len(self.whole)):
@@ -272,7 +272,7 @@ class PackBlock:
 
     @property
     def handed(self) -> Handed | None:
-        """As the header says, whose digest the rows were checked by."""
+        """The task output that the pack's header names, and the digest that the rows were checked against; None without a valid header."""
         if self.header is None:
             return None
         about = self.header.about
@@ -424,7 +424,7 @@ class PackDecoder:
             return _one_by_one(found)
 
     def columns(self, block: Block) -> DecodedColumns:
-        """The same records as one Arrow batch."""
+        """The records of `rows`, as one Arrow batch."""
         assert isinstance(block, PackBlock)
         if block.bad is not None or block.schema is None:
             return DecodedColumns(pa.RecordBatch.from_pylist([], self._form), [], [] if block.bad is None else [block.bad])

@@ -26,7 +26,7 @@ class SpanBlock(LineBlock):
     ends: list[int] = field(default_factory=list)
 
     def lines(self) -> list[bytes]:
-        """The records."""
+        """The records' bytes."""
         return [self.payload(ordinal) for ordinal in range(len(self.starts))]
 
     def _begin(self, ordinal: int) -> int:
@@ -43,11 +43,11 @@ class SpanBlock(LineBlock):
         return self.content[self.starts[ordinal] : self.ends[ordinal]]
 
     def offsets(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64]:
-        """As `place`, for many records."""
+        """The byte offset of each of these records; see `place`."""
         return np.array([self._begin(ordinal) for ordinal in ordinals.tolist()], np.int64) + self.offset
 
     def line_numbers(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """As `place`, for many records."""
+        """The line number of each of these records; see `place`."""
         if self.first_line is None:
             return None
         ends = np.flatnonzero(np.frombuffer(self.content, np.uint8) == ord("\n"))

@@ -88,7 +88,7 @@ class ArrowDecoder:
 
 
 class TableDecoder(ArrowDecoder):
-    """As ArrowDecoder, without the rows that did not fit."""
+    """An ArrowDecoder that leaves out rows that did not fit the schema."""
 
     def columns(self, block: Block) -> DecodedColumns:
         """The block's own batch, without its bad rows."""

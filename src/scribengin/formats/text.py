@@ -37,7 +37,7 @@ class TextDecoder:
         self._form = arrow_schema(schema)
 
     def rows(self, block: Block) -> DecodedRows:
-        """One dict a line."""
+        """One dict for each line."""
         texts, ordinals, bad = self._decode(block)
         name = self._name
         return DecodedRows([{name: text} for text in texts], ordinals, bad, self._skipped(block, ordinals, bad))

@@ -132,7 +132,8 @@ class Agent:
         self._mirror.changed.set()
 
     def glance(self) -> dict[str, Any]:
-        """As JSON, for any thread: whether it has the host's lease, the workers as last reported, and the orders, newest first."""
+        """The agent's state as JSON, for any thread: whether it has the host's lease, the workers as last reported, and the orders, newest
+        first."""
         held, heard = self._right.held(), self._heard
         workers = [
             {

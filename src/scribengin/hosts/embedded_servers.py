@@ -21,14 +21,14 @@ LOOK_S = 1.0
 
 
 class Keepable(Protocol):
-    """An embedded server."""
+    """An embedded server that can be started again."""
 
     @property
     def pid(self) -> int | None:
         """The process id; None if it does not run."""
 
     def start(self) -> None:
-        """Raises ScribenginError."""
+        """Start the server. Raises ScribenginError if it does not start."""
 
     def clear(self) -> None:
         """Remove what is left of one that has ended."""

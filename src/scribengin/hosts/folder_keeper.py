@@ -76,7 +76,7 @@ class FolderKeeper:
         self._mirror = Mirror(self.registry, FOLDERS)
 
     def run(self) -> None:
-        """Run until `stop`."""
+        """Run until `stop` is called."""
         try:
             while not self._stopped.is_set():
                 try:

@@ -76,7 +76,7 @@ class NodeGlance:
         self._folders = folders
 
     def as_json(self) -> dict[str, Any]:
-        """As JSON. Raises Unreachable."""
+        """The host's state as JSON. Raises Unreachable if the host's agent does not answer."""
         known = node_as_json(self._registry, self.name)
         there = self._registry.read(LEADER)
         leader = {name: there.value.get(name) for name in ("id", "host", "http")} if isinstance(there, RegistryEntry) else None

@@ -34,7 +34,7 @@ _COPIED_BYTES = 2**20
 
 
 def born(pid: int) -> str:
-    """As `scribengin.core.process.birth_of` says it: records of the one are compared by the other."""
+    """When the process was started, in the form of `scribengin.core.process.birth_of`, since records of both are compared."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             ticks = file.read().rpartition(")")[2].split()[19]

@@ -259,7 +259,7 @@ class Children:
             _start_keeper(order.worker, records.folder, lock, given)
 
     def on_end(self, wake: Callable[[], None]) -> None:
-        """As `TellsEnds` says: of those that `observe` has seen running."""
+        """See `TellsEnds`: for the workers that `observe` has seen running."""
         self.close()
         self._endings = Endings(wake)
 
@@ -269,7 +269,7 @@ class Children:
             self._endings.close()
 
     def stop(self, worker: str, grace_s: float) -> None:
-        """As the contract says. The keeper does it; in its absence this process asks, and whoever looks later strikes."""
+        """See the contract. The keeper stops the worker; without a keeper this process signals it, and a later `observe` kills it."""
         seen = self._seen(worker)
         if seen is None or seen.state not in ("starting", "running"):
             return
@@ -287,7 +287,7 @@ class Children:
             _send(records, SIGTERM)
 
     def kill(self, worker: str) -> None:
-        """As the contract says: the keeper's children by the keeper, and all that carries the worker's mark."""
+        """See the contract. The keeper kills its children; all processes with the worker's mark are killed too."""
         if not _WORKER.fullmatch(worker):
             return
         records = self._records(worker)
@@ -305,18 +305,18 @@ class Children:
                     break
 
     def observe(self) -> list[ObservedWorker]:
-        """As the contract says."""
+        """See the contract."""
         marked = marked_processes(self.folder)
         workers = {name for name in names_in(self.folder / "workers") if _WORKER.fullmatch(name)} | marked.keys()
         found = (self._seen(worker, marked.get(worker, [])) for worker in sorted(workers))
         return [seen for seen in found if seen is not None]
 
     def logs(self, worker: str) -> tuple[str, ...]:
-        """As the contract says."""
+        """See the contract."""
         return logs_of(self.folder / "logs", worker) if _WORKER.fullmatch(worker) else ()
 
     def forget(self, worker: str) -> None:
-        """As the contract says; logs of workers that were forgotten before go with it, by age and number."""
+        """See the contract. Logs of workers that were forgotten before are deleted by age and number."""
         seen = self._seen(worker)
         if seen is None or seen.state not in ("exited", "gone"):
             return
@@ -484,7 +484,7 @@ class LauncherHere:
         return self._children.observe()
 
     def logs(self, worker: str) -> tuple[str, ...]:
-        """Paths on this machine."""
+        """See the contract; the paths are on this machine."""
         return self._children.logs(worker)
 
     def forget(self, worker: str) -> None:
@@ -492,7 +492,7 @@ class LauncherHere:
         self._children.forget(worker)
 
     def on_end(self, wake: Callable[[], None]) -> None:
-        """As `TellsEnds` says."""
+        """See `TellsEnds`."""
         self._children.on_end(wake)
 
     def close(self) -> None:

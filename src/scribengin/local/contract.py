@@ -297,7 +297,7 @@ class RunResult:
     """the tables of summary sinks, as `summary --json` gives them"""
 
     def as_json(self) -> dict[str, Any]:
-        """`result` of `run --json`."""
+        """The value of `result` in `run --json`."""
         return {
             "flow": self.flow,
             "state": self.state,

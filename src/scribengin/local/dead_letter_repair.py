@@ -62,7 +62,7 @@ class Doomed:
     places: dict[tuple[QueryFolder, int], tuple[tuple[LineSegment, ...], set[int]]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """One JSON object."""
+        """The dead letter as one JSON object."""
         return {"purged": self.count, "unreplayed": self.unreplayed, "queries": dict(self.by_query)}
 
 
@@ -117,7 +117,7 @@ class Undone:
     expired: int
 
     def as_json(self) -> dict[str, Any]:
-        """One JSON object."""
+        """The withdrawn repair as one JSON object."""
         count = sum(self.by_query.values())
         return {"id": self.discarded.id, "restored": count, "expired": self.expired, "queries": dict(self.by_query)}
 
@@ -279,7 +279,7 @@ class Editing:
         return repair is not None
 
     def repair(self, text: bytes) -> Repair | None:
-        """What `keep` would keep."""
+        """The repair that `keep` would store for this text; None if it would store none."""
         text = text.removesuffix(b"\n")
         if text == self.text:
             return None

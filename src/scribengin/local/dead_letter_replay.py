@@ -342,7 +342,7 @@ class Replayed:
             self.refused.append({"id": id_, "key": key, "why": cannot.why, "remedy": cannot.remedy})
 
     def as_json(self) -> dict[str, Any]:
-        """One object."""
+        """The replay as one JSON object."""
         return {
             "flow": self.flow,
             "dry_run": self.dry,

@@ -300,7 +300,7 @@ class FlowRun:
         return tuple(violation for live in self.live for violation in live.opened.balance())
 
     def problems(self) -> tuple[Problem, ...]:
-        """Warnings, and what failed."""
+        """The warnings, and the reasons of Queries that failed."""
         failed = [(live, live.run.error) for live in self.live if live.run.error is not None and live.run.state == "failed"]
         return (
             *self.prepared.warnings,

@@ -111,7 +111,7 @@ def ledger_lines(counts: Mapping[str, Counts], plan: QueryPlan, flow: Flow) -> t
 
 
 def plain_lines(counts: Mapping[str, Counts]) -> tuple[LedgerLine, ...]:
-    """The same without a known plan: as the decisions count."""
+    """A line for each node, from the decisions' counts alone: the plan is not known."""
     return _with_parts(counts, partial(_line, looked_up=0))
 
 

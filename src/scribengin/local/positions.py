@@ -50,7 +50,7 @@ class MovedPosition:
         return self.after < self.before
 
     def as_json(self) -> dict[str, Any]:
-        """One JSON object."""
+        """The change as one JSON object."""
         return asdict(self) | {"lineage": self.lineage or None, "doubled": dict(self.doubled or {})}
 
 

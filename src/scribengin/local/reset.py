@@ -142,7 +142,7 @@ class Reset:
 
     @property
     def root(self) -> Path:
-        """Of the state."""
+        """The root folder of the flow's state."""
         return self.tiers[0].root
 
     @property

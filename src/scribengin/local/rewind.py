@@ -70,7 +70,7 @@ class Back:
         return said
 
     def as_json(self) -> dict[str, Any]:
-        """One JSON object."""
+        """The rewind as one JSON object."""
         moved = [each.as_json() for each in self.moved]
         rows = {"doubled": dict(self.doubled), "behind": {channel: list(sinks) for channel, sinks in self.behind.items()}}
         return {"tier": self.tier, "query": self.query, "starts": dict(self.starts), "sources": moved, **rows}

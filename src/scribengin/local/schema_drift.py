@@ -290,7 +290,7 @@ class NoticedNow:
         """what a check of the whole flow has said, by column"""
 
     def rows(self) -> tuple[Mapping[str, object], ...]:
-        """As of now."""
+        """The columns that were noticed until now, one row each."""
         seen = [each.seen for each in self._learning]
         if any(now is not before for now, before in zip_longest(seen, self._seen)):
             self._rows = tuple(noticed_rows(self._flow, (each for found in seen for each in found.values()), self._dropped))

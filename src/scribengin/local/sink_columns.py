@@ -66,7 +66,7 @@ def accepted_rows(root: Path, flow: str, sinks: Mapping[str, Any]) -> list[dict[
 
 
 def accepted_row(each: Accepted, format: str) -> dict[str, object]:
-    """As JSON."""
+    """One accepted column as a JSON object."""
     return {
         "sink": each.sink,
         "columns": each.columns,

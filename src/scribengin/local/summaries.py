@@ -88,7 +88,7 @@ class Kept:
         self.table, self.since, self.since_at = self.asked.empty(), since, at
 
     def write(self, file: Path) -> None:
-        """Durably, under the lease."""
+        """Write the file durably. The caller has the lease."""
         body = {"lineage": self.lineage, "through": self.through, "since": self.since, "since_at": self.since_at, "at": self.at}
         body["table"] = self.table.as_json()
         replace(file, seal(_KIND, _FORMAT, body))
@@ -128,7 +128,7 @@ def _read(asked: SummaryForm, folder: QueryFolder, sink: str, part: QueryFolder,
 
 
 def snapshot_file(folder: QueryFolder, sink: str) -> Path:
-    """Where it lies."""
+    """The path of the summary's snapshot."""
     return folder.work(sink) / "summary.json"
 
 
@@ -234,7 +234,7 @@ def read_summaries(prepared: PreparedFlow, sink: str = "") -> dict[str, Any]:
 
 
 def summaries_of(prepared: PreparedFlow, sink: str = "", *, unread: list[StepError] | None = None) -> list[dict[str, Any]]:
-    """The same, without the flow; [] if there is none. Why one of them cannot be read goes into `unread`, where that is given."""
+    """The summaries as rows; [] if there are none. If `unread` is given, the reason why one cannot be read is appended to it."""
     rows = []
     for tier in prepared.tiers:
         flow = tier.plan.flow

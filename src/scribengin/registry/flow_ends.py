@@ -22,7 +22,7 @@ class ExternalPlace(Record):
 
     @property
     def called(self) -> str:
-        """Its name for people."""
+        """The place's name in messages."""
         return f"{self.kind} {self.topic or self.at}"
 
 

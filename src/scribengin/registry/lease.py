@@ -118,7 +118,7 @@ class RegistryLease:
                 self._registry.commit(Delete(self.path), term=self._term)
 
     def close(self) -> None:
-        """Release it, and end."""
+        """Release the lease, and stop renewing it."""
         self.release()
         self._watch.close()
 

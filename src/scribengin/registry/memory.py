@@ -107,7 +107,7 @@ class MemoryStore:
             client.wake(paths, records)
 
     def join(self, client: MemoryRegistry) -> int:
-        """A new session's id."""
+        """Open a session; returns its id."""
         with self.lock:
             if client not in self._clients:
                 self._clients.append(client)
@@ -167,7 +167,7 @@ class MemoryRegistry:
         self._begin()
 
     def cut(self) -> None:
-        """Cut the connection: SUSPENDED."""
+        """Cut the connection, so that the session's state is SUSPENDED."""
         self._cut = True
         self.wake()
 

@@ -428,7 +428,7 @@ def own_folders_of_worker(flow: str, tier: str, who: str) -> list[Create]:
 
 
 def own_folders_of_host(host: str, who: str) -> list[Create]:
-    """The same for a host."""
+    """The writes with which the leader creates a host's folders, before its agent starts. `who`: the agent's login."""
     return [Create(_named(path, {"host": host}), {}, grants=(Grant(who, May.ALL),)) for path in OWN_FOLDERS[BranchOwner.HOST]]
 
 

@@ -55,7 +55,7 @@ class Wakes:
         self._thread = threading.Thread(target=self._run, name="registry-wakes", daemon=True)
 
     def start(self) -> None:
-        """Start its thread."""
+        """Start the thread that calls the watches."""
         self._thread.start()
 
     def add(self, path: str, wake: Callable[[], None]) -> _Waker:

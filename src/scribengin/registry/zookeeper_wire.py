@@ -51,13 +51,13 @@ class ReadMany:
     questions: Sequence[Any]
 
     def serialize(self) -> bytes:
-        """For kazoo's connection."""
+        """The request's bytes, for kazoo's connection."""
         parts = [MultiHeader(each.type, False, -1).serialize() + each.serialize() for each in self.questions]
         return b"".join((*map(bytes, parts), multiheader_struct.pack(-1, True, -1)))
 
     @classmethod
     def deserialize(cls, answer: bytes, offset: int) -> list[Any]:
-        """For kazoo's connection."""
+        """The entries in an answer's bytes, for kazoo's connection."""
         results: list[Any] = []
         header, offset = MultiHeader.deserialize(answer, offset)
         while not header.done:
@@ -92,12 +92,12 @@ class WatchBelow:
     path: str
 
     def serialize(self) -> bytes:
-        """For kazoo's connection."""
+        """The request's bytes, for kazoo's connection."""
         return bytes(write_string(self.path)) + bytes(int_struct.pack(_RECURSIVE))
 
     @classmethod
     def deserialize(cls, _answer: bytes, _offset: int) -> bool:
-        """For kazoo's connection."""
+        """Always True: the answer is empty. For kazoo's connection."""
         return True
 
 

@@ -247,7 +247,7 @@ class Chunk:
         return Chunk(self.origin, self.ordinals, rows=[row | {name: value} for row in self.rows])
 
     def copied(self) -> Chunk:
-        """The same rows, for a second reader that may change its dicts."""
+        """A copy with the same rows, for a second reader that may change its dicts."""
         if self._batch is not None:
             return Chunk(self.origin, self.ordinals, batch=self._batch)
         if self._form is not None:

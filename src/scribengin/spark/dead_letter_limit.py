@@ -41,7 +41,7 @@ class Excess:
 
     @property
     def cause(self) -> str:
-        """The same without numbers that grow, for a status."""
+        """The message without the numbers that grow, for a status."""
         return f"more records {'of this run' if self.of_run else 'of a Batch'} are dead letters than {self._key}: {self.bound} allows"
 
     @property

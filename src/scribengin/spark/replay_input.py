@@ -84,7 +84,7 @@ class LetterOrigin(BlockOrigin):
         return True
 
     def replayed(self, ordinals: Sequence[int] | NDArray[np.int64]) -> NDArray[np.bool_]:
-        """All of the ordinals."""
+        """True for each ordinal: all records are replayed."""
         return np.ones(len(ordinals), bool)
 
     def ids(self, ordinals: Sequence[int]) -> list[str] | None:

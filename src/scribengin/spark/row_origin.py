@@ -163,7 +163,7 @@ class ReplayOrigin(Origin):
         return super().way(ordinal) if known else ("", ())
 
     def origins(self, ordinals: Sequence[int]) -> Origins:
-        """As `ids`; the blocks of a channel are read again, which know where their records came from."""
+        """The origins of the rows; for a channel its blocks are read again, which contain them."""
         ats = np.asarray(ordinals, np.int64)
         streams = ats >> _SEQUENCE_BITS
         found = []

@@ -56,7 +56,7 @@ def begin_session(
 
 
 class LentStart(NamedTuple):
-    """As `SparkStart`, of a session whose Java runs already."""
+    """The start of a session whose JVM already runs; see `SparkStart`."""
 
     session: Callable[[], SparkSession]
 

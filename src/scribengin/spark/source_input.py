@@ -324,13 +324,13 @@ class Exhausted(Exception):
 
 
 class Ranges(Protocol):
-    """The input of Batches."""
+    """Assigns the input ranges of Batches."""
 
     def take(self, df: DataFrame, last: Decision | None) -> tuple[SourceRange, ...]:
         """The ranges of the Batch that is open. Raises StopRequested or Exhausted."""
 
     def share(self, share: float) -> None:
-        """How much of its limits the next Batch may take, 0 to 1."""
+        """Set how much of its limits the next Batch may take, 0 to 1."""
 
     def committed(self, streams: Mapping[str, tuple[SourceStream, ...]]) -> None:
         """Record that a Batch with these ranges is committed; sources that report outside of the flow do so."""

@@ -145,7 +145,7 @@ class SinkExit:
             self._write(ready)
 
     def flush(self) -> None:
-        """Write what waited."""
+        """Write the rows that waited for the next batch."""
         for ready in self._typed.rest():
             self._write(ready)
 
@@ -212,7 +212,7 @@ class SinkExit:
         return self._stream.take() if gives_rows(self._stream) else ()
 
     def close(self) -> Receipt:
-        """Make the rows durable."""
+        """Make the rows durable; returns the receipt."""
         return self._stream.close()
 
     def commit(self, report: Mapping[str, Any]) -> None:

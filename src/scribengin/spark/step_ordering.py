@@ -140,7 +140,7 @@ class Evidence:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Evidence:
-        """What `as_json` wrote."""
+        """Read what `as_json` wrote."""
         return Evidence(list(data["asked"]), list(data["ns"]), {int(mask): each for mask, each in data["masks"].items() if each})
 
 

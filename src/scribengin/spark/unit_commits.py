@@ -160,7 +160,7 @@ def plan_of(fingerprint: str, intent: Intent | None, reports: Iterable[TaskRepor
 
 
 def with_unit_commits(compiled: Compiled, intent: Intent, behind: Mapping[str, Any], plan: str) -> Compiled:
-    """The same tail with a sink whose units commit by themselves, under that plan."""
+    """The same pipeline with a sink whose units commit one by one, under the plan `plan`."""
     (tail,) = compiled.tails
     commit = UnitCommit(intent.units, intent.input_hash, behind, plan)
     nodes = tuple(replace(node, commit=commit) if isinstance(node, SinkNode) else node for node in tail.program.nodes)
@@ -174,7 +174,7 @@ def behind_of(parts: QueryParts, units: int) -> dict[str, Mapping[str, Any]]:
 
 
 def at_members(compiled: Compiled, parts: QueryParts, behind: Mapping[str, Mapping[str, Any]]) -> Compiled:
-    """The same tails, staging with the sink of the member where a sink goes to a group."""
+    """The same pipelines, in which a sink that goes to a group stages with the sink of the chosen member."""
     chosen = {id_: sink.chosen(behind[id_]) for id_, sink in parts.sinks.items() if chooses(sink)}
     if not chosen:
         return compiled

@@ -27,7 +27,7 @@ def warm_up(spark: SparkSession) -> None:
 
 
 def begin_warm_up(spark: SparkSession) -> None:
-    """The same in a thread of its own, beside what comes before the first Batch."""
+    """Start `warm_up` in a thread, beside what is done before the first Batch."""
     threading.Thread(target=warm_up, args=(spark,), name="warm up", daemon=True).start()
 
 

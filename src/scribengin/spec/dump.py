@@ -119,7 +119,7 @@ def parts_data(flow: Flow, *, resolved: bool) -> dict[str, Any]:
 
 
 def edge_data(edge: EdgeProperties) -> dict[str, Any]:
-    """One edge, or `defaults.edge`."""
+    """The keys of one edge, or of `defaults.edge`."""
     return _given(
         channel=_channel(edge.channel) if edge.channel else None,
         compression=edge.compression,

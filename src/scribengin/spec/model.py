@@ -285,7 +285,7 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """`filter: PREDICATE`."""
+    """The action `filter: PREDICATE`."""
 
     predicate: str
 
@@ -300,7 +300,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """`sql: SELECT …`."""
+    """The action `sql: SELECT …`."""
 
     text: str
 
@@ -363,7 +363,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Python:
-    """`python: "module:name"`."""
+    """The action `python: "module:name"`."""
 
     """`function` is set only by the Python form; equality ignores it, `reference` names it."""
 
@@ -376,7 +376,7 @@ class Python:
 
 @dataclass(frozen=True, slots=True)
 class Dedupe:
-    """`dedupe: {key, time, within}`."""
+    """The action `dedupe: {key, time, within}`."""
 
     key: tuple[str, ...]
     time: str | None = None

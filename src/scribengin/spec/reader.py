@@ -92,7 +92,7 @@ class DocumentReader:
         return value
 
     def raw_text(self, node: Node, what: str, example: str) -> str | None:
-        """As `text`, but an empty or blank text in quotes is a value too."""
+        """Read a text like `text`, but accept an empty or blank text in quotes too."""
         if isinstance(node, Scalar) and node.style and not node.value.strip():
             return node.value
         return self.text(node, what, example)
@@ -169,5 +169,5 @@ def exact(word: str, known: Collection[str]) -> str:
 
 
 def suggest(word: str, known: Collection[str]) -> str:
-    """As `exact`, else the most similar word of `known`."""
+    """`did you mean …?` with the word of `exact`, or else with the most similar word of `known`; empty if there is none."""
     return exact(word, known) or did_you_mean(word, known)

@@ -55,7 +55,7 @@ def read_parts(reader: DocumentReader, sections: Sections, read: Read, default: 
 
 
 def read_default_edge(reader: DocumentReader, read: Read, owner: SectionOwner) -> EdgeProperties:
-    """`defaults.edge`."""
+    """Read `defaults.edge`."""
     return _EdgeReader(reader, read, owner, EdgeProperties()).read()
 
 

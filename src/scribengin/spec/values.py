@@ -298,7 +298,7 @@ def read_labels(reader: DocumentReader, node: Node, what: str, example: str) -> 
 
 
 def read_group(reader: DocumentReader, node: Node, what: str, example: str) -> str | None:
-    """`GROUP` or `GROUP.MEMBER`."""
+    """Read `GROUP` or `GROUP.MEMBER`."""
     text = reader.text(node, what, example)
     if text is None or (text.count(".") < 2 and all(map(NAME.match, text.split(".")))):
         return text
@@ -343,7 +343,7 @@ def read_text_or_texts(reader: DocumentReader, node: Node, what: str, example: s
 
 
 def read_names(reader: DocumentReader, node: Node, what: str, example: str) -> tuple[str, ...] | None:
-    """As `read_texts`, each by the rule of ids."""
+    """Read texts that follow the rule of ids; see `read_texts`."""
     texts = read_texts(reader, node, what, example)
     items = reader.items(node, what, example) if texts else ()
     if texts is None or items is None:
@@ -395,7 +395,7 @@ def read_selection(reader: DocumentReader, node: Node, what: str, example: str) 
 
 
 def read_watermark(reader: DocumentReader, node: Node, what: str, example: str) -> Watermark | None:
-    """`COLUMN DURATION`."""
+    """Read `COLUMN DURATION`."""
     text = reader.text(node, what, example)
     if text is None:
         return None
@@ -408,7 +408,7 @@ def read_watermark(reader: DocumentReader, node: Node, what: str, example: str) 
 
 
 def read_schema(reader: DocumentReader, node: Node, what: str) -> Schema | None:
-    """Columns from their text."""
+    """Read columns, written as `NAME TYPE, …`."""
     text = reader.text(node, what, "id BIGINT, ts TIMESTAMP")
     if text is None or not isinstance(node, Scalar):
         return None

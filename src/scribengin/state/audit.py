@@ -36,7 +36,7 @@ class Loss:
     what: str
 
     def as_json(self) -> dict[str, Any]:
-        """One JSON object."""
+        """The loss as one JSON object."""
         return asdict(self)
 
 

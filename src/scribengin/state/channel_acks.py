@@ -265,7 +265,7 @@ def write_record(folder: QueryFolder, body: Mapping[str, Any]) -> None:
 
 
 class LeftPiece(NamedTuple):
-    """As `ack_intake.Piece`, with its Batch (`lineage/number`) and when that was decided."""
+    """A piece that was not acknowledged: `ack_intake.Piece` with its Batch (`lineage/number`) and the time of its decision."""
 
     key: str
     last: int

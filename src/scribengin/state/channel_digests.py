@@ -50,12 +50,12 @@ def by_unit(said: TakenUnits) -> dict[int, Sums]:
 
 
 def added(first: Sums, second: Sums) -> Sums:
-    """Of both."""
+    """The sum of both."""
     return first[0] + second[0], (first[1] + second[1]) % DIGESTS
 
 
 def in_all(units: Mapping[int, Sums]) -> Sums:
-    """Of all units."""
+    """The sum over all units."""
     whole = (0, 0)
     for sums in units.values():
         whole = added(whole, sums)

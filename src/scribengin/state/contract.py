@@ -68,7 +68,7 @@ class Counts:
             self.parts.setdefault(name, Counts()).add(part)
 
     def add_batch(self, other: Counts) -> None:
-        """As `add`, of another Batch: the step may have been one of utilities in only one of the two."""
+        """Add the counts of another Batch, like `add`; a step may be one of utilities in only one of the two."""
         apart = self._beside_parts() + other._beside_parts()
         self.add(other)
         self.apart = apart if self.parts else 0

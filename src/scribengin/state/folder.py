@@ -43,12 +43,12 @@ class QueryFolder:
 
     @property
     def sources(self) -> Path:
-        """A log per source."""
+        """The folder of the source logs, one for each source."""
         return self.path / "sources"
 
     @property
     def decisions(self) -> Path:
-        """The decision records."""
+        """The folder of the decision records."""
         return self.path / "decisions"
 
     @property
@@ -58,7 +58,7 @@ class QueryFolder:
 
     @property
     def dead(self) -> Path:
-        """Dead letters."""
+        """The folder of the dead letters."""
         return self.path / "dead"
 
     @property
@@ -82,7 +82,7 @@ class QueryFolder:
 
     @property
     def lineage(self) -> Path:
-        """The lineage's record."""
+        """The file of the lineage's record."""
         return self.path / "lineage.json"
 
     @property

@@ -87,7 +87,7 @@ class SourceLog:
             yield _own(streams)
 
     def whole(self, start: int = 0) -> Iterator[list[SourceStream]]:
-        """As `entries`, with the replays."""
+        """The entries from `start` on, including the replays; see `entries`."""
         for _, body in self._log.since(start):
             yield _streams(body)
 

@@ -33,7 +33,7 @@ class Noticed:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Noticed:
-        """What `asdict` wrote."""
+        """Read what `asdict` wrote."""
         return Noticed(FormatNotice(**data["notice"]), data["batch"], data["at"])
 
 

@@ -133,7 +133,7 @@ class Trash:
         self._folder = root / _FOLDER / flow
 
     def all(self) -> list[Discarded]:
-        """Newest first."""
+        """The discarded states, newest first."""
         return [each for each in self._every() if each.by == self._by]
 
     def _every(self) -> list[Discarded]:
@@ -237,7 +237,7 @@ class Trash:
         self._write(discarded)
 
     def complete(self, discarded: Discarded) -> Discarded:
-        """The command is through."""
+        """Record that the command has finished."""
         whole = replace(discarded, whole=True)
         self._write(whole)
         return whole

@@ -36,7 +36,7 @@ def order_texts(orders: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def order_lines(told_of: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The same, from the result of `orders_as_json`."""
+    """The lines of `order_texts`, from the result of `orders_as_json`."""
     lines = []
     for step, told in told_of.items():
         each = [_text(name, told["utilities"][name]) for name in told["order"]]

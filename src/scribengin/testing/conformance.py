@@ -75,7 +75,7 @@ class SinkTrial:
         return sink
 
     def publish(self, sink: StagingSink, decided: Decided) -> None:
-        """As the engine does, with what the place chooses."""
+        """Publish as the engine does, with the member that the sink chooses."""
         publish(sink, decided)
 
     def recover(self, decided: Decided, *, before: int | None = None) -> StagingSink:
@@ -173,24 +173,24 @@ class SinkTrial:
 
 
 def batch_id(number: int, term: int) -> BatchId:
-    """Of the one Query."""
+    """The id of a Batch of the suite's only Query."""
     return BatchId("flow", "query", LINEAGE, number, term)
 
 
 def publish(sink: StagingSink, decided: Decided) -> None:
-    """Of rows that the place takes, all of them."""
+    """Publish a Batch whose rows the place accepts, all of them."""
     if offers(sink):
         sink.offer(decided, none_refused)
     sink.publish(decided)
 
 
 def none_refused(refusal: RefusedRow) -> None:
-    """For rows that fit."""
+    """Fails the test: the sink refused a row that fits."""
     must(holds=False, sentence=f"rows that fit the schema are taken: {refusal}")
 
 
 def write_rows(stream: SinkStream | OriginStream, rows: Rows, label: str, schema: Schema, *, as_json: bool) -> Sequence[Bad]:
-    """As a task does. Row i was made of `label` + i. `as_json`: so, where the stream takes it."""
+    """Write rows as a task does. Row i was made from the record `label` + i. `as_json`: as JSON, if the stream accepts it."""
     batch = pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=arrow_schema(schema))
     if wants_origins(stream):
         return stream.write_from(batch, Origins.of(label, np.arange(len(rows))))
@@ -203,7 +203,7 @@ def write_rows(stream: SinkStream | OriginStream, rows: Rows, label: str, schema
 
 
 def through_json(decided: Decided) -> Decided:
-    """As it comes out of its record."""
+    """The decision after it was written to its record and read again."""
     receipts = tuple(Receipt.from_json(json.loads(json.dumps(receipt.as_json()))) for receipt in decided.receipts)
     return replace(decided, receipts=receipts)
 

@@ -98,7 +98,7 @@ def check_changing_source(bench: Bench) -> None:
 
 
 def check_bounded_source(bench: Bench) -> None:
-    """As `check_changing_source`, for a source that reads once what is there: `follows` and parts mean nothing to it."""
+    """Run `check_changing_source` for a source that reads once what is there; `follows` and parts do not apply."""
     trial = _Trial(bench)
     bench.add(5)
     trial.drop()

@@ -41,7 +41,7 @@ _DARK = ("publish.after", "commit.before")
 
 @dataclass(frozen=True, slots=True)
 class OwnJob(Job):
-    """As Job, with sinks of the author's. Children get the job without `found`."""
+    """A Job with sinks of the test's author. Child processes get the job without `found`."""
 
     make: Callable[[ConnectorContext], StagingSink] | None = None
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

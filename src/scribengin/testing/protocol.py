@@ -250,7 +250,7 @@ def output_schema(job: Job) -> Any:
 
 
 def as_batch(job: Job, rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Rows in that form."""
+    """The rows as an Arrow batch."""
     if job.format == "text":
         rows = [{"line": as_line(row), "bucket": row["bucket"]} for row in rows]
     return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(output_schema(job)))

@@ -59,17 +59,17 @@ class SqliteStore:
             return done.rowcount == 1
 
     def make(self, schema: Schema) -> None:  # noqa: ARG002 (the contract's)
-        """A table of texts."""
+        """Create a table whose columns are texts."""
         with closing(self._open()) as connection:
             connection.execute(_DOCUMENTS)
 
     def is_there(self) -> bool:
-        """By its name."""
+        """True if the table exists."""
         with closing(self._open()) as connection:
             return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'documents'").fetchone() is not None
 
     def unlike(self, schema: Schema) -> list[str]:  # noqa: ARG002 (the contract's)
-        """It takes all."""
+        """Returns no reasons: the table accepts all columns."""
         return []
 
     def is_empty(self) -> bool:
@@ -77,7 +77,7 @@ class SqliteStore:
         return not any(self._all("SELECT 1 FROM documents LIMIT 1"))
 
     def send(self, rows: KeyedRows) -> WriteAnswer:
-        """All in one transaction."""
+        """Write all rows in one transaction."""
         docs: list[bytes] = rows.columns.column(0).to_pylist()
         refused = [index for index, doc in enumerate(docs) if self.refuses and self.refuses in doc]
         busy = _BUSY.get(self.path, frozenset())
@@ -90,15 +90,15 @@ class SqliteStore:
         return WriteAnswer([(index, "refused", f"holds {self.refuses!r}") for index in refused], again, above=above or 0)
 
     def versions(self) -> Iterator[Sequence[int]]:
-        """All at once."""
+        """All versions, in one sequence."""
         yield [version for (version,) in self._all("SELECT version FROM documents")]
 
     def clear(self) -> int:
-        """Delete all."""
+        """Delete all rows; returns their number."""
         return len(self._all("DELETE FROM documents RETURNING id"))
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no connection stays open."""
 
     def be_busy(self, ids: Iterable[str]) -> None:
         """From now on rows of these ids are to come again later, and no others."""
@@ -109,7 +109,7 @@ class SqliteStore:
         return [msgspec.json.decode(doc) for (doc,) in self._all("SELECT doc FROM documents ORDER BY version")]
 
     def drop(self) -> None:
-        """As another program would do it."""
+        """Delete the table as another program would."""
         with closing(self._open()) as connection:
             connection.execute("DROP TABLE documents")
 

@@ -116,7 +116,7 @@ def translate(tree: exp.Expr, sql: str, schema: Schema) -> Expression:
 
 
 def predicate(tree: exp.Expr, sql: str, schema: Schema) -> Expression:
-    """As `translate`, of what is true, false or null."""
+    """Translate an expression that is true, false or null; see `translate`."""
     found = translate(tree, sql, schema)
     if found.type != "BOOLEAN":
         raise NotPortableError(f"a predicate of type {found.type}")

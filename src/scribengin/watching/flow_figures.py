@@ -77,7 +77,7 @@ class FlowFigures:
     """how its utilities run, a line for each step in each Query"""
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The figures as one JSON object."""
         return {name: round(value, 3) if isinstance(value, float) else value for name, value in msgspec.to_builtins(self).items()}
 
 

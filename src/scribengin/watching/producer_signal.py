@@ -33,7 +33,7 @@ class ProducerSignal:
     retry_s: float
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The signal as one JSON object."""
         return {
             "flow": self.flow,
             "intake": self.intake,

@@ -56,7 +56,7 @@ class TierProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def worker(self) -> str:
-        """Its name."""
+        """The worker's name."""
         return f"{self.flow}.{self.tier}-{self.run}"
 
 

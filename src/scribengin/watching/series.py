@@ -106,7 +106,7 @@ class Series:
         return sum(ring.nbytes for ring in self._rings)
 
     def add(self, at: float, moved: Increments) -> None:
-        """`at` never goes back."""
+        """Add increments at the time `at`, which never decreases."""
         if self.began is None:
             self.began = at
         values = np.array([getattr(moved, column) for column in _COLUMNS], dtype=np.float32)

@@ -152,5 +152,5 @@ def catch_up_text(query: QueryView) -> str:
 
 
 def soon_text(query: QueryView) -> str:
-    """The same, if the remaining time is not shown elsewhere."""
+    """The text of `catch_up_text`, if the remaining time is not shown elsewhere."""
     return catch_up_text(query) if query.falls_behind or not query.eta_s else ""

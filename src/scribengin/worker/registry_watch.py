@@ -74,7 +74,7 @@ class Followed:
         return all(could)
 
     def close(self) -> None:
-        """Stop following."""
+        """Stop watching."""
         with self._lock:
             self._closed = True
             for watch in self._watches:
@@ -128,7 +128,7 @@ class LiveTurns:
         return self._now.get(group, MemberOverrides())
 
     def close(self) -> None:
-        """Stop following."""
+        """Stop watching."""
         self._followed.close()
 
     def _take(self, group: str, found: Sequence[Found]) -> None:
@@ -160,7 +160,7 @@ class LiveLimits:
         return self._now
 
     def close(self) -> None:
-        """Stop following."""
+        """Stop watching."""
         self._followed.close()
 
     def _take(self, found: Sequence[Found]) -> None:
@@ -245,7 +245,7 @@ class DesiredState:
             self._changed.set()
 
     def close(self) -> None:
-        """End the watches."""
+        """Stop watching."""
         for watch in self._watches:
             watch.close()
 

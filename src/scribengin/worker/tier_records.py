@@ -105,7 +105,7 @@ class TierRecords:
         self._thread = threading.Thread(target=self._run, name="tier-records", daemon=True)
 
     def start(self) -> None:
-        """Start its thread."""
+        """Start the thread that writes the records."""
         self._thread.start()
 
     def show(self, view: RunView) -> None:
