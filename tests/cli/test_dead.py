@@ -315,7 +315,7 @@ def test_letters_of_a_query_whose_sink_is_gone_are_listed_as_such_with_those_tha
     assert (group["query"], group["count"], group["asked"], group["replayed"], group["gone"]) == ("kept", 2, 1, 0, True)
     said = command("dead-letter", "list", flow).out
     assert "kept (gone)" in said
-    assert "1 wait to be replayed in a Query that no sink belongs to" in said
+    assert "1 wait to be replayed in a query that no sink belongs to" in said
     said = command("dead-letter", "replay", flow, "--json").object["result"]
     assert (said["replayed"], said["refused"], ["waits" in row["why"] for row in said["refusals"]]) == (0, 2, [True, False])
 

@@ -43,7 +43,7 @@ def test_the_slowest_way_counts_and_who_says_nothing_is_named() -> None:
     }
     assert reached("a", acks, met) == {"rows": Reached(None, "d.other")}
     acks["d"] = [ack(other=[(500.0, 501.0)])]
-    assert reached("a", acks, met) == {"rows": Reached(250.0)}, "the slower one of two Queries"
+    assert reached("a", acks, met) == {"rows": Reached(250.0)}, "the slower one of two queries"
     acks["c"] = [ack(**{"in": [(223.0, 224.0)]})]
     assert reached("a", acks, met) == {"rows": Reached(100.0)}, "c has not what b put out at 330"
     acks["c"] = []

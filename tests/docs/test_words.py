@@ -41,6 +41,17 @@ def test_a_page_is_written_in_words_that_people_know(page: str) -> None:
     assert not faults_in(page)
 
 
+@pytest.mark.parametrize("page", HELD)
+def test_query_is_not_a_proper_name(page: str) -> None:
+    """Spark, SQL and the reader write it in lower case; at the start of a sentence or a cell it may be a capital."""
+    found = [text for text in prose_of(page) for hit in re.finditer(r"\bQuer(?:y|ies)\b", text) if not _begins(text[: hit.start()])]
+    assert not found
+
+
+def _begins(before: str) -> bool:
+    return not before.strip(" |*#->") or re.search(r"(?:[.!?:]|\*\*|\|) $", before) is not None
+
+
 @pytest.mark.parametrize("page", sorted(NOT_YET))
 def test_a_page_that_has_become_clean_is_taken_off_the_list(page: str) -> None:
     assert page in HELD

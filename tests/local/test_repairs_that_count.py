@@ -141,11 +141,11 @@ def test_what_waits_in_a_query_that_the_flow_has_no_more_is_told_kept_and_taken_
     assert [group["asked"] for group in count_letters([query], prepared.path.parent)] == [1]
     other = flow(prepared.path.parent, FLOW.replace("kept:", "renamed:"))
     assert left_behind(other.tiers[0]) == [
-        '1 dead letter waits for replay in Query "kept", which no sink uses any more; to list them: scribengin dead-letter list FLOW'
+        '1 dead letter waits for replay in query "kept", which no sink uses any more; to list them: scribengin dead-letter list FLOW'
     ]
     said = replay(other, Which())
     assert (said.asked, said.before, said.refusals, said.requests) == (0, 0, 1, [])
-    assert "waits for its Query" in said.refused[0]["why"]
+    assert "waits for its query" in said.refused[0]["why"]
     (group,) = count_letters([query], prepared.path.parent, made={"renamed"})
     assert (group["asked"], group["replayed"], group["gone"]) == (1, 0, True)
     assert find_doomed([query], Which(), replayed=False).unreplayed == 1

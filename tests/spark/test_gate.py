@@ -88,7 +88,7 @@ def test_late_rows_are_letters_with_record_place_and_watermark(tmp_path: Path) -
     assert (trial.counts.dead, trial.counts.late_dead, trial.counts.late) == (3, 3, 0)
     first, *_ = letters = trial.buried()
     assert [(letter["reason"], letter["step"], letter["line"]) for letter in letters] == [("late", "hours", line) for line in (1, 2, 5)]
-    assert first["message"] == '"ts" is 2026-01-01T08:30:00Z, which is before the watermark of the Query: 2026-01-01T10:00:00Z'
+    assert first["message"] == '"ts" is 2026-01-01T08:30:00Z, which is before the watermark of the query: 2026-01-01T10:00:00Z'
     assert first["payload"] == "record 0"
     assert trial.gate.newest_us == int(at(10.0).timestamp() * 1e6) + 50 * _MIN
     assert trial.gate.newest_at == 1003

@@ -245,7 +245,7 @@ TIME = """\
 - A watermark `COLUMN DURATION` is set on a source or on a step whose output has the column, and is inherited by the nodes that
   read it; of several inputs the slowest applies. Rows that are older than the newest row by more than the duration are late:
   a step that keeps state does not process them. Depending on its `late`, they become dead letters with their bytes, both times and the
-  reason `late` (the default), are dropped and counted, or stop the Query (`error`), independent of its `on_error`.
+  reason `late` (the default), are dropped and counted, or stop the query (`error`), independent of its `on_error`.
 - A row without a time becomes a dead letter (`null-time`) at a window, or at a join with a time limit.
 - `plan` has a hint for each step in which Spark drops rows without a predicate: `explode` of null or of an empty
   array, a null in the key of a join, in the condition of a `JOIN` or in the key of `dedupe`, equal rows of `INTERSECT`.
@@ -352,21 +352,21 @@ code: it checks only the syntax of a `.py` file; `plan` executes the file and ch
 MAX_DEAD = """\
 ### Too many dead letters
 
-Without `max_dead` any number of records may become dead letters. If they are more than half of the records that a Query has read in a
+Without `max_dead` any number of records may become dead letters. If they are more than half of the records that a query has read in a
 run, `run` ends with exit status 1 and reports it first, and `status` of a running flow reports it too. `max_dead: 100%` accepts that.
 
 ```yaml
 max_dead: 1%
 ```
 
-A Query stops with the error `max-dead` before it commits a Batch in which more than 1 % of the records are dead letters, or with which
+A query stops with the error `max-dead` before it commits a Batch in which more than 1 % of the records are dead letters, or with which
 more than 1 % of all records of the run would be. That Batch is then not visible, and its dead letters are not kept: the error
 names the step, the reason and the first record. Fix the step or the data and start again: the Batch runs again, with all of its records.
 A sink that commits each task output on its own (`visible: unit`), or that Spark writes, has written the Batch before it is counted: it is
-committed with its dead letters, and the Query stops after it. The same is true for a Batch if a store rejects some of its records after
+committed with its dead letters, and the query stops after it. The same is true for a Batch if a store rejects some of its records after
 the commit.
 
-With `then: degrade` the Query continues. The flow is `degraded` until it is resumed or restarted, and `run` ends with exit status 1.
+With `then: degrade` the query continues. The flow is `degraded` until it is resumed or restarted, and `run` ends with exit status 1.
 
 A small Batch reaches a percentage quickly: one bad record of ten is 10 %. `max_dead: {run: 100}` limits the number instead. Dead
 letters that are replayed are not counted, neither as records nor, if they fail again, as dead letters. Records that `on_error: drop` or
@@ -395,7 +395,7 @@ alerts:
 | `lag over N rows for TIME` | more than N rows were unread, at sources and in channels, during all of that time |
 | `lag over TIME for TIME` | the oldest unread input was older than the first time, during all of the second |
 | `dead letters over N in TIME` | more than N records became dead letters within that time |
-| `restarts over N in TIME` | workers, or Queries in them, restarted more than N times within that time |
+| `restarts over N in TIME` | workers, or queries in them, restarted more than N times within that time |
 """
 
 TESTS = """\

@@ -153,7 +153,7 @@ def _late(limit_s: int, *, plans: bool) -> Refused:
         )
     return Refused(
         f"no answer within {limit_s} s: the state is large",
-        remedy="request less, such as one Query; or run the same command on the host of the state, with FILE and --state",
+        remedy="request less, such as one query; or run the same command on the host of the state, with FILE and --state",
         code="answer-late",
     )
 

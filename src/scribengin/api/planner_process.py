@@ -99,7 +99,7 @@ def within(answer: bytes) -> bytes:
         return answer
     error = Refused(
         f"the answer has {len(answer):,} bytes; up to {MOST_BYTES:,} are allowed",
-        remedy="request less: fewer dead letters (limit=), a longer id prefix, one Query, or fewer flows at once",
+        remedy="request less: fewer dead letters (limit=), a longer id prefix, one query, or fewer flows at once",
         code="answer-large",
     )
     return msgspec.json.encode(StateAnswer(problem=to_problem(error)))

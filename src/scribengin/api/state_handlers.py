@@ -275,4 +275,4 @@ def _queries(prepared: PreparedFlow, name: str) -> list[QueryFolder]:
         said = f'flow "{prepared.name}" has no state in {prepared.folder} yet'
         raise Refused(said, remedy=f"wait until it has run: scribengin status {prepared.name}", code="state-missing")
     have = ", ".join(query.name for query in there)
-    raise Refused(f'flow "{prepared.name}" has no Query "{name}"', remedy=f"it has the Queries {have}", code="query-unknown")
+    raise Refused(f'flow "{prepared.name}" has no query "{name}"', remedy=f"it has the queries {have}", code="query-unknown")

@@ -367,7 +367,7 @@ def _ask_first(found: dict[str, Any], *, everything: bool) -> None:
 def _ahead(found: dict[str, Any]) -> list[str]:
     """What is known of the dead letters that will fail again, before they are replayed."""
     lines = [
-        f"{row['count']:,} of them are behind the watermark of Query {row['query']}, {row['watermark']}: they become "
+        f"{row['count']:,} of them are behind the watermark of query {row['query']}, {row['watermark']}: they become "
         "dead letters again, except those that a step drops before"
         for row in found["late"]
     ]
@@ -401,7 +401,7 @@ def _shown(found: dict[str, Any], named: Mapping[str, Any]) -> Callable[[], None
             click.echo(f"to repair many in one file: {as_called(flow_command('dead-letter export', '--to', 'FILE'), named)}, then {back}")
         will = "would enter" if found["dry_run"] else "enter"
         for row in found["entering"]:
-            click.echo(f"{row['count']:,} {will} Query {row['query']} at {row['at']}")
+            click.echo(f"{row['count']:,} {will} query {row['query']} at {row['at']}")
         for line in _ahead(found) if found["dry_run"] else ():
             click.echo(line)
         parts = [f"{found['replayed']:,} {'to be replayed' if found['dry_run'] else 'are on their way'}"]

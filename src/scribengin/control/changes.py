@@ -96,7 +96,7 @@ def compare(submission: Submission, new: PreparedFlow, version: int, spec: Spec 
     if not found:
         found = [ChangeRow("text", "in place", "the files differ, but the flow is the same")]
     if recut is not None and anew:
-        says = "its tier layout and the state of its Queries both change; one step cannot change both"
+        says = "its tier layout and the state of its queries both change; one step cannot change both"
         found.append(ChangeRow("flow", "refused", says, "apply the two changes one after the other"))
     return Compared(submission.flow, version, tuple(found), anew, recut)
 

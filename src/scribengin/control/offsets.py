@@ -94,7 +94,7 @@ def plan_offsets(registry: Registry, packages: PackageStore, flow: str, source: 
                 says.append(f"{folder.name} skips the entries of {source} between {before} and {position}; they are never read")
     if not moves:
         raise Refused(
-            f'no Query of flow "{flow}" has read source "{source}" yet', remedy=f"scribengin offsets show {flow}", code="query-unknown"
+            f'no query of flow "{flow}" has read source "{source}" yet', remedy=f"scribengin offsets show {flow}", code="query-unknown"
         )
     return PositionChange(flow, _operation("offsets", version, moves), tuple(says))
 

@@ -125,8 +125,8 @@ def plan_spread(registry: Registry, packages: PackageStore, flow: str, tiers: Co
     }
     if not there:
         raise Refused(
-            f"no Query of flow {flow}{' in ' + ', '.join(tiers) if tiers else ''} keeps state yet",
-            remedy="name another tier; a Query without state has no state partitions",
+            f"no query of flow {flow}{' in ' + ', '.join(tiers) if tiers else ''} keeps state yet",
+            remedy="name another tier; a query without state has no state partitions",
             code="scale-stateless",
         )
     if set(there.values()) == {partitions}:

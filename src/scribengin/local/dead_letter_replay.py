@@ -89,12 +89,12 @@ class Entrances:
         known = bool(letter.file) and (bool(letter.form) or not letter.truncated)
         if letter.source in self.query.static_sources:
             return Cannot(
-                f"source {letter.source} is static: it is read as a whole when the Query starts", "correct the file, then run the flow"
+                f"source {letter.source} is static: it is read as a whole when the query starts", "correct the file, then run the flow"
             )
         if known and letter.source not in self.query.sources:
             known = False
             if not letter.came:
-                return Cannot(f'the Query no longer reads source "{letter.source}"', f"export it: {EXPORT}")
+                return Cannot(f'the query no longer reads source "{letter.source}"', f"export it: {EXPORT}")
         start = ReplayPoint("", letter.source)
         if from_start or letter.step == letter.source:
             if not known:
@@ -103,7 +103,7 @@ class Entrances:
         node = next((node for node in self.query.nodes if node.id == base(letter.step)), None)  # `step.name` of a utility
         if node is None:
             remedy = "replay it with --from-start" if known else f"export it: {EXPORT}"
-            return Cannot(f'the Query no longer has step "{letter.step}"', remedy)
+            return Cannot(f'the query no longer has step "{letter.step}"', remedy)
         if node.stage in ("tail", "sink") and letter.came:
             carrier = letter.source if letter.source in self.query.sources else self._source_above(node)
             return ReplayPoint(node.id, carrier)
@@ -433,7 +433,7 @@ def _not_left(prepared: PreparedFlow, asked: Iterable[tuple[QueryFolder, Lineage
         now = read_lineage(folder)
         if now is None or now.id != lineage.id or has_moved(folder):
             raise Refused(
-                f'flow "{prepared.name}": Query "{folder.name}" was moved or rewound while its replay was requested; '
+                f'flow "{prepared.name}": query "{folder.name}" was moved or rewound while its replay was requested; '
                 f"written, and possibly without effect: {_requests(written)}",
                 remedy="repeat the command: its answer lists the dead letters that no run replays any more, which can be exported",
                 code="move-unfinished",
@@ -458,9 +458,9 @@ def _refuse_all(folder: QueryFolder, which: Which, done: Replayed, seen: set[tup
                 done.refuse(folder.name, key, letter, asked if states.asked(key) else why)
 
 
-_GONE = Cannot("no sink of the flow uses its Query any more", f"restore the sink in the flow, or export the dead letters: {EXPORT}")
-_WAITS = Cannot("its replay is requested, and waits for its Query, which no sink uses any more", _GONE.remedy)
-_MOVED = Cannot("its Query was moved to another tier without it", f"export it: {EXPORT}")
+_GONE = Cannot("no sink of the flow uses its query any more", f"restore the sink in the flow, or export the dead letters: {EXPORT}")
+_WAITS = Cannot("its replay is requested, and waits for its query, which no sink uses any more", _GONE.remedy)
+_MOVED = Cannot("its query was moved to another tier without it", f"export it: {EXPORT}")
 
 
 @dataclass
@@ -586,7 +586,7 @@ _OF_ROW = Cannot(
 def _late_again(watermark: str) -> Cannot:
     """Of a dead letter that was late, and would be nothing else."""
     return Cannot(
-        f"its time is still before the watermark of its Query ({watermark}): it would be late again",
+        f"its time is still before the watermark of its query ({watermark}): it would be late again",
         f"correct its time: {flow_command('dead-letter edit', 'ID')}; or {start_over()}",
     )
 

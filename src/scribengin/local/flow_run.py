@@ -404,7 +404,7 @@ def left_behind(tier: Prepared) -> list[str]:
     left = {folder.name: letters_waiting(folder) for folder in gone}
     see = flow_command("dead-letter list")
     return [
-        f'{letters(count)} for replay in Query "{name}", which no sink uses any more; to list them: {see}'
+        f'{letters(count)} for replay in query "{name}", which no sink uses any more; to list them: {see}'
         for name, count in left.items()
         if count
     ]

@@ -172,7 +172,7 @@ def _phases(view: RunView) -> Metric:
 
 def _states(view: RunView) -> Metric:
     states = GaugeMetricFamily(
-        "scribengin_query_state", "1 for the current state of a Query, 0 for the others.", labels=(*_LABELS, "state")
+        "scribengin_query_state", "1 for the current state of a query, 0 for the others.", labels=(*_LABELS, "state")
     )
     for query in view.queries:
         for state in get_args(QueryState):

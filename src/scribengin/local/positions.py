@@ -148,7 +148,7 @@ def go_back(prepared: Prepared, query: QueryFolder, starts: Mapping[str, int], l
     assert lineage is not None
     if planned is None:
         raise Refused(
-            f'no sink of the flow uses query "{query.name}" any more', remedy="name another Query with --query", code="query-gone"
+            f'no sink of the flow uses query "{query.name}" any more', remedy="name another query with --query", code="query-gone"
         )
     owner = prepared.folder.read_owner()
     opened = open_sinks(prepared.plan.flow, prepared.plan, prepared.folder)

@@ -98,8 +98,8 @@ def back_to(prepared: PreparedFlow, query: str | None, *, at: datetime | None = 
                 starts = {source: starts.get(source, 0) for source in outside}
                 found += _back(prepared, tier, folder, starts)
     if query is not None and query not in seen:
-        have = f"Queries that read sources and have run are {', '.join(seen)}" if seen else "no Query has run yet"
-        raise Refused(f'flow "{prepared.name}" has no Query "{query}" that can go back', remedy=have, code="query-unknown")
+        have = f"Queries that read sources and have run are {', '.join(seen)}" if seen else "no query has run yet"
+        raise Refused(f'flow "{prepared.name}" has no query "{query}" that can go back', remedy=have, code="query-unknown")
     return found
 
 

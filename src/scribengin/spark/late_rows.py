@@ -280,7 +280,7 @@ class LateRowCounter:
         mark = instant_text(pa.array([self._watermark_us], pa.timestamp("us", tz=UTC_NAME)))
         remedy = f"set a longer delay of the watermark, or late: dead_letter at {node.step}, then run the flow again" if stops else ""
         for index, at in zip(rows.tolist(), instant_texts(times.take(pa.array(rows))), strict=True):
-            message = f'"{node.mark.column}" is {at}, which is before the watermark of the Query: {mark}'
+            message = f'"{node.mark.column}" is {at}, which is before the watermark of the query: {mark}'
             self._letters.bury(node.step, chunk, index, LATE, message, fate="fail" if stops else "dead_letter", remedy=remedy)
         self._counts.dead += len(rows)
         self._counts.late_dead += len(rows)

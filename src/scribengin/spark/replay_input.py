@@ -154,7 +154,7 @@ def refuse(letters: Sequence[DeadLetter], at: str, counts: Counts, buried: DeadL
         counts.dead += 1
         message = f'its replay point is step "{at}", which no longer exists; replay it with --from-start'
         if not at:
-            message = f'its replay point is source "{letter.source}", which the Query no longer reads'
+            message = f'its replay point is source "{letter.source}", which the query no longer reads'
         buried.write(at or letter.source, LetterOrigin(letter, 0), 0, letter.payload, REFUSED, message, row=letter.came)
 
 

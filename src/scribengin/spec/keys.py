@@ -120,7 +120,7 @@ _ON_ERROR = Key(
     "on_error",
     "choice",
     "what happens to a record that cannot be processed: `dead_letter` keeps it with its reason, `drop` discards and counts it, "
-    "`fail` stops the Query",
+    "`fail` stops the query",
     "drop",
     choices=get_args(OnError),
     default="the value in `defaults`",
@@ -145,7 +145,7 @@ _LATE = Key(
     "choice",
     "only for steps that keep state: what happens to a row behind the watermark: `dead_letter` keeps it, `drop` discards and counts "
     "it, `error` "
-    "stops the Query",
+    "stops the query",
     "drop",
     choices=get_args(Late),
     default="the value in `defaults`",
@@ -452,7 +452,7 @@ SINK = Section(
     (
         Key("from", "inputs", "the node to write; several nodes are written as their union", "tagged", required=True),
         Key("type", "name", "the connector", "files", required=True),
-        Key("together", "name", "sinks with the same name here commit together, in one Query of that name", "both"),
+        Key("together", "name", "sinks with the same name here commit together, in one query of that name", "both"),
         _TRIGGER,
         _DELIVERY,
         tier_keys.TO,
@@ -467,7 +467,7 @@ RETAIN = Section(
         Key(
             "size",
             "bytes",
-            "the largest number of bytes of each Query; beyond it, the dead letters of the oldest Batches are deleted",
+            "the largest number of bytes of each query; beyond it, the dead letters of the oldest Batches are deleted",
             "1GiB",
             default="any",
             low=1,
@@ -478,21 +478,21 @@ RETAIN = Section(
 
 MAX_DEAD = Section(
     "max_dead",
-    "The largest number or share of a Query's records that may become dead letters. `max_dead: 1%` is short for `max_dead: {batch: "
+    "The largest number or share of a query's records that may become dead letters. `max_dead: 1%` is short for `max_dead: {batch: "
     "1%, run: 1%}`.",
     (
         Key("batch", "bound", "the limit for one Batch: a percentage of its records, or a number", "5%", default="any"),
         Key(
             "run",
             "bound",
-            "the limit for all records that the Query has read since the start of the run, or of its worker",
+            "the limit for all records that the query has read since the start of the run, or of its worker",
             "1%",
             default="any",
         ),
         Key(
             "then",
             "choice",
-            "what happens above the limit: `fail` stops the Query before the Batch is committed, and the next start runs that Batch again; "
+            "what happens above the limit: `fail` stops the query before the Batch is committed, and the next start runs that Batch again; "
             "`degrade` continues, and the flow is `degraded`",
             "degrade",
             choices=get_args(BeyondMaxDead),
@@ -576,7 +576,7 @@ FLOW = Section(
         Key(
             "max_dead",
             "bound",
-            "the largest number or share of a Query's records that may become dead letters, in a Batch and in a run; or a section",
+            "the largest number or share of a query's records that may become dead letters, in a Batch and in a run; or a section",
             "1%",
             default="no limit, but a run with more than half ends with exit status 1",
             section=MAX_DEAD,

@@ -148,7 +148,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "bad-name",
         "An invalid name",
-        "Ids of nodes and names of flows, Queries and branches begin with a lower-case letter, followed by lower-case letters, "
+        "Ids of nodes and names of flows, queries and branches begin with a lower-case letter, followed by lower-case letters, "
         "digits and `_`; at most 63 characters.",
         "Write the name that the problem proposes.",
         "big-orders: {from: orders, filter: amount > 100}",

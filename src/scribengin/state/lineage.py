@@ -132,7 +132,7 @@ def rewind(query: QueryFolder, starts: Mapping[str, int]) -> Lineage:
     any point; `finish_rewind` completes it.
     """
     old = read_lineage(query)
-    assert old is not None, "a Query that never ran is at the start of its sources"
+    assert old is not None, "a query that never ran is at the start of its sources"
     begun = replace(old, id=new_id(), created_at=now_text(), parent=old.id, starts=dict(starts), origin="", passed={}, first=0)
     storage.put_if_absent(query.rewind, _sealed(begun))
     finish_rewind(query)

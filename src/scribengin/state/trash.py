@@ -209,7 +209,7 @@ class Trash:
             writer.append(batch, [place, msgspec.Raw(letter.line), letter.repair])
         segment, lineage = writer.close(), read_lineage(query)
         assert segment is not None, "no dead letters"
-        assert lineage is not None, "dead letters of a Query that never ran"
+        assert lineage is not None, "dead letters of a query that never ran"
         kept = PurgedLetters(self._text(query.path), lineage.id, batch, segment)
         return replace(discarded, letters=(*discarded.letters, kept))
 

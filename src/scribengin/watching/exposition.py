@@ -72,7 +72,7 @@ METRICS: tuple[Declared, ...] = (
     Declared("scribengin_tier_rows_out", "counter", _TIER, "Rows written in committed Batches."),
     Declared("scribengin_tier_dead", "counter", _TIER, "Dead letters."),
     Declared("scribengin_tier_batches", "counter", _TIER, "Committed Batches."),
-    Declared("scribengin_tier_restarts", "counter", _TIER, "Restarts of the tier's worker and of its Queries."),
+    Declared("scribengin_tier_restarts", "counter", _TIER, "Restarts of the tier's worker and of its queries."),
     Declared("scribengin_query_rows_per_second", "gauge", _QUERY, "Rows read, over the last ten seconds."),
     Declared("scribengin_query_lag_rows", "gauge", _QUERY, "Backlog in rows, if it can be counted."),
     Declared("scribengin_query_lag_bytes", "gauge", _QUERY, "Backlog in bytes."),

@@ -118,7 +118,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "plan-unsaid",
         "A change needs to be accepted",
-        "Some Queries would need a new checkpoint: they would read all again, or forget what they keep.",
+        "Some queries would need a new checkpoint: they would read all again, or forget what they keep.",
         "Read the plan; accept it with `--accept again`, `--accept lost` or `--plan HASH`.",
         "tests/control/test_topology.py::test_a_query_that_cannot_keep_its_state_needs_a_persons_word",
     ),
@@ -200,7 +200,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "scale-stateless",
         "There is no state to spread",
-        "`--partitions` spreads state, and these Queries keep none.",
+        "`--partitions` spreads state, and these queries keep none.",
         "Name another tier.",
         "tests/api/test_verbs_api.py::test_operations_positions_scale_and_limits",
     ),
@@ -517,7 +517,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "answer-large",
         "The answer is too large",
         "It has more bytes than one answer may have.",
-        "Ask for less: `limit`, one Query, fewer flows.",
+        "Ask for less: `limit`, one query, fewer flows.",
         "tests/api/test_answers_api.py::test_an_answer_has_bounds",
     ),
     met(

@@ -78,7 +78,7 @@ REASONS: tuple[Reason, ...] = (
         "it came for a folder of a sink that is closed.",
         "Raise the delay of `watermark` if such rows are common; `late: drop` counts them only. A replay is late again unless its time is "
         f"repaired (`scribengin dead-letter edit FLOW KEY`). {_BEHIND_JOIN}.",
-        '"ts" is 2026-01-01T08:00:00Z, and the watermark of the Query has passed it: 2026-01-01T09:50:00Z',
+        '"ts" is 2026-01-01T08:00:00Z, and the watermark of the query has passed it: 2026-01-01T09:50:00Z',
     ),
     Reason(
         "malformed",

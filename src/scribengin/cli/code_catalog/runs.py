@@ -127,14 +127,14 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     met(
         "query-unknown",
-        "The flow has no such Query",
-        "A Query has the id of its sink, or the name in `together`.",
+        "The flow has no such query",
+        "A query has the id of its sink, or the name in `together`.",
         "Write one of those that the message lists.",
         "tests/api/test_answers_api.py::test_dead_letters_come_counted_and_page_by_page",
     ),
     met(
         "query-gone",
-        "No sink makes this Query any more",
+        "No sink makes this query any more",
         "Its sink was removed or renamed; its state is still there.",
         "Name another with `--query`, or write the sink again.",
     ),
@@ -155,14 +155,14 @@ CATALOG: tuple[ProblemEntry, ...] = (
     met("position-unknown", "The position is not valid", "Positions count entries.", "Write a number of entries, or `end`."),
     met(
         "position-back",
-        "A Query with state cannot go back",
+        "A query with state cannot go back",
         "Its state has met all that was committed. Reading it again would count it twice.",
         "Compute it anew beside the old: give the step and its sink new ids.",
     ),
     met(
         "batch-unknown",
         "There is no such Batch",
-        "The Query has not come so far.",
+        "The query has not come so far.",
         "Name an earlier one.",
         "tests/control/test_verbs_up.py::test_a_flow_is_planned_goes_back_is_set_and_goes_on",
     ),
@@ -176,7 +176,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "batch-begun",
         "A Batch was begun by another definition",
-        "The flow was changed while a Batch commits unit by unit.",
+        "The flow was changed after some task outputs of a Batch were committed, and before all were.",
         "Run it once as it was (`run FILE --once`), then change it.",
         "tests/connectors/postgres/test_flows.py::test_tasks_write_to_the_table_itself_where_that_is_said",
     ),
@@ -197,12 +197,12 @@ CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "rewind-unfinished",
         "Going back was cut short",
-        "A Query stands between two positions.",
+        "A query stands between two positions.",
         "Run the flow, or the same command again: that completes it.",
     ),
     met(
         "outbox-waits",
-        "A Query cannot go back yet",
+        "A query cannot go back yet",
         "Rows wait for a channel that is unavailable.",
         "Bring it back, and run the flow until the channel has all rows.",
     ),
@@ -272,7 +272,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "It is not certain that the own engine means the same. No error: it is used inside.",
         "Nothing is to be done.",
     ),
-    met("repartition-early", "There is no state to spread yet", "The Query has committed no Batch.", "Run it until it has committed one."),
+    met("repartition-early", "There is no state to spread yet", "The query has committed no Batch.", "Run it until it has committed one."),
     met(
         "repartition-failed",
         "State could not be spread over other partitions",

@@ -80,7 +80,7 @@ def list_(*, flow: str, filters: Filters, by_query: bool, state: Path | None, ma
             click.echo(f"to see one in full: {as_called(flow_command('dead-letter show', key), {'flow': flow, 'state': state})}")
         click.echo(f"what a reason means, and what to do: scribengin explain {rows[0]['reason']}")
         if stranded := sum(row["asked"] for row in rows if row["gone"]):
-            click.echo(f"{stranded:,} wait to be replayed in a Query that no sink belongs to; they continue if a sink joins it again")
+            click.echo(f"{stranded:,} wait to be replayed in a query that no sink belongs to; they continue if a sink joins it again")
 
     return CommandAnswer(found, show=show)
 

@@ -40,7 +40,7 @@ def positions_of_name(flow: str, query: str | None, masters: Masters) -> list[di
         rows: list[dict[str, Any]] = msgspec.to_builtins(client.offsets(flow))
     if query is not None and query not in (have := {row["query"] for row in rows}):
         remedy = did_you_mean(query, have) or f"with state are {', '.join(sorted(have)) or 'none'}"
-        raise Refused(f'flow "{flow}" has no Query "{query}" with state', remedy=remedy, code="query-unknown")
+        raise Refused(f'flow "{flow}" has no query "{query}" with state', remedy=remedy, code="query-unknown")
     return [row for row in rows if query in (None, row["query"])]
 
 

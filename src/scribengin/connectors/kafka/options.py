@@ -189,7 +189,7 @@ SOURCE = NodeType(
         Option(
             "group",
             "text",
-            "the consumer group whose offsets show the position of a Query to lag tools; by default scribengin.FLOW.QUERY",
+            "the consumer group whose offsets show the position of a query to lag tools; by default scribengin.FLOW.QUERY",
             None,
             example="tweets-counter",
             pace=True,

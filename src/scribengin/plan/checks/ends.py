@@ -188,7 +188,7 @@ def queries_are_named_once(subject: Subject) -> Iterator[Problem]:
                 message = f"{called(with_name)} has together: {name}, which is also the id of a sink outside that group"
                 yield subject.problem("together-name", path_of(with_name, "together"), message, "write another name")
             elif _trigger(subject, sink.trigger_s) != _trigger(subject, first.trigger_s):
-                message = f'{called(sink)} and sink "{first.id}" have different triggers, but together: {name} makes them one Query'
+                message = f'{called(sink)} and sink "{first.id}" have different triggers, but together: {name} makes them one query'
                 yield subject.problem("together-trigger", path_of(sink, "trigger"), message, "give both the same trigger")
 
 

@@ -294,8 +294,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "together-name",
-        "The name of a Query is already used",
-        "`together: NAME` is the id of a sink outside the group; both Queries would use the same state folder.",
+        "The name of a query is already used",
+        "`together: NAME` is the id of a sink outside the group; both queries would use the same state folder.",
         "Write another name.",
         ORDERS + "sinks:\n  a: {from: orders, type: console, together: b}\n  b: {from: orders, type: console}\n",
         slot="file",
@@ -303,7 +303,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "together-trigger",
-        "Two triggers in one Query",
+        "Two triggers in one query",
         "Sinks with the same `together` run in the same Batches.",
         "Give both the same trigger.",
         ORDERS + "sinks:\n"

@@ -180,8 +180,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "state-several-ways",
-        "A Query with state and several paths to its sinks",
-        "Spark keeps the state of one stream, so all sinks of a Query with state must read the same step.",
+        "A query with state and several paths to its sinks",
+        "Spark keeps the state of one stream, so all sinks of a query with state must read the same step.",
         "Take `together` out, or combine the paths with a merge step.",
         ORDERS + "steps:\n"
         "  a: {from: orders, dedupe: {key: [id]}}\n"

@@ -91,7 +91,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "together-cut",
         "Sinks that commit together in two tiers",
-        "Sinks with the same `together` are one Query, and a Query runs in one tier.",
+        "Sinks with the same `together` are one query, and a query runs in one tier.",
         "Move them to one tier, or take `together` out.",
         ORDERS + "sinks:\n"
         "  a: {from: orders, type: files, path: out/a, format: json, together: both}\n"
