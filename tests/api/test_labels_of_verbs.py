@@ -84,7 +84,7 @@ def test_operations_alerts_and_rates_of_flows_are_chosen_by_labels(typed: Typed,
 
 
 @pytest.mark.parametrize(
-    "words", ["graph --steps", "dead-letter list", "dead-letter show", "offsets show", "audit", "trace -l team=web a+1"]
+    "words", ["graph --steps", "batch list", "dead-letter list", "dead-letter show", "offsets show", "audit", "trace -l team=web a+1"]
 )
 def test_what_looks_into_states_takes_labels_too(typed: Typed, words: str) -> None:
     """Nobody has their packages here: that is told of each."""

@@ -53,15 +53,15 @@ class LastBatches:
 
 # its entry, and its route
 
-BATCHES = RegisteredQuery("batches", Role.VIEWER, "tests.api.last_batches:last_batches")
+BATCHES = RegisteredQuery("last-batches", Role.VIEWER, "tests.api.last_batches:last_batches")
 
 
 def batch_routes(may: Callable[[Role], Any]) -> APIRouter:
     routes = APIRouter(prefix="/v1/flows/{flow}", tags=["flows"])
 
-    @routes.get("/batches", response_model=LastBatches)
-    def batches(flow: str, asked: Annotated[ApiRequest, may(role_of("batches"))]) -> Response:
-        return from_state(asked, "batches", flow, {"most": 10}, LastBatches)
+    @routes.get("/last-batches", response_model=LastBatches)
+    def batches(flow: str, asked: Annotated[ApiRequest, may(role_of("last-batches"))]) -> Response:
+        return from_state(asked, "last-batches", flow, {"most": 10}, LastBatches)
 
     return routes
 
@@ -70,13 +70,13 @@ def batch_routes(may: Callable[[Role], Any]) -> APIRouter:
 
 
 class BatchesClient(Client):
-    def batches(self, name: str) -> LastBatches:
-        return self._get(f"/v1/flows/{part(name)}/batches", LastBatches)
+    def last_batches(self, name: str) -> LastBatches:
+        return self._get(f"/v1/flows/{part(name)}/last-batches", LastBatches)
 
 
 @pytest.fixture
 def _added(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(QUERIES, "batches", BATCHES)
+    monkeypatch.setitem(QUERIES, "last-batches", BATCHES)
 
     def both(may: Callable[[Role], Any]) -> APIRouter:
         routes = APIRouter()
@@ -102,13 +102,13 @@ def test_a_query_is_added_with_a_handler_an_entry_a_route_and_a_call(bench: "Ben
     package = bench.package()
     bench.client(token=editor).apply("numbers", Submit(package.id, "flow.yaml", str(bench.folder)), package.data)
     client = bench.stack.enter_context(BatchesClient([master.url], token=Secret(viewer, "a test's")))
-    assert client.batches("numbers").batches == ()
+    assert client.last_batches("numbers").batches == ()
 
     decides(master, 12)
-    assert client.batches("numbers") == LastBatches("numbers", tuple(BatchRow("kept", batch, 0) for batch in range(11, 1, -1)))
+    assert client.last_batches("numbers") == LastBatches("numbers", tuple(BatchRow("kept", batch, 0) for batch in range(11, 1, -1)))
     with pytest.raises(Refused, match='no flow "nobody"'):
-        client.batches("nobody")
-    assert master.ask("GET", "/v1/flows/numbers/batches").status_code == 401, "the role is that of its entry"
+        client.last_batches("nobody")
+    assert master.ask("GET", "/v1/flows/numbers/last-batches").status_code == 401, "the role is that of its entry"
 
 
 @pytest.mark.usefixtures("_added")
@@ -119,10 +119,10 @@ def test_a_query_that_is_added_is_asked_where_the_state_is(bench: "Bench") -> No
     person = bench.person
     person.commit(put(person, RUN("numbers", "main"), Run(number=1, node="b", asked_at=0.0, generation=1)))
     person.commit(Create(LEASE("numbers", "main").path, {"host": "far", "pid": 7}, ephemeral=True))
-    assert master.ask("GET", "/v1/flows/numbers/batches").json()["code"] == "state-elsewhere"
+    assert master.ask("GET", "/v1/flows/numbers/last-batches").json()["code"] == "state-elsewhere"
     person.commit(Create(MASTERS("m2").path, {"id": "m2", "host": "far", "http": "http://far:1"}, ephemeral=True))
-    answer = master.ask("GET", "/v1/flows/numbers/batches")
-    assert (answer.status_code, answer.headers["location"]) == (307, "http://far:1/v1/flows/numbers/batches")
+    answer = master.ask("GET", "/v1/flows/numbers/last-batches")
+    assert (answer.status_code, answer.headers["location"]) == (307, "http://far:1/v1/flows/numbers/last-batches")
 
 
 @pytest.mark.parametrize("name", QUERIES)

@@ -77,6 +77,11 @@ COMMANDS = (
         "The sinks (`arrivals`) and dead letters that a record reached, each with `hops`, and the Batches that read it. `notes`"
         " give the reason for unknown\nparts; `trace` is the share of records whose path is kept.",
     ),
+    (
+        "batch list shop/flow.yaml",
+        "The last Batches, newest first. `dead` is null while a store may still refuse rows, which are then part of `rows_out`. "
+        "`published` is true if the output is\nknown to be visible to readers.",
+    ),
     ("dead-letter list shop/flow.yaml", "Dead letters by query, step and reason."),
     ("dead-letter show shop/flow.yaml --limit 1", "Dead letters whole. A payload that is not UTF-8 is `payload_base64` instead."),
     (

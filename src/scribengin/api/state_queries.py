@@ -62,6 +62,7 @@ _QUERIES = (
     RegisteredQuery("trace", Role.VIEWER, "scribengin.api.state_handlers:trace"),
     RegisteredQuery("audit", Role.VIEWER, "scribengin.api.state_handlers:audit"),
     RegisteredQuery("summary", Role.VIEWER, "scribengin.local.summaries:read_summaries"),
+    RegisteredQuery("batches", Role.VIEWER, "scribengin.local.batches:last_batches"),
     RegisteredQuery("backlogs", Role.VIEWER, "scribengin.api.state_handlers:backlogs"),
     RegisteredQuery("graph", Role.VIEWER, "scribengin.api.state_handlers:graph", StateNeed.NO),
     RegisteredQuery("graph-counts", Role.VIEWER, "scribengin.local.edge_counts:edge_counts"),

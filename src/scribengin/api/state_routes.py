@@ -16,6 +16,7 @@ from scribengin.api.state_queries import StateQuery, role_of
 from scribengin.api.state_routing import sent_to, sent_to_leader
 from scribengin.client.state_models import (
     Audit,
+    Batches,
     FlowGraph,
     GraphCounts,
     LetterCounts,
@@ -39,6 +40,8 @@ from scribengin.registry.tree import DESIRED
 from scribengin.watching.flow_figures import with_live
 
 _LONGEST = 8192
+MOST_BATCHES = 1000
+"""in one answer: so many of each Query always keep their counts"""
 Text = Annotated[str, Query(max_length=_LONGEST)]
 
 
@@ -74,6 +77,17 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
     def summary(flow: str, asked: Annotated[ApiRequest, may(role_of("summary"))], sink: Text = "") -> Response:
         """The tables of the flow's summary sinks, or of one, at the last decided Batch; also while the flow runs and after a failover."""
         return from_state(asked, "summary", flow, {"sink": sink}, Summaries)
+
+    @routes.get("/batches", response_model=Batches)
+    def batches(
+        flow: str,
+        asked: Annotated[ApiRequest, may(role_of("batches"))],
+        query: Text = "",
+        limit: Annotated[int, Query(ge=1, le=MOST_BATCHES)] = 10,
+    ) -> Response:
+        """The last decided Batches of all queries together, or of one, newest first; also while the flow runs. Batches of an earlier
+        lineage are left out."""
+        return from_state(asked, "batches", flow, {"query": query, "limit": limit}, Batches)
 
     @routes.get("/graph/counts", response_model=GraphCounts)
     def graph_counts(flow: str, asked: Annotated[ApiRequest, may(role_of("graph-counts"))]) -> Response:

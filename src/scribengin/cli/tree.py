@@ -129,6 +129,20 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry | CommandGroup]] = {
     },
     "Data": {
         "trace": CommandEntry("Trace a record through tiers, Batches and sinks."),
+        "batch": CommandGroup(
+            "List the last Batches of a flow.",
+            """Decided Batches of a flow.
+
+            FLOW is a flow file, or the name of a submitted flow.
+
+            \b
+            Example:
+              scribengin batch list flow.yaml
+            """,
+            {
+                "list": CommandEntry("List the last Batches: rows, dead letters, whether published.", "batch:list_"),
+            },
+        ),
         "dead-letter": CommandEntry("List, show, repair, replay or delete dead letters.", "dead:command"),
         "offsets": CommandGroup(
             "Show, set, skip or rewind positions in sources.",

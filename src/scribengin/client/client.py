@@ -64,6 +64,7 @@ from scribengin.client.models import (
     Written,
 )
 from scribengin.client.state_models import (
+    Batches,
     FlowGraph,
     GraphCounts,
     LetterCounts,
@@ -149,6 +150,10 @@ class AnswerClient(Transport):
     def summary(self, name: str, sink: str = "") -> Summaries:
         """The tables of a flow's summary sinks, or of one. Raises Refused: `summary-missing` too."""
         return self._get(f"/v1/flows/{part(name)}/summary?{_query_string(sink=sink)}", Summaries)
+
+    def batches(self, name: str, query: str = "", *, limit: int = 10) -> Batches:
+        """The last decided Batches of a flow, or of one of its queries, newest first. Raises Refused: `query-unknown` too."""
+        return self._get(f"/v1/flows/{part(name)}/batches?{_query_string(query=query, limit=str(limit))}", Batches)
 
     def graph(self, name: str) -> FlowGraph:
         """Nodes, arrows, tiers and channels of a flow, with their live figures."""

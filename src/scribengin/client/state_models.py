@@ -337,3 +337,26 @@ class Summaries:
 
     flow: str
     summaries: tuple[Summary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRow:
+    """A decided Batch of a query. `dead` counts its dead letters; null while a store may still refuse rows, which are then part of
+    `rows_out`. `published`: its output is known to be visible to readers."""
+
+    tier: str
+    query: str
+    batch: int
+    decided_at: str
+    rows_in: int
+    rows_out: int
+    dead: int | None
+    published: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """The last Batches of a flow, newest first."""
+
+    flow: str
+    batches: tuple[BatchRow, ...]
