@@ -171,6 +171,18 @@ def test_a_name_that_is_meant_for_a_file_of_this_folder_is_told_which(
     assert "file" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", ["pause", "history", "scale", "limit", "logs", "offsets rewind --to-batch 0", "alerts test", "delete"])
+def test_a_file_is_refused_where_a_name_is_expected(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("orders.yaml").write_text("version: 1\nname: shop\n")
+    with pytest.raises(SystemExit) as left:
+        main([*words.split(), "orders.yaml", "--home", "home"])
+    assert left.value.code == 2
+    assert "orders.yaml is a file; this command takes the name of a submitted flow: shop" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("code", ["state-changed", "output-foreign", "already-running", "not-up", "flow-name", "state-missing", "bug"])
 def test_what_a_newcomer_meets_is_explained(code: str) -> None:
     assert entry_of(code) is not None

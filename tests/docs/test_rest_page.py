@@ -61,6 +61,17 @@ def test_every_path_of_the_table_is_one_of_the_document() -> None:
     assert {re.sub(r"\{\w+\}", "{}", path) for path in told} <= known
 
 
+def test_every_path_of_the_document_is_in_the_table() -> None:
+    table = re.sub(r"\?\w+=\w+", "", TEXT).replace("{label}={value}", "{quota}")
+    told = [re.sub(r"\{\w+\}", "{}", each) for each in re.findall(r"`(?:[A-Z]+ )?([/…][^\s`]*)`", table)]
+
+    def is_told(path: str) -> bool:
+        return any(each == path or (each.startswith("…/") and path.endswith(each[1:])) for each in told)
+
+    paths = [path for path in openapi_document()["paths"] if path != "/v1/registry/"]  # the root of `/v1/registry/{path}`
+    assert not [path for path in paths if not is_told(re.sub(r"\{\w+\}", "{}", path))]
+
+
 def test_every_code_of_the_table_has_its_status() -> None:
     code = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
     table = TEXT[TEXT.index("| status |") :].partition("\n\n")[0]

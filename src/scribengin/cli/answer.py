@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.extras import missing_extra
-from scribengin.cli.flow_argument import as_called, file_of_name
+from scribengin.cli.flow_argument import as_called, file_of_name, refuse_files
 from scribengin.cli.tree import with_new_options
 from scribengin.core.errors import Exit, InputError, ScribenginError
 from scribengin.core.problems import Place, Problem
@@ -75,9 +75,11 @@ class AnsweringCommand(click.Command):
         ]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Old names of options become those of this release."""
+        """Replace old names of options, and refuse a file where a name is expected."""
         args, ctx.meta[_NOTICES] = with_new_options(path_of(ctx).removeprefix("flow "), args)
-        return super().parse_args(ctx, args)
+        left = super().parse_args(ctx, args)
+        refuse_files(ctx)
+        return left
 
     def invoke(self, ctx: click.Context) -> None:
         """Run the function and deliver its Answer; always ends the context with the exit status."""

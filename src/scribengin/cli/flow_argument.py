@@ -38,6 +38,20 @@ def file_of_name(text: str) -> str:
     return called or next((str(file) for file in files if file.suffix != ".py" and _name_in(file) == text), "")
 
 
+def refuse_files(ctx: click.Context) -> None:
+    """Raise BadParameter if a file was given for an argument NAME, which is the name of a submitted flow. A command that only says that no
+    control plane runs would send its user the wrong way."""
+    for param in ctx.command.params:
+        if not isinstance(param, click.Argument) or not (param.metavar or "").lstrip("[").startswith("NAME"):
+            continue
+        given = ctx.params.get(param.name or "")
+        for text in given if isinstance(given, tuple) else (given,):
+            if isinstance(text, str) and not is_name(text) and Path(text).is_file():
+                name = _name_in(Path(text))
+                message = f"{text} is a file; this command takes the name of a submitted flow{f': {name}' if name else ''}"
+                raise click.BadParameter(message, ctx=ctx, param=param)
+
+
 def _name_in(file: Path) -> str:
     """What a flow file says its flow is called, as far as one line at its start tells."""
     with file.open(errors="replace") as lines:
