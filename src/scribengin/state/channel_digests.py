@@ -1,7 +1,7 @@
-"""What a Batch has taken of a channel, as its feeder counts it: for each unit of each Batch of the feeder rows, and the order-free digest
-of their ids.
+"""What a Batch has taken from a channel: for each task output of each upstream Batch, the rows and the order-free digest of their ids.
 
-`{lineage: {Batch: {unit: [rows, digest]}}}`; Batch and unit are text, as JSON has them, and a unit that packs do not say is -1.
+As JSON: `{lineage: {Batch: {task output: [rows, digest]}}}`. Batch and task output are text, as keys in JSON are; the task output is -1 for
+record batches that do not name theirs.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 NOT_WHOLE = Handed("", -1, 0, 0)
-"""what was no whole pack, and became a dead letter: its contents are unknown"""
+"""stands for input that was no complete record batch and became a dead letter: its contents are unknown"""
 
 
 def taken_of(handed: Iterable[Handed]) -> dict[str, dict[str, dict[str, list[int]]]]:
-    """Of what a task has read."""
+    """The rows and digests of what a task has read."""
     taken: dict[str, dict[str, dict[str, list[int]]]] = {}
     for each in handed:
         _add(taken, each.lineage, str(each.batch), str(each.unit), (each.rows, each.digest))
@@ -33,7 +33,7 @@ def taken_of(handed: Iterable[Handed]) -> dict[str, dict[str, dict[str, list[int
 
 
 def together(parts: Iterable[Mapping[str, Taken]]) -> dict[str, dict[str, dict[str, dict[str, list[int]]]]]:
-    """Source → what all tasks have taken of it."""
+    """Add up the results of all tasks: source → the rows and digests of what was taken from it."""
     whole: dict[str, dict[str, dict[str, dict[str, list[int]]]]] = {}
     for part in parts:
         for source, taken in part.items():
@@ -45,17 +45,17 @@ def together(parts: Iterable[Mapping[str, Taken]]) -> dict[str, dict[str, dict[s
 
 
 def by_unit(said: TakenUnits) -> dict[int, Sums]:
-    """What was taken of each unit of a Batch."""
+    """Task output → the sums of what was taken of it."""
     return {int(unit): (rows, digest) for unit, (rows, digest) in said.items()}
 
 
 def added(first: Sums, second: Sums) -> Sums:
-    """The sum of both."""
+    """The sum of both: rows, and digests modulo `DIGESTS`."""
     return first[0] + second[0], (first[1] + second[1]) % DIGESTS
 
 
 def in_all(units: Mapping[int, Sums]) -> Sums:
-    """The sum over all units."""
+    """The sum over all task outputs."""
     whole = (0, 0)
     for sums in units.values():
         whole = added(whole, sums)
