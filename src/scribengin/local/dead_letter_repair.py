@@ -1,4 +1,4 @@
-"""Export, import and repair of dead letters."""
+"""Purge, export, import and repair of dead letters."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Doomed:
-    """Selected dead letters: by Query; how many of them were not replayed; and where they are."""
+    """Dead letters that are selected for a purge: their number for each query, how many of them were not replayed, and their places."""
 
     count: int = 0
     unreplayed: int = 0
@@ -62,12 +62,18 @@ class Doomed:
     places: dict[tuple[QueryFolder, int], tuple[tuple[LineSegment, ...], set[int]]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """The dead letter as one JSON object."""
+        """The selection as one JSON object."""
         return {"purged": self.count, "unreplayed": self.unreplayed, "queries": dict(self.by_query)}
 
 
 def find_doomed(queries: Sequence[QueryFolder], which: Which, *, replayed: bool) -> Doomed:
-    """The dead letters that are meant; with `replayed` those whose replay has come through."""
+    """Select dead letters.
+
+    Args:
+        queries: The folders of the queries.
+        which: The selection.
+        replayed: True to select only those whose replay is known to be committed.
+    """
     found = Doomed()
     for query in queries:
         states = LetterStates(query)
@@ -83,14 +89,18 @@ def find_doomed(queries: Sequence[QueryFolder], which: Which, *, replayed: bool)
 
 
 def purge(doomed: Doomed, trash: Trash) -> Discarded | None:
-    """Under the leases: delete dead letters, after a copy to the trash; None if there are none. What was asked to be replayed and waits
-    comes through all the same. May be killed at any point and done again: each dead letter is either there, or in the trash."""
+    """Delete the selected dead letters, after copying them to the trash; returns the removal, None if there is nothing to delete. The
+    caller holds the leases.
+
+    A replay that was requested takes place all the same. Idempotent: it may be interrupted at any point and repeated; each dead letter is
+    either in its place or in the trash.
+    """
     trash.drop_expired()
     if not doomed.count:
         return None
     discarded = trash.begin("", [{"query": query, "dead_letters": count} for query, count in doomed.by_query.items()])
-    for kept in discarded.letters:  # of a purge that was cut short behind its letters, before their repairs
-        with suppress(Refused):  # its Query has begun anew
+    for kept in discarded.letters:  # a purge that was interrupted after its dead letters, before their repairs
+        with suppress(Refused):  # its query has started over
             query = trash.query_of(kept)
             mark = read_purged(query, kept.batch)
             for place in () if mark is None else trash.letters(discarded, kept).keys() - set(mark.places):
@@ -110,27 +120,29 @@ def purge(doomed: Doomed, trash: Trash) -> Discarded | None:
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """What an undo has brought back: dead letters by Query. `expired` dead letters have outlived `retain` meanwhile, and stay away."""
+    """What an undo has restored: the number of dead letters for each query. The `expired` ones have outlived `retain` meanwhile, and are
+    not restored."""
 
     discarded: Discarded
     by_query: Mapping[str, int]
     expired: int
 
     def as_json(self) -> dict[str, Any]:
-        """The withdrawn repair as one JSON object."""
+        """The result of the undo as one JSON object."""
         count = sum(self.by_query.values())
         return {"id": self.discarded.id, "restored": count, "expired": self.expired, "queries": dict(self.by_query)}
 
 
 def undo_purge(trash: Trash, id_: str = "") -> Undone:
-    """Under the leases: bring back what the newest purge has deleted, or the one of that id. May be killed at any point and done again.
+    """Restore what a purge has deleted: the newest one, or the one with that id. The caller holds the leases.
 
-    Raises Refused if there is none, and if the Query has begun anew since.
+    Idempotent: it may be interrupted at any point and repeated. Raises Refused if there is no such purge, or if a query has started over
+    since.
     """
     found = trash.find(id_)
     back: set[tuple[str, int, int]] = set()
     late: set[tuple[str, int, int]] = set()
-    # each Query is looked for before anything is written
+    # find each query before anything is written
     for query, kept in [(trash.query_of(each), each) for each in found.letters]:
         letters = trash.letters(found, kept)
         expired = kept.batch <= read_expired(query).through
@@ -147,14 +159,18 @@ def undo_purge(trash: Trash, id_: str = "") -> Undone:
 
 
 _BESIDE = ("key", "lineage", "state", "place", "decided_at")
-"""what a line of an exported file holds beside the dead letter"""
+"""the fields of a line of an exported file that do not belong to the dead letter"""
 
 
 def whole_letters(queries: Sequence[QueryFolder], folder: Path, which: Which) -> Iterator[dict[str, Any]]:
-    """The dead letters that are meant, as lines of a file: all fields, `key` and `lineage` by which they are known, `state` of what was
-    done.
+    """The selected dead letters as lines of a file: all fields, `key` and `lineage`, which identify them, and their `state`.
 
-    Of one that is repaired and waits, as it will be replayed.
+    A dead letter that is repaired and not yet replayed has its repaired form.
+
+    Args:
+        queries: The folders of the queries.
+        folder: The folder of the flow, to which places are relative.
+        which: The selection.
     """
     for query in queries:
         states = LetterStates(query)
@@ -170,7 +186,8 @@ def whole_letters(queries: Sequence[QueryFolder], folder: Path, which: Which) ->
 
 
 def given_letters(lines: Iterable[bytes], name: str) -> dict[tuple[str, Key], Given]:
-    """(Query, dead letter) → what a file says of it. Raises Refused for a line that is no exported dead letter; `name` is the file's."""
+    """(query, key) → what an exported file contains for that dead letter. Raises Refused for a line that is not an exported dead letter;
+    `name` is the name of the file."""
     found: dict[tuple[str, Key], Given] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -193,7 +210,7 @@ def given_letters(lines: Iterable[bytes], name: str) -> dict[tuple[str, Key], Gi
 
 @dataclass(frozen=True, slots=True)
 class Editing:
-    """A dead letter that is to be repaired. `text` is its record, or the row that came to `at`, as a repair before has left it."""
+    """A dead letter that is to be repaired. `text` is its record, or its input row at step `at`, with an earlier repair applied."""
 
     tier: Prepared
     query: QueryPlan
@@ -206,16 +223,16 @@ class Editing:
 
     @property
     def is_row(self) -> bool:
-        """True if it is a row as JSON."""
+        """True if `text` is a row as JSON."""
         return bool(self.at) or self.letter.form == "row"
 
     @property
     def digest(self) -> str:
-        """Of the dead letter, the step that it enters and the text."""
+        """The SHA-256 of the dead letter's id, the step at which it enters, and the text."""
         return hashlib.sha256(msgspec.json.encode((self.letter.id, self.at, self.text))).hexdigest()
 
     def as_json(self) -> dict[str, Any]:
-        """`text`, or `text_base64` where it is no UTF-8, whether it is a `row`, and the `digest`."""
+        """`text`, or `text_base64` if it is not valid UTF-8; `row`, True for a row; and the `digest`."""
         told = {"text_base64": None, "row": self.is_row, "digest": self.digest}
         try:
             return told | {"text": self.text.decode()}
@@ -223,7 +240,8 @@ class Editing:
             return told | {"text": None, "text_base64": base64.b64encode(self.text).decode()}
 
     def with_columns(self, values: Mapping[str, str]) -> bytes:
-        """The text with other values of columns. A value is JSON, or else text. Raises Refused if it has no columns."""
+        """The text with other values of columns. A value is JSON if it can be parsed as such and the column is not a STRING, otherwise
+        text. Raises Refused if the text has no such columns."""
         extra = self.letter.extra
         if not self.at and "delimiter" in extra:
             return self._csv(values, extra["header"])
@@ -272,14 +290,14 @@ class Editing:
         return record.encode()
 
     def keep(self, text: bytes) -> bool:
-        """Keep this as the dead letter's repair; False if nothing was changed. Raises Refused if the flow does not take it."""
+        """Store this text as the repair of the dead letter; False if nothing was changed. Raises Refused if the flow does not accept it."""
         repair = self.repair(text)
         if repair is not None:
             write_repair(self.folder, self.key, repair)
         return repair is not None
 
     def repair(self, text: bytes) -> Repair | None:
-        """The repair that `keep` would store for this text; None if it would store none."""
+        """The repair that `keep` would store for this text; None if nothing was changed."""
         text = text.removesuffix(b"\n")
         if text == self.text:
             return None
@@ -301,7 +319,14 @@ class Editing:
 
 
 def new_text(editing: Editing, columns: Mapping[str, str], text: str | None, text_base64: str | None) -> bytes | None:
-    """What a client says that the dead letter shall be: other values of columns, or all of it; None if it says nothing. Raises Refused."""
+    """The new text of a dead letter, as a client requests it; None if it requests no change. Raises Refused.
+
+    Args:
+        editing: The dead letter.
+        columns: New values of columns.
+        text: The whole text.
+        text_base64: The whole text in base64. Only one of the three may be given.
+    """
     if (text is not None) + (text_base64 is not None) + bool(columns) > 1:
         raise Refused("columns, text and text_base64 exclude each other", remedy="send only one of them", code="body")
     if columns:
@@ -315,8 +340,8 @@ def new_text(editing: Editing, columns: Mapping[str, str], text: str | None, tex
 
 
 def keep_all(found: Sequence[Editing], text: bytes) -> list[str]:
-    """Keep this as the repair of one dead letter in all its Queries, or in none; the Queries where that changed it. Raises Refused as
-    `keep`."""
+    """Store this text as the repair of one dead letter in all its queries, or, if one of them does not accept it, in none. Returns the
+    queries in which it changed something. Raises Refused as `Editing.keep`."""
     changed = [each for each in found if each.repair(text) is not None]
     for each in changed:
         each.keep(text)
@@ -324,8 +349,18 @@ def keep_all(found: Sequence[Editing], text: bytes) -> list[str]:
 
 
 def repair_letter(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep a repair, which replaces an earlier one; without any, tell what can be repaired. `said` has the fields of a `RepairLetter`,
-    what is given back those of a `LetterRepaired`. Raises Refused as `find_to_edit`, `new_text` and `keep_all`."""
+    """Store a repair, which replaces an earlier one; or, if none is given, return what can be repaired.
+
+    Args:
+        prepared: The flow.
+        said: The fields of a `RepairLetter`.
+
+    Returns:
+        The fields of a `LetterRepaired`.
+
+    Raises:
+        Refused: As for `find_to_edit`, `new_text` and `keep_all`.
+    """
     which = Which(query=said["query"], prefix=said["letter"])
     found = find_to_edit(prepared, which, record=said["from_start"], digest=said["digest"])
     first = found[0]
@@ -335,12 +370,18 @@ def repair_letter(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, 
 
 
 def find_to_edit(prepared: PreparedFlow, which: Which, *, record: bool, digest: str = "") -> list[Editing]:
-    """The dead letter of that id, in each Query that has refused it so. `record`: what its source gave is edited, and replayed from the
-    start.
+    """Find the dead letter to repair, in each query that has rejected it.
 
-    Raises Refused if there is none, where several ids begin so, where it was replayed, or can never be, and if Queries would take
-    different texts for it: it enters them at different steps, or was repaired for one. With `digest` also where it is no longer the
-    dead letter that the editor read, so that only the text of that one is changed.
+    Args:
+        prepared: The flow.
+        which: Selects it by its id, the beginning of its id, or its key.
+        record: True to edit the record of its source, which is then replayed from the start.
+        digest: If given, the `Editing.digest` of the text that the editor has read: only that one may be changed.
+
+    Raises:
+        Refused: There is no such dead letter, several have such an id, its replay was requested or is not possible, or its queries need
+            different texts: it enters them at different steps, or was repaired for one of them only. With `digest`, also if the dead letter
+            has changed since it was read.
     """
     found: list[Editing] = []
     replayed = ""
@@ -393,7 +434,7 @@ def find_to_edit(prepared: PreparedFlow, which: Which, *, record: bool, digest: 
 
 
 def _check_alike(found: Sequence[Editing]) -> None:
-    """Raise Refused if one text does not do for a dead letter in all its Queries."""
+    """Raise Refused if one text does not fit a dead letter in all its queries."""
     if len({(each.at, each.text) for each in found}) == 1:
         return
     each_alone = "; ".join(flow_command("dead-letter edit", key_text(each.query.name, each.key)) for each in found)
@@ -409,7 +450,7 @@ def _check_alike(found: Sequence[Editing]) -> None:
 
 
 def _at(entrances: Entrances, letter: DeadLetter, *, record: bool) -> str:
-    """The step at whose row it is edited; empty for its record. Raises Refused if a replay can begin at neither."""
+    """The step whose input row is edited; empty for the record. Raises Refused if a replay can begin at neither."""
     entrance = entrances.of(letter, from_start=record)
     if isinstance(entrance, Cannot):
         remedy = entrance.remedy.replace("replay it with --from-start", "edit it with --from-start, then replay it with --from-start")
