@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Exit(IntEnum):
-    """What a command's exit status means."""
+    """The exit statuses of commands."""
 
     DONE = 0
     FAILED = 1  # the flow failed, or its ledger does not balance
@@ -67,7 +67,7 @@ class EnvironmentFault(ScribenginError):
 
 
 class Refused(ScribenginError):
-    """To continue would risk data: a second run, another lineage's output, a changed stateful step."""
+    """An operation was refused because it would risk data: a second run, another lineage's output, a changed stateful step."""
 
     exit = Exit.INPUT
     code = "refused"

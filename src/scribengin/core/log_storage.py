@@ -1,4 +1,4 @@
-"""Where a numbered log is stored: folders on a disk, or an object store."""
+"""The storage of numbered logs: folders on a disk, or an object store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Shelf(Protocol):
-    """Where numbered records are stored: folders on a disk, or an object store."""
+    """The storage of numbered records: folders on a disk, or an object store."""
 
     def put_if_absent(self, path: Path, data: bytes) -> bool:
         """Create the file if it does not exist; see `storage.put_if_absent`."""

@@ -24,9 +24,9 @@ sections."""
 REQUIRED: Any = object()
 """The default of a required option."""
 GIVEN = "given"
-"""In `Option.adds` and `Option.alone` of a section: if the flow file contains it."""
+"""the key in `Option.adds` and `Option.alone` of a section that applies if the flow file contains the section"""
 ALONE_BY_KEY = "a row replaces the earlier row with its key, which may be in another member and would remain there"
-"""In `Option.alone`: for output that is written by key."""
+"""a value of `Option.alone` for output that is written by key"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Option:
         return next((key for key in self.keys if key.name == name), None)
 
     def filled(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of a section, with the defaults for the keys that it does not give."""
+        """The values of a section, with the defaults for the keys that it does not have."""
         return {key.name: given.get(key.name, key.default) for key in self.keys}
 
     def added(self, value: Any) -> frozenset[str]:
@@ -105,7 +105,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class NodeType:
-    """What a connector declares of its source or its sink: the value of `type:`, and the options."""
+    """The declaration of a connector's source or sink: the value of `type:`, and the options."""
 
     type: str
     role: Literal["source", "sink"]
@@ -167,7 +167,7 @@ class NodeType:
         return self.abilities.union(*added)
 
     def without(self, ability: str, given: Mapping[str, Any]) -> str:
-        """How a message names a node with these options that lacks an ability: by its type, and the choice with which it lacks it."""
+        """The name, in messages, of a node with these options that lacks an ability: its type, and the choice with which it lacks it."""
         for option in self.options:
             if any(ability in added for added in option.adds.values()):
                 return f"{self.type} with {option.name}: {given.get(option.name, option.default)}"

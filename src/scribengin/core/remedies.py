@@ -87,13 +87,13 @@ def write_beside(sink: str) -> str:
 
 
 def for_flow(text: str, flow: str, *settings: str, of_run: Sequence[str] = ()) -> str:
-    """The text with its commands as the person runs them.
+    """The text with its commands as the user runs them.
 
     Args:
         text: A remedy, or another text with commands.
         flow: The flow file, or the name of a flow that was submitted.
-        settings: What else each command needs, such as `--state` and its folder.
-        of_run: What else `run` needs, such as `--once`.
+        settings: Further arguments of each command, such as `--state` and its folder.
+        of_run: Further arguments of `run`, such as `--once`.
 
     >>> for_flow(start_over(), "my flow.yaml", "--state", "/var/state")
     "start over: scribengin reset 'my flow.yaml' --state /var/state --outputs"

@@ -1,4 +1,4 @@
-"""What every store of objects by key guarantees: an object is complete or absent, written once, and listed in order.
+"""The guarantees of every store of objects by key: an object is complete or absent, written once, and listed in order.
 
 `LocalStore` keeps objects as files; stores that are reached over a network are in `connectors/objects`.
 """

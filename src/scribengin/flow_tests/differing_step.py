@@ -283,7 +283,7 @@ class _View:
         return any(_values(row, list(wanted), schema) == list(wanted.values()) for row in self.result.outputs[probe])
 
     def _it(self, behind: Iterable[str], record: GivenRecord, given: Row) -> str:
-        """What the record is called after these references: `it`, or `a similar row` if it was identified by values that others
+        """The word for the record after these references: `it`, or `a similar row` if it was identified by values that others
         have too."""
         for probe in (self.probes[reference] for reference in behind if reference in self.probes):
             if record in self.arrived.get(probe, ()):
@@ -296,7 +296,7 @@ class _View:
 
 
 def _known(given: Row, schema: Schema) -> dict[str, Any]:
-    """Those of its values that are columns of `schema`."""
+    """The values of the row that are columns of `schema`."""
     return {name: _canonical(value, name, schema) for name, value in given.items() if name in schema and value is not None}
 
 

@@ -109,7 +109,7 @@ class _Source:
 
 @dataclass(slots=True)
 class _Record:
-    """What was released of the sources and channels of one query; stored in its folder."""
+    """The record of what was released of the sources and channels of one query; stored in its folder."""
 
     path: Path
     lineage: str

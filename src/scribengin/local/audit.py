@@ -114,7 +114,7 @@ def _channel(channel: ChannelAudit) -> dict[str, Any]:
 
 
 def planned_changes(prepared: PreparedFlow, found: PlanChanges | None = None) -> PlanChanges:
-    """What running the plan would change in the present state. Raises Refused while a move between tiers is in progress.
+    """The changes that running the plan would make to the present state. Raises Refused while a move between tiers is in progress.
 
     Args:
         prepared: The flow.

@@ -28,8 +28,8 @@ LOOK_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class ChannelLevel:
-    """How full a channel is. `put_rows` is the number of rows written to it, from an arbitrary start; `decided` is the newest Batch of the
-    upstream's `lineage` that is included."""
+    """The fill level of a channel. `put_rows` is the number of rows written to it, from an arbitrary start; `decided` is the newest Batch
+    of the upstream's `lineage` that is included."""
 
     waiting: ChannelBacklog = NOTHING
     put_rows: int = 0

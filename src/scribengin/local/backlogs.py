@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The backlog of a source behind the newest decided Batch; if several queries read it, the largest figures of any.
+    """The backlog of a source after the newest decided Batch; if several queries read it, the largest figures of any.
 
     Attributes:
         backlog: None if it could not be measured.

@@ -154,7 +154,7 @@ class QueryBackPressure:
         return min(1.0, max(shares))
 
     def admit(self) -> BatchAdmission:
-        """Whether the next Batch may begin now, or how long it must wait."""
+        """Decide whether the next Batch may begin now, or how long it must wait."""
         verdicts = [self._admitted(gate) for gate in self.gates if gate.channel.edge.durability != "best_effort"]
         verdicts.append(self._paced())
         paused = [verdict for verdict in verdicts if verdict.paused]

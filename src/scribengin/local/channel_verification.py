@@ -121,7 +121,7 @@ def mismatches_by_query(plan: FlowPlan, root: Path, channels: Iterable[ChannelAu
 
 
 def second_look(plan: FlowPlan, root: Path, mismatch: Mismatch) -> str:
-    """What the channel now contains of the rows that its reader has taken of that Batch, as one sentence. Raises nothing: the text says
+    """A sentence on which rows of that Batch, of those that its reader has taken, the channel now contains. Raises nothing: the text says
     what cannot be read again."""
     if not mismatch.taken_by:
         return "no Batch of the reader has taken a record batch of it"

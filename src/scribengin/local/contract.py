@@ -241,7 +241,7 @@ class RunView:
     """new sentences since the last view, each shown once"""
     gates: tuple[GateView, ...] = ()
     noticed: tuple[Mapping[str, object], ...] = ()
-    """how the data differ from the schemas: rows as `status` shows them, kept while queries are shown"""
+    """differences between the data and the schemas: rows as `status` shows them, kept while queries are shown"""
     accepted: tuple[Mapping[str, object], ...] = ()
     """accepted columns of its sinks, in the same form"""
 

@@ -120,7 +120,7 @@ def purge(doomed: Doomed, trash: Trash) -> Discarded | None:
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """What an undo has restored: the number of dead letters for each query. The `expired` ones have outlived `retain` meanwhile, and are
+    """The result of an undo: the number of dead letters for each query. The `expired` ones have outlived `retain` meanwhile, and are
     not restored."""
 
     discarded: Discarded

@@ -316,7 +316,7 @@ _LISTED, _LISTED_IN_ALL = 20, 200
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a file of dead letters contains for one of them: its lineage, record and row, changed or not."""
+    """The contents of a file of dead letters for one of them: its lineage, record and row, changed or not."""
 
     lineage: str
     payload: bytes
@@ -630,8 +630,8 @@ def _late_again(watermark: str) -> Cannot:
 
 
 def _changed(letter: DeadLetter, given: Given, at: str) -> Repair | None:
-    """What an operator has changed in a file; None if nothing was changed. If both were changed, the row counts if the dead letter enters
-    `at` a step, and the record if it enters at its source. A line without a row does not change it."""
+    """The change that an operator has made in a file; None if nothing was changed. If both were changed, the row counts if the dead letter
+    enters `at` a step, and the record if it enters at its source. A line without a row does not change it."""
     payload = None if given.payload == letter.payload else Repair(payload=given.payload)
     came = None if given.came in ("", letter.came) else Repair(came=given.came)
     return (came or payload) if at else (payload or came)

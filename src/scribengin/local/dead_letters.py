@@ -201,7 +201,7 @@ def read_page(
 
 
 def _begin(queries: Sequence[QueryFolder], after: str) -> tuple[int, int, int]:
-    """Where the page begins: (index of the query, Batch, place in it)."""
+    """The first dead letter of the page: (index of the query, Batch, place in it)."""
     if not after:
         return 0, 0, 0
     name, *numbers = after.split(":")

@@ -262,7 +262,7 @@ class FlowRun:
         return notices
 
     def noticed(self) -> tuple[Mapping[str, object], ...]:
-        """How the data differ from the schemas, as `status` shows it."""
+        """The differences between the data and the schemas, as `status` shows them."""
         return self._noticed.rows()
 
     def accepted(self) -> tuple[Mapping[str, object], ...]:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def stateful_runs(nodes: Iterable[str], plan: QueryPlan) -> frozenset[str]:
-    """Those of the ledger's nodes that keep state; `known+by_hour` is one node."""
+    """The nodes of the ledger that keep state; `known+by_hour` is one node."""
     return runs_with(nodes, {node.id for node in plan.nodes if node.stateful})
 
 
 def runs_with(nodes: Iterable[str], steps: Collection[str]) -> frozenset[str]:
-    """Those of the ledger's nodes in which one of the steps ran."""
+    """The nodes of the ledger in which one of the steps ran."""
     return frozenset(name for name in nodes if not set(steps).isdisjoint(name.split("+")))
 
 

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 
 def changes_and_moves(prepared: PreparedFlow, *, drained: bool = False) -> tuple[PlanChanges, Moves]:
-    """What running the plan would change, and the moves that belong to it. Raises Refused while a move is in progress.
+    """The changes that running the plan would make, and the moves that belong to them. Raises Refused while a move is in progress.
 
     Args:
         prepared: The flow.

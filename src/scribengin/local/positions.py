@@ -111,7 +111,7 @@ def move_forward(flow: Flow, query: QueryFolder, source: str, position: int | No
 
 
 def way_back(query: QueryFolder, source: str, position: int, starts: Mapping[str, int] | None = None) -> MovedPosition:
-    """What a rewind to `position`, which is before the present one, would read and write again. Changes nothing.
+    """Compute what a rewind to `position`, which is before the present one, would read and write again. Changes nothing.
 
     Args:
         query: The folder of the query's state.
@@ -210,7 +210,7 @@ def go_back(prepared: Prepared, query: QueryFolder, starts: Mapping[str, int], l
 
 
 def closed_text(sink: Sink) -> str:
-    """What happens to rows that are read again for closed time folders; empty if no folder is closed."""
+    """A text on rows that are read again for closed time folders; empty if no folder is closed."""
     close = sink.options.get("close")
     if not close:
         return ""

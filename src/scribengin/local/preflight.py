@@ -1,4 +1,4 @@
-"""What a run would refuse before its first Batch, as far as it is known without Spark and without a connection: for `plan` and `run`.
+"""Finds what a run would refuse before its first Batch, as far as it is known without Spark and without a connection: for `plan` and `run`.
 
 These checks only read: they create, claim and change nothing, so that they can be used on a running flow.
 """
@@ -463,8 +463,8 @@ def check_before_spark(prepared: PreparedFlow, *, adopt: bool) -> None:
 
 
 def what_is_added_to(prepared: PreparedFlow) -> Iterator[str]:
-    """For a run that may write beside the output of others: a line for each sink of a new query, on what its place contains. Rows that the
-    run reads again are duplicated there."""
+    """Lines for a run that may write beside the output of others, one for each sink of a new query, on what its place contains. Rows that
+    the run reads again are duplicated there."""
     known = known_lineages(prepared.root, prepared.name)
     again = "it is kept, and the rows that this run reads again are duplicated"
     for tier in prepared.tiers:

@@ -173,7 +173,7 @@ class Meter:
         self._ended = self._now()
 
     def seconds(self) -> float:
-        """How long the query runs or ran, without the start of Spark."""
+        """The seconds for which the query has run, without the start of Spark."""
         return (self._ended or self._now()) - self._begun
 
     def view(self, name: str, run: QueryRun | None) -> QueryView:
@@ -257,7 +257,7 @@ class Meter:
         return now - self._moved
 
     def _held_back(self, run: QueryRun) -> dict[str, Any]:
-        """Which input holds back the watermark, by how much and since when. Idle inputs do not hold it back."""
+        """The input that holds back the watermark, by how much and since when. Idle inputs do not hold it back."""
         now_us = round(self._clock() * 1e6)
         idle = frozenset() if run.idle is None else idle_nodes(self._clocks, run.idle.idle_us, now_us)
         by = self._slowest([origin for origin in run.progress.gated if origin not in idle])
@@ -309,7 +309,8 @@ class Meter:
         return _sum(parts)
 
     def _under_way(self, figure: str) -> int:
-        """How much the current Batch takes; of a channel its share of the backlog, from the record batches that the reader has counted."""
+        """The amount that the current Batch takes; of a channel its share of the backlog, from the record batches that the reader has
+        counted."""
         taken = self._amount(self._streams)[figure]
         for source, waiting in self._waits.items():
             seen, streams = self._looked.get(source, {}), self._streams.get(source, ())

@@ -47,7 +47,8 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class FeedShare:
-    """How much flows that read a sink allow its upstream to work: a share of its time, 0 to 1; at 0 it waits. `why` is for people."""
+    """The share of its time, 0 to 1, for which a flow may work because of the flows that read its sink; at 0 it waits. `why` is
+    for people."""
 
     share: float
     why: str = ""
@@ -128,7 +129,7 @@ class Paced:
                 self._full[name] = (rows / share, size / share)
 
     def admit(self) -> BatchAdmission:
-        """Whether the next Batch may begin now, or how long it must wait."""
+        """Decide whether the next Batch may begin now, or how long it must wait."""
         wait_s, share, why = 0.0, 1.0, ""
         for what, pace, names in self._limits_in_force():
             last = [self._last.get(name, (0, 0)) for name in names]

@@ -46,7 +46,7 @@ _EVERY_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class LostQuery:
-    """What a reset would remove of a query. `positions`: source → entries of its log that Batches have taken."""
+    """The data of a query that a reset would remove. `positions`: source → entries of its log that Batches have taken."""
 
     query: str
     tier: str
@@ -98,7 +98,7 @@ class LostOutput:
     items: int
     restorable: bool
     earlier: tuple[Unaccounted, ...] = ()
-    """the part that was written by lineages that the state does not know: a run has added to their output"""
+    """the part that was written by lineages of which the state has no record: a run has added to their output"""
 
     def as_json(self) -> dict[str, Any]:
         """The output as JSON, for a result."""
@@ -112,7 +112,7 @@ class LostOutput:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """What a reset of a flow removes. `tiers` are those of the flow, and those that it had earlier; `sinks` are those whose output is
+    """The reset of a flow. `tiers` are those of the flow, and those that it had earlier; `sinks` are those whose output is
     removed too."""
 
     flow: Flow
@@ -158,7 +158,7 @@ class Reset:
         return Trash(self.root, self.flow.name)
 
     def lost(self) -> tuple[list[LostQuery], list[LostOutput]]:
-        """What would be removed. Changes nothing. Raises Refused if a sink's place contains output of others."""
+        """The data that the reset would remove. Changes nothing. Raises Refused if a sink's place contains output of others."""
         owner = _owner(self.root)
         queries = [replace(_lost(tier, query), made=query.name in self.made) for tier in self.tiers for query in tier.queries()]
         try:

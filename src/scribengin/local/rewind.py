@@ -41,7 +41,7 @@ _LOOKED_FOR = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """What a rewind means for one query.
+    """The rewind of one query.
 
     `starts`: source → the position from which it would read; `moved` are the sources that go back. `doubled`: sink → the most rows that
     would be written again. For a channel these rows pass through the tiers downstream of it again, to the sinks that `behind` names.
@@ -208,7 +208,7 @@ def _check_there(tier: Prepared, folder: QueryFolder, source: str, streams: Sequ
 
 
 def read_again(tier: Prepared, query: str) -> Iterator[str]:
-    """For a query that would start over: a sentence for each source that it has read, on how much that was, and whether it still exists.
+    """Sentences for a query that would start over, one for each source: how much it has read, and whether that still exists.
     The first thousands of files are looked for; other sources are not accessed."""
     folder = tier.folder.query(query)
     flow = tier.plan.flow

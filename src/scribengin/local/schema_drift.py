@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def with_learned(flow: Flow, root: Path) -> Flow:
-    """The flow with the columns that its sources have learned: behind the declared ones, in the order in which they were seen, nullable.
+    """The flow with the columns that its sources have learned: after the declared ones, in the order in which they were seen, nullable.
     Columns with which it could not run are left out."""
     for id_, source in flow.sources.items():
         if source.schema is None or source.schema.evolve != "add":

@@ -175,7 +175,7 @@ class DoneFiles:
         return leased(top, {str(path.relative_to(top))}, time.time(), but=self._name)
 
     def _let_go(self, path: Path, file: _File) -> None:
-        """If several sources configure the file, archiving takes precedence over deletion."""
+        """Delete or archive a file. If several sources configure it, archiving takes precedence."""
         saying = [reader for reader in self._releasing if covers(reader.path, path)]
         archive = next((reader for reader in saying if reader.when_done == "archive"), None)
         if not any(reader.mine for reader in saying):

@@ -48,7 +48,7 @@ def check_deep(prepared: PreparedFlow, settings: RunSettings) -> list[Problem]:
 
 
 def _first_files(prepared: PreparedFlow) -> Iterator[Problem]:
-    """What a run would refuse about the files that sources are going to read first."""
+    """The problems for which a run would refuse the files that sources are going to read first."""
     for error in first_file_faults(prepared):
         # other errors are left out, because the data may arrive before the run
         if error.code == "source-columns" and error.place is not None:

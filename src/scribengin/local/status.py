@@ -94,7 +94,7 @@ def _of_newest(plan: Plan, query: QueryPlan, folder: QueryFolder, now_s: float |
 
 
 def _watermark(plan: Plan, query: QueryPlan, newest: Decision, now_s: float | None) -> dict[str, Any]:
-    """How far the event time of each input has come, which input holds back the others, by how much and since when. If nothing runs,
+    """The progress of event time at each input, and which input holds back the others, by how much and since when. If nothing runs,
     `now_s` is None, and the result is as of the newest Batch."""
     at_s = moment(newest.decided_at).timestamp() if now_s is None else now_s
     nodes = {id_: plan.flow.node(id_) for id_ in newest.clocks if id_ in {*query.sources, *(node.id for node in query.nodes)}}
@@ -173,7 +173,8 @@ def _waiting(waiting: ChannelBacklog, now_s: float) -> dict[str, Any]:
 
 
 def _members(channel: PlannedChannel, folder: QueryFolder) -> list[dict[str, Any]]:
-    """For an edge that writes to a group: how many of the newest Batches went to each member, and which was the last one; otherwise []."""
+    """The members of the group that an edge writes to, with the number of the newest Batches that each received, and the last of them; []
+    without a group."""
     if channel.edge.to is None:
         return []
     decisions = Decisions(folder.decisions)

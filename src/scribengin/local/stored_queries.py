@@ -128,14 +128,15 @@ def logs_of(folder: QueryFolder, lineage: str) -> Path:
 
 
 def reached(root: Path, flow: str, query: StoredQuery, source: str) -> bytes:
-    """What a query has decided of a source, as a value that is equal if the same records were read, in whatever Batches."""
+    """A value that represents the records of a source that a query has decided. It is equal if the same records were read, in whatever
+    Batches."""
     folder = StateFolder(root, flow, query.tier).query(query.name)
     entries = islice(SourceLog(logs_of(folder, query.lineage), source).entries(), query.sources.get(source, 0))
     return canonical(sorted(map(canonical, _covered(stream for streams in entries for stream in streams))))
 
 
 def _covered(streams: Iterable[SourceStream]) -> Iterator[Any]:
-    """What the streams cover, with adjacent ranges joined."""
+    """The ranges that the streams cover, with adjacent ones joined."""
     ends: dict[bytes, list[list[int]]] = {}
     for key, start, end in (piece for stream in streams for piece in _pieces(stream)):
         ends.setdefault(canonical(key), []).append([start, end])

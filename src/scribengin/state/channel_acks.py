@@ -117,7 +117,7 @@ class DecisionCursor:
         self.released = dict(starts)
         self.read = dict(starts)
         self.decided_at = self.acknowledged_at = ""
-        """when the newest Batch, and the newest acknowledged one, was decided; empty if its details are gone"""
+        """when the newest Batch, and the newest acknowledged one, was decided; empty if its details are pruned"""
         self._decisions = Decisions(folder.decisions)
         noted = read_record(folder) if noted is None else noted
         self.record: Mapping[str, Any] = noted if noted.get("lineage") == lineage else {}

@@ -69,7 +69,7 @@ def _audit(topology: QueryTopology, link: ChannelLink, reading: QueryReading) ->
 
 
 class _Feeder:
-    """What one lineage of the upstream query has written to the channel, read Batch by Batch."""
+    """The output of one lineage of the upstream query to the channel, read Batch by Batch."""
 
     def __init__(self, link: ChannelLink, writer: QueryFolder, part: QueryFolder, lineage: str) -> None:
         work = writer.work(link.channel)

@@ -296,7 +296,7 @@ def file_pieces(receipts: Iterable[Receipt]) -> list[ChannelPiece]:
 
 
 class Publications:
-    """What the sink of a channel in a topic has recorded for the Batches of a lineage. Keep the object for many calls: it caches folded
+    """The records of the sink of a channel in a topic about the Batches of a lineage. Keep the object for many calls: it caches folded
     records."""
 
     def __init__(self, work: Path, lineage: str) -> None:

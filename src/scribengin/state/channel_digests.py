@@ -1,4 +1,5 @@
-"""What a Batch has taken from a channel: for each task output of each upstream Batch, the rows and the order-free digest of their ids.
+"""Counts of what a Batch has taken from a channel: for each task output of each upstream Batch, the rows and the order-free digest of their
+ids.
 
 As JSON: `{lineage: {Batch: {task output: [rows, digest]}}}`. Batch and task output are text, as keys in JSON are; the task output is -1 for
 record batches that do not name theirs.

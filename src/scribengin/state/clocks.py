@@ -1,4 +1,4 @@
-"""How far the event time of each input of a stateful query has come, and which input holds back the watermark. Does not need Spark.
+"""The progress of event time at each input of a stateful query, and the input that holds back the watermark. Does not need Spark.
 
 It is kept in each decision; the newest one has it for the whole lineage. The watermark of a query is that of its slowest input, and
 `status` or a new process must be able to find out later which one that is, and since when.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How far the event time of the rows of a node with a watermark has come."""
+    """The progress of event time at a node with a watermark."""
 
     newest_us: int | None
     """the watermark that its newest row alone would set, in microseconds since 1970; None before its first row"""

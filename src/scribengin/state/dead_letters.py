@@ -327,7 +327,7 @@ class Expired:
 
 
 def read_expired(query: QueryFolder) -> Expired:
-    """What `retain` has deleted so far."""
+    """The record of what `retain` has deleted so far."""
     marks = sorted(name for name in names_in(query.dead) if name.endswith(_EXPIRED))
     data = read_or_none(query.dead / marks[-1]) if marks else None
     if data is None:

@@ -147,7 +147,7 @@ def refusal(folder: StateFolder, holder: LeaseOwner | None, more: str = "") -> R
 BEAT_S = 5.0
 """seconds between two heartbeats"""
 EXPIRES_S = 30.0
-"""seconds without a heartbeat after which the lease can be taken over: the holder is gone, cut off, or suspended"""
+"""seconds without a heartbeat after which the lease can be taken over: the holder has ended, is cut off, or is suspended"""
 POLL_S = 0.5
 """seconds between two checks for a heartbeat"""
 _KEPT_TERMS = 10

@@ -259,7 +259,7 @@ def check_lineage(query: QueryFolder, found: Lineage, *, owner: str, state_finge
 
 
 def types_changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """For each sink whose type has changed: the sink, its former type and its present one."""
+    """The sinks whose type has changed: (sink, its former type, its present one)."""
     return [(sink, before[sink], type_) for sink, type_ in now.items() if before.get(sink, type_) != type_]
 
 

@@ -298,7 +298,8 @@ def _logged(query: QueryFolder, source: str, begin: int, end: int | None = None)
 
 
 class _Ends:
-    """How many entries of a source's log the decided Batches have taken, also for sources that are not read any more. Looked up once."""
+    """The number of entries of a source's log that decided Batches have taken, also for sources that are not read any more.
+    Looked up once."""
 
     def __init__(self, query: QueryFolder) -> None:
         self._query = query

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from scribengin.state.folder import QueryFolder
 
 DETAILS = timedelta(days=30)
-"""How long the details of a Batch are kept: its write receipts, ranges and counts. The newest 1,000 to 2,000 Batches are kept longer."""
+"""the time for which the details of a Batch are kept: its write receipts, ranges and counts. The newest 1,000 to 2,000 Batches are kept
+longer."""
 _EVERY = timedelta(hours=1)
 
 

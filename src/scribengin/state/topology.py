@@ -1,4 +1,4 @@
-"""How a flow was divided when it last ran: its tiers, and the channels between them. One record beside the tiers' folders."""
+"""The division of a flow when it last ran: its tiers, and the channels between them. One record beside the tiers' folders."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def write_moved(part: QueryFolder, moved: MovedLineage) -> None:
 
 
 class Journal:
-    """What a move is going to do, durable before it begins, so that the next start completes a move that was interrupted.
+    """The record of what a move is going to do, durable before it begins, so that the next start completes a move that was interrupted.
 
     It has two steps. A journal that is only written makes other processes refuse to change the flow, and nothing is done yet. After
     `confirm` the move is carried out, whatever happens.
@@ -125,7 +125,7 @@ class KnownChannel:
 
     @property
     def identity(self) -> tuple[str, str]:
-        """What must not change if its rows are to stay where they are."""
+        """The id and place, which must not change if the channel is to keep its rows."""
         return self.id, self.place
 
 

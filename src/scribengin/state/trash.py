@@ -1,4 +1,4 @@
-"""What `reset` and `dead-letter purge` have removed, kept for a week so that their `--undo` can restore it.
+"""The data that `reset` and `dead-letter purge` have removed, kept for a week so that their `--undo` can restore it.
 
 <root>/.trash/<flow>/<id>/record.json                 what it is, and where each part came from
 <root>/.trash/<flow>/<id>/<n>/...                     a part of the state
@@ -90,7 +90,7 @@ class PurgedLetters:
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """What one `reset`, or one `dead-letter purge`, has removed.
+    """The record of one `reset`, or one `dead-letter purge`, and of what it has removed.
 
     `owner` is the installation that owned the state. `lost` describes what was removed, for people and programs. `whole` is False until the
     command has finished: until then the next one continues it. `by` is `reset` or `purge`; only a purge has dead letters.
@@ -123,8 +123,8 @@ def has_trash_in(root: Path) -> bool:
 
 
 class Trash:
-    """What resets of a flow, or purges of its dead letters, have removed. The caller of a method that changes something holds the leases of
-    all the flow's tiers; for `drop_expired` one of them is enough."""
+    """The data that resets of a flow, or purges of its dead letters, have removed. The caller of a method that changes something holds the
+    leases of all the flow's tiers; for `drop_expired` one of them is enough."""
 
     def __init__(self, root: Path, flow: str, by: str = RESET) -> None:
         self._root = root
@@ -133,7 +133,7 @@ class Trash:
         self._folder = root / _FOLDER / flow
 
     def all(self) -> list[Discarded]:
-        """What was removed, newest first."""
+        """The records of all removals by its command, newest first."""
         return [each for each in self._every() if each.by == self._by]
 
     def _every(self) -> list[Discarded]:
