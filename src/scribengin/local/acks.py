@@ -20,7 +20,7 @@ from scribengin.local.backlog_view import Levels
 from scribengin.local.prepare import open_sinks, source_place
 from scribengin.local.source_cleanup import DoneFiles
 from scribengin.plan.tier_flows import source_id
-from scribengin.state.channel_acks import ChannelLink, QueryKey, QueryReading, QueryTopology, earlier_feeders
+from scribengin.state.channel_acks import ChannelLink, QueryKey, QueryReading, QueryTopology, earlier_writers
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
 from scribengin.state.source_log import SourceLog
@@ -305,7 +305,7 @@ class Releases:
             return False
         with self._explained(f"channel {link.channel}"):
             folders = (*self._topology.queries.values(), *self._topology.left)
-            for earlier in earlier_feeders(link.channel, folders, record.lineage):
+            for earlier in earlier_writers(link.channel, folders, record.lineage):
                 newest = Decisions(earlier.part.decisions).newest()
                 if newest is not None:
                     self._sink(link).release(lineage=earlier.lineage.id, through=newest.batch.number)

@@ -13,7 +13,7 @@ from scribengin.core.errors import ScribenginError, text_of
 from scribengin.core.remedies import start_over
 from scribengin.local.prepare import source_place
 from scribengin.state.channel_checks import NAMED, named
-from scribengin.state.channel_digests import added
+from scribengin.state.channel_digests import add_sums
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
 from scribengin.state.source_log import SourceLog
@@ -76,7 +76,7 @@ class _Found:
         handed = block.handed
         assert handed is not None
         self.units.setdefault(handed.unit, _Unit()).packs.append((block.first_row, handed.rows, _place(block)))
-        self.rows, self.digest = added((self.rows, self.digest), (handed.rows, handed.digest))
+        self.rows, self.digest = add_sums((self.rows, self.digest), (handed.rows, handed.digest))
         if not handed.rows:
             return
         self.first = self.first or block.origins(range(1)).ids()[0]

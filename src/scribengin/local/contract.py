@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scribengin.local.ledger import LedgerLine
     from scribengin.local.rate_limit import FlowLimits
     from scribengin.spark.portions import Helpers
-    from scribengin.state.columns import Word
+    from scribengin.state.columns import ColumnsAcceptance
     from scribengin.state.contract import Counts
     from scribengin.state.lease import Right
 
@@ -59,7 +59,7 @@ class RunSettings:
     """returns the rate limits, and is called before each Batch; None: those of the flow file, for the whole run"""
     turns: Callable[[str], MemberOverrides] | None = None
     """returns the settings of a group, given its name, and is called before each Batch; None: those of the flow file"""
-    word: Word | None = None
+    word: ColumnsAcceptance | None = None
     """the acceptance of columns that differ from those in the sinks' folders, or from those that the flow declares for sources; it applies
     only to the start for which it was given"""
     kept_elsewhere: frozenset[str] = frozenset()

@@ -44,7 +44,7 @@ from scribengin.state.columns import ChannelFolder
 from scribengin.state.decisions import Decisions, decision_as_json, decision_from_json, input_hash
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease
-from scribengin.state.lineage import Lineage, begin_moved, finish_rewind, leave, lift_state, new_id, read_lineage, set_down
+from scribengin.state.lineage import Lineage, attach_state, begin_moved, detach_state, finish_rewind, leave, new_id, read_lineage
 from scribengin.state.publishing import recover_query
 from scribengin.state.replays import settle
 from scribengin.state.source_log import SourceLog
@@ -312,7 +312,7 @@ def _carry_out(prepared: PreparedFlow, body: Mapping[str, Any], take: Callable[[
     for each, folder in zip(body["arrivals"], folders.values(), strict=True):
         if given := each.get("state"):
             tier, query, lineage = given
-            lift_state(StateFolder(root, flow, tier).query(query), lineage, folder)
+            detach_state(StateFolder(root, flow, tier).query(query), lineage, folder)
     faults.reached("move.lifted")
     for key, folder in folders.items():
         if key in left:
@@ -330,7 +330,7 @@ def _carry_out(prepared: PreparedFlow, body: Mapping[str, Any], take: Callable[[
         faults.reached("move.begun")
     for each, folder in zip(body["arrivals"], folders.values(), strict=True):
         if each.get("state"):
-            set_down(folder)
+            attach_state(folder)
         if last := each.get("last"):
             Decisions(folder.decisions).decide(decision_from_json(last))
     faults.reached("move.carried")

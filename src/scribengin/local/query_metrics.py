@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.local.contract import EndView, QueryView
 from scribengin.local.ledger import query_rows
-from scribengin.state.clocks import held_back, idle_nodes
+from scribengin.state.clocks import idle_nodes, watermark_holder
 from scribengin.state.contract import Counts
 from scribengin.state.decisions import moment
 from scribengin.state.utility_orders import order_texts
@@ -262,7 +262,7 @@ class Meter:
         idle = frozenset() if run.idle is None else idle_nodes(self._clocks, run.idle.idle_us, now_us)
         by = self._slowest([origin for origin in run.progress.gated if origin not in idle])
         said: dict[str, Any] = {"held_back_by": by, "idle": tuple(sorted(idle))}
-        held = held_back(self._clocks, idle)
+        held = watermark_holder(self._clocks, idle)
         if held is not None and held.by == by:
             said["behind_s"] = None if held.behind_us is None else held.behind_us / 1e6
             said["silent_s"] = max(0.0, (now_us - held.silent_since_us) / 1e6)

@@ -18,7 +18,7 @@ from scribengin.plan.key_columns import key_columns
 from scribengin.plan.resolve import resolve
 from scribengin.spec.call_sites import CallPlaces
 from scribengin.spec.model import Sql, Step
-from scribengin.state.columns import Learned, column_of, keep_learned, learn, may_not_learn, read_learned
+from scribengin.state.columns import Learned, column_of, is_reserved_column, keep_learned, learn, read_learned
 from scribengin.state.ledger import read_totals
 from scribengin.state.lineage import past_lineages
 from scribengin.state.topology import tiers_with_state
@@ -91,7 +91,7 @@ def why_dropped(flow: Flow, source: str, field: Field) -> str:
     schema = flow.sources[source].schema
     assert schema is not None
     name = field.name.lower()
-    if may_not_learn(field.name):
+    if is_reserved_column(field.name):
         return "names that begin with _sg_ are reserved"
     same = [other.name for other in schema.fields.fields if other.name.lower() == name]
     if same:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scribengin.state.columns import Accepted, accept, is_used, read_accepted, use_word
+from scribengin.state.columns import Accepted, accept, is_used, read_accepted, record_acceptance_used
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from scribengin.core.types import Schema
     from scribengin.local.prepare import PreparedFlow
-    from scribengin.state.columns import Word
+    from scribengin.state.columns import ColumnsAcceptance
 
 
 _READERS = {
@@ -25,7 +25,7 @@ _READERS = {
 class Accepting:
     """The column changes that one start of a flow accepts. Nothing is written before `keep`."""
 
-    def __init__(self, prepared: PreparedFlow, word: Word | None = None) -> None:
+    def __init__(self, prepared: PreparedFlow, word: ColumnsAcceptance | None = None) -> None:
         """`word` is the acceptance of this start; it has no effect for tiers that have started with it before."""
         self._root, self._flow = prepared.root, prepared.plan.flow
         self._word = word
@@ -59,7 +59,7 @@ class Accepting:
             say(accepted_text(accepted_row(each, self._format(each.sink))))
         if self._word is not None:
             for tier in self._open:
-                use_word(self._root, self._flow.name, tier, self._word)
+                record_acceptance_used(self._root, self._flow.name, tier, self._word)
 
     def _format(self, sink: str) -> str:
         return str(self._flow.sinks[sink].options.get("format", ""))

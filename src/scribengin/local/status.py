@@ -15,7 +15,7 @@ from scribengin.local.schema_drift import noticed_rows, read_noticed
 from scribengin.local.sink_columns import accepted_rows
 from scribengin.spec.model import Sink
 from scribengin.state.channel_acks import Acks, ChannelBacklog, QueryKey
-from scribengin.state.clocks import held_back, idle_nodes
+from scribengin.state.clocks import idle_nodes, watermark_holder
 from scribengin.state.decisions import Decisions, moment
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import read_holder
@@ -100,7 +100,7 @@ def _watermark(plan: Plan, query: QueryPlan, newest: Decision, now_s: float | No
     nodes = {id_: plan.flow.node(id_) for id_ in newest.clocks if id_ in {*query.sources, *(node.id for node in query.nodes)}}
     marks = {id_: node.watermark for id_, node in nodes.items() if not isinstance(node, Sink) and node.watermark is not None}
     idle = idle_nodes(newest.clocks, {id_: round(mark.idle_s * 1e6) for id_, mark in marks.items() if mark.idle_s}, round(at_s * 1e6))
-    held = held_back(newest.clocks, idle)
+    held = watermark_holder(newest.clocks, idle)
     at_us = newest.times.get("watermark_us", 0)
     return {
         "at": _instant(at_us) if at_us else None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.abilities import is_chained
 from scribengin.core.errors import StateError
-from scribengin.state.dead_letters import count_purged, read_expired, read_segment, standing_segments
+from scribengin.state.dead_letters import count_purged, present_segments, read_expired, read_segment
 from scribengin.state.decisions import Decisions
 from scribengin.state.ledger import balance
 from scribengin.state.source_log import SourceLog
@@ -195,7 +195,7 @@ def _read_dead(query: QueryFolder, since: int, last: int) -> tuple[int, list[str
     """Returns the number of dead letters of the Batches `since` to `last` that could be read, and the violations."""
     found, wrong = 0, []
     for batch in takewhile(lambda batch: batch.batch <= last, Decisions(query.decisions).letters(since)):
-        for segment in standing_segments(query, batch):
+        for segment in present_segments(query, batch):
             try:
                 rows = sum(1 for _ in read_segment(query, segment))
             except StateError as error:

@@ -39,7 +39,7 @@ from scribengin.state.channel_checks import (
     put_by_unit,
     taken_of,
 )
-from scribengin.state.channel_digests import in_all
+from scribengin.state.channel_digests import sum_units
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder
 from scribengin.state.lineage import past_lineages, read_lineage
@@ -166,13 +166,13 @@ class DecisionCursor:
             return self.newest
         return max(self.acknowledged, self.newest - 1)
 
-    def put_in(self, number: int, link: ChannelLink) -> Sums | None:
+    def sums_written(self, number: int, link: ChannelLink) -> Sums | None:
         """Rows and digest of what the Batch wrote to the channel; None if that is not known, or if the Batch was dropped."""
         if number not in self.batches or number in self._dropped.get(link.channel, ()):
             return None
         return self.batches[number].sums[link.channel]
 
-    def rows_put(self, number: int, link: ChannelLink) -> tuple[int, int]:
+    def counts_written(self, number: int, link: ChannelLink) -> tuple[int, int]:
         """Rows and bytes that the decision counts for the channel; zeros if the Batch is not known here, or was dropped."""
         if number not in self.batches or number in self._dropped.get(link.channel, ()):
             return 0, 0
@@ -250,7 +250,7 @@ class DecisionCursor:
 
 def _sums(receipts: list[Receipt]) -> Sums | None:
     units = put_by_unit(receipts)
-    return None if units is None else in_all(units)
+    return None if units is None else sum_units(units)
 
 
 def _record_path(folder: QueryFolder) -> Path:
@@ -311,7 +311,7 @@ class Remainder:
             )
         return self._waiting
 
-    def pass_over(self, reached: int) -> None:
+    def skip_to(self, reached: int) -> None:
         """Skip the entries up to `reached` if no piece is left: they need not be read."""
         if not self._pieces:
             self.entry = max(self.entry, reached)
@@ -349,7 +349,7 @@ class Earlier:
         return {}
 
 
-def earlier_feeders(channel: str, folders: Iterable[QueryFolder], present: str) -> list[Earlier]:
+def earlier_writers(channel: str, folders: Iterable[QueryFolder], present: str) -> list[Earlier]:
     """The lineages other than `present` that wrote to the channel, newest first. Raises Refused while a rewind of one of the queries is in
     progress."""
     found = []
@@ -451,7 +451,7 @@ __all__ = [
     "QueryTopology",
 ]
 
-_TOLD = 5
+_MOST_EXPLAINED = 5
 """mismatches of one reader that one call of `read` explains; the first one stops the flow"""
 
 
@@ -603,7 +603,7 @@ class Acks:
                 self._earlier[at] = Remainder(**marks[0]), Remainder(**marks[1])
             else:
                 try:
-                    earlier = earlier_feeders(link.channel, [*self.topology.queries.values(), *self.topology.left], writer.lineage)
+                    earlier = earlier_writers(link.channel, [*self.topology.queries.values(), *self.topology.left], writer.lineage)
                 except Refused:  # one of them is being rewound
                     return
                 self._earlier[at] = remainders(link, reading, lineage, earlier)
@@ -611,10 +611,10 @@ class Acks:
             return
         log = self._logs.setdefault(reading, SourceLog(reader.folder.sources, reading.source))
         for remainder, reached in zip(self._earlier[at], (reader.read, reader.released), strict=True):
-            remainder.pass_over(reached.get(reading.source, 0))
+            remainder.skip_to(reached.get(reading.source, 0))
             while remainder.entry < reached.get(reading.source, 0):
                 remainder.take(log.read(remainder.entry))
-                remainder.pass_over(reached.get(reading.source, 0))
+                remainder.skip_to(reached.get(reading.source, 0))
 
     def _tally(self, link: ChannelLink, reading: QueryReading) -> Tally:
         reader = self._cursors.get(reading.query)
@@ -644,10 +644,10 @@ class Acks:
             if not link.drops:  # a dropped Batch may have reached the channel all the same
                 late.update(again)
             tally.reached = number
-        wrong = [number for number in range(before + 1, through + 1) if tally.differs(number, writer.put_in(number, link))]
+        wrong = [number for number in range(before + 1, through + 1) if tally.differs(number, writer.sums_written(number, link))]
         found = [
             mismatch_of(link, reading, writer.folder, reader.folder, writer.lineage, number, late=number in late)
-            for number in sorted(late.union(wrong))[:_TOLD]
+            for number in sorted(late.union(wrong))[:_MOST_EXPLAINED]
         ]
         return [each for each in found if each.confirmed]
 
@@ -693,7 +693,7 @@ class Acks:
         """The progress of one reader. Batches that are decided and not yet known to be published count as backlog."""
         taken, committed = self._intakes[link.channel, reading]
         writer = self._cursors[link.writer]
-        under_way = [(number, *writer.rows_put(number, link)) for number in range(taken.added + 1, writer.newest + 1)]
+        under_way = [(number, *writer.counts_written(number, link)) for number in range(taken.added + 1, writer.newest + 1)]
         rows, size = sum(rows for _, rows, _ in under_way), sum(size for _, _, size in under_way)
         oldest = next((writer.batches[number].decided_at for number, rows, _ in under_way if rows), "")
         earlier = self._earlier.get((link.channel, reading))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.channel.outbox import dropped_log
 from scribengin.core.errors import Refused
 from scribengin.state.channel_checks import NAMED, ChannelIntake, Publications, Tally, file_pieces, mismatch_of, put_by_unit
-from scribengin.state.channel_digests import NOT_WHOLE, in_all
+from scribengin.state.channel_digests import NOT_WHOLE, sum_units
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import past_lineages, read_lineage
 from scribengin.state.source_log import SourceLog
@@ -60,7 +60,7 @@ def _audit(topology: QueryTopology, link: ChannelLink, reading: QueryReading) ->
     compared = not_compared = 0
     wrong: list[tuple[QueryFolder, str, int, bool]] = []
     for part, each in [*past_lineages(writer), (writer, feeding)]:
-        walk = _Walk(link, reading, _Feeder(link, writer, part, each.id), reader)
+        walk = _Walk(link, reading, _UpstreamLineage(link, writer, part, each.id), reader)
         walk.run()
         compared, not_compared = compared + walk.compared, not_compared + walk.not_compared
         wrong += [(part, each.id, number, number in walk.late) for number in sorted(walk.wrong | walk.late)]
@@ -68,7 +68,7 @@ def _audit(topology: QueryTopology, link: ChannelLink, reading: QueryReading) ->
     return ChannelAudit(link.channel, reading, compared, not_compared, tuple(explained), len(wrong) - len(explained))
 
 
-class _Feeder:
+class _UpstreamLineage:
     """The output of one lineage of the upstream query to the channel, read Batch by Batch."""
 
     def __init__(self, link: ChannelLink, writer: QueryFolder, part: QueryFolder, lineage: str) -> None:
@@ -100,7 +100,7 @@ class _Feeder:
             self._decisions = iter(())
             return None
         units = put_by_unit(receipts)
-        return number, decision.decided_at, pieces, None if units is None else in_all(units)
+        return number, decision.decided_at, pieces, None if units is None else sum_units(units)
 
 
 @dataclass
@@ -109,7 +109,7 @@ class _Walk:
 
     link: ChannelLink
     reading: QueryReading
-    feeder: _Feeder
+    feeder: _UpstreamLineage
     reader: QueryFolder
     compared: int = 0
     not_compared: int = 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from scribengin.connectors.files.pieces import pieces_of
 from scribengin.connectors.kafka.publications import published_log
 from scribengin.core.errors import StateError
-from scribengin.state.channel_digests import NOT_WHOLE, added, by_unit, in_all
+from scribengin.state.channel_digests import NOT_WHOLE, add_sums, by_unit, sum_units
 from scribengin.state.decisions import Decisions
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Tally:
             if number <= self.through:
                 late.append(number)
             else:
-                self._found[number] = added(self._found.get(number, (0, 0)), in_all(by_unit(said)))
+                self._found[number] = add_sums(self._found.get(number, (0, 0)), sum_units(by_unit(said)))
         return late
 
     def differs(self, number: int, put: Sums | None) -> bool:
@@ -167,7 +167,7 @@ class ChannelPiece:
 
 
 @dataclass(slots=True)
-class _Held:
+class _PendingBatch:
     """A Batch that the reader has not taken completely, or that comes after such a one. `first` is the first entry that took any of it."""
 
     number: int
@@ -197,8 +197,8 @@ class ChannelIntake:
         """of topics: partition → the offset after the last one that was taken"""
         self._early: dict[str, int] = {}
         """a file whose Batch was not passed to `put` yet → the entry that took it"""
-        self._pending: deque[_Held] = deque()
-        self._waiting: dict[str, deque[tuple[ChannelPiece, _Held]]] = {}
+        self._pending: deque[_PendingBatch] = deque()
+        self._waiting: dict[str, deque[tuple[ChannelPiece, _PendingBatch]]] = {}
 
     @property
     def oldest_at(self) -> str:
@@ -213,7 +213,7 @@ class ChannelIntake:
             decided_at: When it was decided, ISO 8601.
             pieces: What it has written to the channel.
         """
-        held = _Held(number, decided_at)
+        held = _PendingBatch(number, decided_at)
         self.added = number
         for piece in pieces:
             self.put_rows += piece.rows
@@ -344,7 +344,7 @@ def put_by_unit(receipts: Iterable[Receipt]) -> dict[int, Sums] | None:
     for receipt in receipts:
         if receipt.rows and receipt.digest is None:
             return None
-        units[receipt.unit] = added(units.get(receipt.unit, (0, 0)), (receipt.rows, receipt.digest or 0))
+        units[receipt.unit] = add_sums(units.get(receipt.unit, (0, 0)), (receipt.rows, receipt.digest or 0))
     return units
 
 
@@ -385,7 +385,7 @@ def mismatch_of(
         if said is not None:
             taken_by.append(each.batch.number)
             for unit, sums in by_unit(said).items():
-                taken[unit] = added(taken.get(unit, (0, 0)), sums)
+                taken[unit] = add_sums(taken.get(unit, (0, 0)), sums)
     places = {} if decision is None else _places(link, writer, lineage, decision)
     units = [
         UnitSums(unit, put.get(unit, (0, 0)), taken.get(unit, (0, 0)), places.get(unit, ()))
@@ -393,8 +393,8 @@ def mismatch_of(
         if known is not None and put.get(unit, (0, 0)) != taken.get(unit, (0, 0))
     ]
     everywhere = places.get(-1) or tuple(place for unit in sorted(places) for place in places[unit])
-    whole = None if known is None else in_all(known)
-    return Mismatch(link.channel, reading, lineage, number, whole, in_all(taken), tuple(units), everywhere, tuple(taken_by), late=late)
+    whole = None if known is None else sum_units(known)
+    return Mismatch(link.channel, reading, lineage, number, whole, sum_units(taken), tuple(units), everywhere, tuple(taken_by), late=late)
 
 
 def _places(link: ChannelLink, writer: QueryFolder, lineage: str, decision: Decision) -> dict[int, tuple[str, ...]]:

@@ -33,7 +33,7 @@ def taken_of(handed: Iterable[Handed]) -> dict[str, dict[str, dict[str, list[int
     return taken
 
 
-def together(parts: Iterable[Mapping[str, Taken]]) -> dict[str, dict[str, dict[str, dict[str, list[int]]]]]:
+def sum_taken(parts: Iterable[Mapping[str, Taken]]) -> dict[str, dict[str, dict[str, dict[str, list[int]]]]]:
     """Add up the results of all tasks: source → the rows and digests of what was taken from it."""
     whole: dict[str, dict[str, dict[str, dict[str, list[int]]]]] = {}
     for part in parts:
@@ -50,20 +50,20 @@ def by_unit(said: TakenUnits) -> dict[int, Sums]:
     return {int(unit): (rows, digest) for unit, (rows, digest) in said.items()}
 
 
-def added(first: Sums, second: Sums) -> Sums:
+def add_sums(first: Sums, second: Sums) -> Sums:
     """The sum of both: rows, and digests modulo `DIGESTS`."""
     return first[0] + second[0], (first[1] + second[1]) % DIGESTS
 
 
-def in_all(units: Mapping[int, Sums]) -> Sums:
+def sum_units(units: Mapping[int, Sums]) -> Sums:
     """The sum over all task outputs."""
     whole = (0, 0)
     for sums in units.values():
-        whole = added(whole, sums)
+        whole = add_sums(whole, sums)
     return whole
 
 
 def _add(taken: dict[str, dict[str, dict[str, list[int]]]], lineage: str, batch: str, unit: str, sums: Sums) -> None:
     units = taken.setdefault(lineage, {}).setdefault(batch, {})
     before = units.get(unit, [0, 0])
-    units[unit] = list(added((before[0], before[1]), sums))
+    units[unit] = list(add_sums((before[0], before[1]), sums))

@@ -80,7 +80,7 @@ def slowest(clocks: Mapping[str, Clock], idle: frozenset[str] = frozenset()) -> 
     return min((origin for origin in clocks if origin not in idle), key=lambda origin: _reached(clocks[origin]), default="")
 
 
-def held_back(clocks: Mapping[str, Clock], idle: frozenset[str] = frozenset()) -> WatermarkHolder | None:
+def watermark_holder(clocks: Mapping[str, Clock], idle: frozenset[str] = frozenset()) -> WatermarkHolder | None:
     """The node that holds back the watermark of a query with several inputs; None if fewer than two of them are not idle."""
     by = slowest(clocks, idle)
     others = [clock for origin, clock in clocks.items() if origin != by and origin not in idle]

@@ -32,7 +32,7 @@ _WORD = "accepted-word"
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class ColumnsAcceptance:
     """An operator's acceptance of the present columns, given once for all sinks of a flow. `at`, in ISO 8601, identifies it."""
 
     at: str
@@ -70,12 +70,12 @@ def read_accepted(root: Path, flow: str, sinks: Iterable[str]) -> dict[str, Acce
     return found
 
 
-def use_word(root: Path, flow: str, tier: str, word: Word) -> None:
+def record_acceptance_used(root: Path, flow: str, tier: str, word: ColumnsAcceptance) -> None:
     """Record that the tier has started with this acceptance: it does not apply to later starts."""
     replace(_words(root, flow) / f"{tier}.json", seal(_WORD, _ACCEPTED_FORMAT, asdict(word)))
 
 
-def is_used(root: Path, flow: str, tier: str, word: Word) -> bool:
+def is_used(root: Path, flow: str, tier: str, word: ColumnsAcceptance) -> bool:
     """True if the tier has already started with this acceptance."""
     path = _words(root, flow) / f"{tier}.json"
     return path.name in names_in(path.parent) and unseal(path.read_bytes(), _WORD, _ACCEPTED_FORMAT, path) == asdict(word)
@@ -173,7 +173,7 @@ def column_of(notice: FormatNotice) -> Field | None:
     return field
 
 
-def may_not_learn(name: str) -> bool:
+def is_reserved_column(name: str) -> bool:
     """True if the name is reserved: it begins like the columns that Scribengin itself adds to rows."""
     return name.lower().startswith("_sg_")
 
@@ -187,7 +187,7 @@ def learn(root: Path, flow: str, notice: FormatNotice, at: str) -> bool:
 def keep_learned(root: Path, flow: str, source: str, learned: Learned) -> bool:
     """Store a learned column durably; False if the source has it already, or if its name is reserved."""
     field = learned.field
-    if may_not_learn(field.name):
+    if is_reserved_column(field.name):
         return False
     name = hashlib.sha256(field.name.lower().encode()).hexdigest()[:32] + ".json"
     body = {"column": str(field), "at": learned.at, "file": learned.file}

@@ -252,7 +252,7 @@ def read_letters(query: QueryFolder, *, start: int = 0, limit: int | None = None
 def _letters(query: QueryFolder, start: int) -> Iterator[DeadLetter]:
     skip = start
     for batch in Decisions(query.decisions).letters(read_expired(query).through + 1):
-        rows = sum(segment.rows for segment in standing_segments(query, batch))
+        rows = sum(segment.rows for segment in present_segments(query, batch))
         if skip >= rows:
             skip -= rows
             continue
@@ -301,11 +301,11 @@ def dated_letters(
 def _placed(query: QueryFolder, letters: BatchDeadLetters) -> Iterator[tuple[int, DeadLetter]]:
     """Yields the place in the Batch and the dead letter, for those dead letters of a Batch that are not purged."""
     mark = read_purged(query, letters.batch)
-    read = (letter for segment in standing_segments(query, letters) for letter in read_segment(query, segment))
+    read = (letter for segment in present_segments(query, letters) for letter in read_segment(query, segment))
     yield from enumerate(read) if mark is None else zip(mark.places, read, strict=True)
 
 
-def standing_segments(query: QueryFolder, letters: BatchDeadLetters) -> tuple[LineSegment, ...]:
+def present_segments(query: QueryFolder, letters: BatchDeadLetters) -> tuple[LineSegment, ...]:
     """The segments that hold a Batch's dead letters now: those that its decision names, or the remaining ones if some were purged."""
     mark = read_purged(query, letters.batch)
     return letters.segments if mark is None else mark.segments
@@ -354,7 +354,7 @@ def expire_letters(query: QueryFolder, before: datetime | None, most_bytes: int 
     was = read_expired(query)
     through, letters = was.through, was.letters
     there = list(decisions.letters(was.through + 1))
-    sizes = [sum(segment.bytes for segment in standing_segments(query, batch)) for batch in there] if most_bytes is not None else []
+    sizes = [sum(segment.bytes for segment in present_segments(query, batch)) for batch in there] if most_bytes is not None else []
     left = sum(sizes)
     for index, batch in enumerate(there):
         too_much = most_bytes is not None and left > most_bytes

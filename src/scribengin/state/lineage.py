@@ -73,11 +73,11 @@ def past_lineages(query: QueryFolder) -> list[tuple[QueryFolder, Lineage]]:
     return found[::-1]
 
 
-def lift_state(query: QueryFolder, lineage: str, to: QueryFolder) -> None:
+def detach_state(query: QueryFolder, lineage: str, to: QueryFolder) -> None:
     """Move the checkpoint of a lineage that is about to end to the folder of the query that will continue its state.
 
-    `set_down` makes it the checkpoint there. The caller holds the leases of both queries. Idempotent: it may be interrupted at any point
-    and repeated.
+    `attach_state` makes it the checkpoint there. The caller holds the leases of both queries. Idempotent: it may be interrupted at any
+    point and repeated.
 
     Args:
         query: The folder that has the checkpoint.
@@ -93,8 +93,8 @@ def lift_state(query: QueryFolder, lineage: str, to: QueryFolder) -> None:
     storage.sync_folder(to.path)
 
 
-def set_down(query: QueryFolder) -> None:
-    """Make the checkpoint that `lift_state` has moved here the query's own. The caller holds the lease and has begun the query's lineage.
+def attach_state(query: QueryFolder) -> None:
+    """Make the checkpoint that `detach_state` has moved here the query's own. The caller holds the lease and has begun the query's lineage.
     Idempotent: it may be interrupted at any point and repeated."""
     if query.carried.exists():
         query.carried.rename(query.checkpoint)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from scribengin.local.rate_limit import FlowLimits
     from scribengin.packages.fetch import FetchedPackages
     from scribengin.registry.records import Spec
-    from scribengin.state.columns import Word
+    from scribengin.state.columns import ColumnsAcceptance
     from scribengin.state.lease import Right
     from scribengin.worker.log import Timeline
     from scribengin.worker.status_page import Glance
@@ -97,7 +97,7 @@ class TierAttempt:
         limits: Callable[[], FlowLimits] | None = None,
         turns: Callable[[str], MemberOverrides] | None = None,
         feeders: Callable[[], Sequence[str]] = tuple,
-        word: Callable[[Spec], Word | None] = lambda _spec: None,
+        word: Callable[[Spec], ColumnsAcceptance | None] = lambda _spec: None,
         host: str = LOOPBACK,
         here: Path | None = None,
     ) -> None:
