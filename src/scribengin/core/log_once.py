@@ -5,7 +5,7 @@ from __future__ import annotations
 _REMEMBERED = 1_000
 
 
-class Said:
+class ReportedTexts:
     """Texts that were reported. After a thousand others, a text counts as new again."""
 
     def __init__(self) -> None:

@@ -69,10 +69,10 @@ def beside_installation(kind: str, *, same_flow: bool = False) -> str:
 
 def beside_sink(kind: str, sink: str) -> str:
     """The remedy if a sink would write where another sink of this installation and flow has written. `kind` as in `beside_flow`."""
-    return f"{call_again('sink', sink)}; or {_another_place(kind)}; to {add_to_outputs()}"
+    return f"{rename_back('sink', sink)}; or {_another_place(kind)}; to {add_to_outputs()}"
 
 
-def call_again(role: str, id_: str) -> str:
+def rename_back(role: str, id_: str) -> str:
     """The remedy if a `source` or `sink` was renamed; it loses and duplicates nothing."""
     return f'rename the {role} back to "{id_}"'
 

@@ -46,7 +46,7 @@ _AGAIN_S = 30.0
 _KEEP_EVERY_S = 5.0
 _MARKS = 100
 """the retention of a channel is divided into so many parts, which is the precision with which its files are deleted"""
-_TOLD_ENTRIES = 1000
+_REPORTED_ENTRIES = 1000
 """the most entries of a source's log that are reported at once: the newest ones have the position in each partition"""
 _KIND, _FORMAT = "released", 1
 
@@ -244,7 +244,7 @@ class Releases:
         if record is None or record.lineage != at.lineage:
             folder = self._topology.queries[key]
             record = self._records[key] = _Record.of(folder, at.lineage)
-            self._files.go_on(key, at.lineage, record.files)
+            self._files.resume_at(key, at.lineage, record.files)
         return record
 
     def _release(self, source: _Source, at: QueryStanding) -> bool:
@@ -260,10 +260,10 @@ class Releases:
             with self._explained(f"source {source.id}"):
                 if source.reader is None:
                     node = source.tier.plan.flow.sources[source.id]
-                    source.reader = _teller(source.tier, source.id) if _reports_position(node) else False
+                    source.reader = _reporting_reader(source.tier, source.id) if _reports_position(node) else False
                 if source.reader:
                     name = f"{source.tier.plan.flow.name}.{source.key.query}"
-                    source.reader.committed(source.log.own_range(max(told, through - _TOLD_ENTRIES), through), query=name)
+                    source.reader.committed(source.log.own_range(max(told, through - _REPORTED_ENTRIES), through), query=name)
                     for note in source.reader.notices():
                         self._tell(note)
                 source.again_at = 0.0
@@ -325,12 +325,12 @@ class Releases:
             self._said.add(text)
             self._say(text)
 
-    def _explained(self, what: str) -> _Said:
-        return _Said(what, self._tell)
+    def _explained(self, what: str) -> _ReportedErrors:
+        return _ReportedErrors(what, self._tell)
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _ReportedErrors:
     """A block whose errors are reported instead of raised, because it is tried again at the next call: no record depends on it."""
 
     what: str
@@ -350,7 +350,7 @@ def _reports_position(node: Source) -> bool:
     return "reports_position" in catalog.source_types(internal=True)[node.type].abilities
 
 
-def _teller(tier: Prepared, id_: str) -> Any:
+def _reporting_reader(tier: Prepared, id_: str) -> Any:
     """The source's reader, if it reports positions outside of the flow; otherwise False."""
     node = tier.plan.flow.sources[id_]
     reader = catalog.open_source(node.type, source_place(tier.plan.flow, id_)).reader()

@@ -41,7 +41,7 @@ def _may() -> None:
     """Allow the maintenance: the process that runs the flow always may."""
 
 
-def wants_rolling(folders: Collection[str]) -> list[Path]:
+def folders_with_settings(folders: Collection[str]) -> list[Path]:
     """Those of the folders that have settings for their maintenance, of any lineage."""
     return [Path(folder) for folder in folders if any(RetentionSettings.read(each) is not None for each in lineages_in(Path(folder)))]
 
@@ -90,7 +90,7 @@ class BackgroundCompaction:
         try:
             if not isinstance(place, Path):
                 due_s, every_s = place.keep().due_s, place.look_s
-            elif wants_rolling([folder]):
+            elif folders_with_settings([folder]):
                 due_s = keep_folder(place, _may).due_s
         except Exception as error:  # an error in one folder must not stop the others; it is tried again
             text = f"{folder} is not maintained: {text_of(error)}"
@@ -112,7 +112,7 @@ def show_all(flow: Flow, sinks: Collection[str]) -> ScribenginError | None:
             "roll" in node.options for id_, node in flow.sinks.items() if id_ in sinks
         ):  # an unavailable member of a group has been reported, and hides no output
             folders = tuple(folder for folder in folders if Path(folder).is_dir())
-        for folder in wants_rolling(folders):
+        for folder in folders_with_settings(folders):
             roll_folder(folder, _may, flush=True)
         for place in kept_stores(flow, sinks):
             if place.hides or place.closes:

@@ -106,7 +106,7 @@ def mismatch_text(plan: FlowPlan, root: Path, mismatch: Mismatch) -> str:
     """The edge, Batch, task outputs and ranges of a mismatch, and what is found when the channel is read again."""
     channel = next(each for each in plan.channels if each.id == mismatch.channel)
     edges = " and ".join(f'"{name}"' for name in channel.names)
-    return f"edge {edges}: {mismatch}; {second_look(plan, root, mismatch)}"
+    return f"edge {edges}: {mismatch}; {reread_text(plan, root, mismatch)}"
 
 
 def mismatches_by_query(plan: FlowPlan, root: Path, channels: Iterable[ChannelAudit]) -> dict[str, list[str]]:
@@ -120,7 +120,7 @@ def mismatches_by_query(plan: FlowPlan, root: Path, channels: Iterable[ChannelAu
     return told
 
 
-def second_look(plan: FlowPlan, root: Path, mismatch: Mismatch) -> str:
+def reread_text(plan: FlowPlan, root: Path, mismatch: Mismatch) -> str:
     """A sentence on which rows of that Batch, of those that its reader has taken, the channel now contains. Raises nothing: the text says
     what cannot be read again."""
     if not mismatch.taken_by:

@@ -14,7 +14,7 @@ from scribengin.connectors.abilities import can_be_looked_at, is_looked_at
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError, Unreachable
 from scribengin.core.problems import Problem
 from scribengin.local.move_queries import changes_and_moves
-from scribengin.local.preflight import blaming, claimants, saying_what_is_in_the_trash, unlike_files, unmatched_patterns
+from scribengin.local.preflight import claimants, placing_errors, unlike_files, unmatched_patterns, with_trash_remedy
 from scribengin.local.prepare import sink_place, source_place
 from scribengin.plan.tier_flows import CHANNEL
 
@@ -52,7 +52,7 @@ class NodeReach:
         return {name: getattr(self, name) for name in names}
 
 
-def look_at_places(prepared: PreparedFlow, *, within_s: float) -> list[NodeReach]:
+def check_places(prepared: PreparedFlow, *, within_s: float) -> list[NodeReach]:
     """Check every source and sink of the flow, all at once.
 
     Args:
@@ -147,7 +147,7 @@ def _silent(tier: Prepared, node: str, shape: Callable[..., NodeReach], within_s
 
 def _looked(prepared: PreparedFlow, tier: Prepared, node: str, shape: Callable[..., NodeReach], look: Callable[[], str]) -> NodeReach:
     try:
-        with blaming(tier, node):
+        with placing_errors(tier, node):
             says = look()
     except ScribenginError as error:
         transient = isinstance(error, _TRANSIENT)
@@ -184,7 +184,7 @@ def _look_at_sink(prepared: PreparedFlow, tier: Prepared, id_: str, claimant: Cl
     place = sink_place(flow, id_)
     if "no_place" in catalog.sink_types(internal=True)[node.type].abilities:
         return "needs no external system"
-    with saying_what_is_in_the_trash(prepared.root, prepared.name):
+    with with_trash_remedy(prepared.root, prepared.name):
         if catalog.look_at_sink(node.type, place, claimant):
             return "is writable"
     sink = catalog.open_sink(node.type, place)

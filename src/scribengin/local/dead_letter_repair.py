@@ -16,7 +16,7 @@ from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
 from scribengin.core.remedies import flow_command
 from scribengin.formats.csv_records import RFC_4180, join_cells, split_cells
-from scribengin.local.dead_letter_replay import Cannot, Entrances, Given, with_repair
+from scribengin.local.dead_letter_replay import Cannot, ExportedLetter, ReplayPoints, with_repair
 from scribengin.local.dead_letters import LetterStates, Which, key_text, place_of
 from scribengin.state.dead_letters import (
     Repair,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Doomed:
+class PurgeSelection:
     """Dead letters that are selected for a purge: their number for each query, how many of them were not replayed, and their places."""
 
     count: int = 0
@@ -66,7 +66,7 @@ class Doomed:
         return {"purged": self.count, "unreplayed": self.unreplayed, "queries": dict(self.by_query)}
 
 
-def find_doomed(queries: Sequence[QueryFolder], which: Which, *, replayed: bool) -> Doomed:
+def select_for_purge(queries: Sequence[QueryFolder], which: Which, *, replayed: bool) -> PurgeSelection:
     """Select dead letters.
 
     Args:
@@ -74,12 +74,12 @@ def find_doomed(queries: Sequence[QueryFolder], which: Which, *, replayed: bool)
         which: The selection.
         replayed: True to select only those whose replay is known to be committed.
     """
-    found = Doomed()
+    found = PurgeSelection()
     for query in queries:
         states = LetterStates(query)
         for batch, place, letter in dated_letters(query, wanted=which.fits_batch):
             key = (batch.batch, place)
-            done = states.came_through(key)
+            done = states.is_replayed(key)
             if which.fits(letter) and which.fits_key(query.name, key) and (done or not replayed):
                 found.count += 1
                 found.unreplayed += not done
@@ -88,7 +88,7 @@ def find_doomed(queries: Sequence[QueryFolder], which: Which, *, replayed: bool)
     return found
 
 
-def purge(doomed: Doomed, trash: Trash) -> Discarded | None:
+def purge(doomed: PurgeSelection, trash: Trash) -> Discarded | None:
     """Delete the selected dead letters, after copying them to the trash; returns the removal, None if there is nothing to delete. The
     caller holds the leases.
 
@@ -119,7 +119,7 @@ def purge(doomed: Doomed, trash: Trash) -> Discarded | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
+class UndonePurge:
     """The result of an undo: the number of dead letters for each query. The `expired` ones have outlived `retain` meanwhile, and are
     not restored."""
 
@@ -133,7 +133,7 @@ class Undone:
         return {"id": self.discarded.id, "restored": count, "expired": self.expired, "queries": dict(self.by_query)}
 
 
-def undo_purge(trash: Trash, id_: str = "") -> Undone:
+def undo_purge(trash: Trash, id_: str = "") -> UndonePurge:
     """Restore what a purge has deleted: the newest one, or the one with that id. The caller holds the leases.
 
     Idempotent: it may be interrupted at any point and repeated. Raises Refused if there is no such purge, or if a query has started over
@@ -155,14 +155,14 @@ def undo_purge(trash: Trash, id_: str = "") -> Undone:
         restore_places(query, kept.batch, {place: letter.line for place, letter in letters.items()})
         faults.reached("purge.undone")
     trash.forget(found)
-    return Undone(found, Counter(name for name, _, _ in back), len(late))
+    return UndonePurge(found, Counter(name for name, _, _ in back), len(late))
 
 
 _BESIDE = ("key", "lineage", "state", "place", "decided_at")
 """the fields of a line of an exported file that do not belong to the dead letter"""
 
 
-def whole_letters(queries: Sequence[QueryFolder], folder: Path, which: Which) -> Iterator[dict[str, Any]]:
+def exported_letters(queries: Sequence[QueryFolder], folder: Path, which: Which) -> Iterator[dict[str, Any]]:
     """The selected dead letters as lines of a file: all fields, `key` and `lineage`, which identify them, and their `state`.
 
     A dead letter that is repaired and not yet replayed has its repaired form.
@@ -185,10 +185,10 @@ def whole_letters(queries: Sequence[QueryFolder], folder: Path, which: Which) ->
             yield {**said, **told, "place": place_of(letter, folder), "decided_at": batch.decided_at}
 
 
-def given_letters(lines: Iterable[bytes], name: str) -> dict[tuple[str, Key], Given]:
+def parse_exported_letters(lines: Iterable[bytes], name: str) -> dict[tuple[str, Key], ExportedLetter]:
     """(query, key) → what an exported file contains for that dead letter. Raises Refused for a line that is not an exported dead letter;
     `name` is the name of the file."""
-    found: dict[tuple[str, Key], Given] = {}
+    found: dict[tuple[str, Key], ExportedLetter] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -204,7 +204,7 @@ def given_letters(lines: Iterable[bytes], name: str) -> dict[tuple[str, Key], Gi
                 remedy=f"change only `payload` or `came` in lines written by: {flow_command('dead-letter export', '--to', 'FILE')}",
                 code="letters-file",
             ) from None
-        found[key] = Given(lineage, letter.payload, came)
+        found[key] = ExportedLetter(lineage, letter.payload, came)
     return found
 
 
@@ -255,7 +255,7 @@ class Editing:
                 remedy="pass the whole record: --with FILE, or edit it without --set",
                 code="letter-columns",
             ) from None
-        entrances = Entrances(self.tier, self.query)
+        entrances = ReplayPoints(self.tier, self.query)
         schema = entrances.columns_at(self.at) if self.at else entrances.decoder(self.letter.source).schema
         fields = () if schema is None else schema.fields
         known = {*row, *(field.name for field in fields)}
@@ -266,7 +266,7 @@ class Editing:
         return msgspec.json.encode(row | {name: value if name in texts else _json_or_text(value) for name, value in values.items()})
 
     def _csv(self, values: Mapping[str, str], header: Sequence[str] | None) -> bytes:
-        decoder = Entrances(self.tier, self.query).decoder(self.letter.source)
+        decoder = ReplayPoints(self.tier, self.query).decoder(self.letter.source)
         dialect = getattr(getattr(decoder, "strict", decoder), "dialect", RFC_4180)
         names = header or decoder.schema.names
         try:
@@ -306,7 +306,7 @@ class Editing:
         except UnicodeDecodeError:
             why = f"{self.letter.id} was not changed: the row is not valid UTF-8"
             raise Refused(why, remedy="write it as JSON in UTF-8", code="letter-refused") from None
-        entrances = Entrances(self.tier, self.query)
+        entrances = ReplayPoints(self.tier, self.query)
         mended = with_repair(self.letter, repair)
         cannot = entrances.taken(mended, entrances.at(self.at, mended), key_text(self.query.name, self.key))
         if isinstance(cannot, Cannot):
@@ -391,7 +391,7 @@ def find_to_edit(prepared: PreparedFlow, which: Which, *, record: bool, digest: 
             folder = tier.folder.query(query.name)
             if which.query not in ("", query.name) or read_lineage(folder) is None:
                 continue
-            states, entrances = LetterStates(folder), Entrances(tier, query)
+            states, entrances = LetterStates(folder), ReplayPoints(tier, query)
             for batch, place, letter in dated_letters(folder):
                 key = (batch.batch, place)
                 if not which.fits(letter) or not which.fits_key(query.name, key):
@@ -449,7 +449,7 @@ def _check_alike(found: Sequence[Editing]) -> None:
     raise Refused(why, remedy=remedy, code="letter-unknown")
 
 
-def _at(entrances: Entrances, letter: DeadLetter, *, record: bool) -> str:
+def _at(entrances: ReplayPoints, letter: DeadLetter, *, record: bool) -> str:
     """The step whose input row is edited; empty for the record. Raises Refused if a replay can begin at neither."""
     entrance = entrances.of(letter, from_start=record)
     if isinstance(entrance, Cannot):

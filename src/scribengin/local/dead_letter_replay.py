@@ -77,7 +77,7 @@ EXPORT = flow_command("dead-letter export", "--to", "FILE")
 
 
 @dataclass
-class Entrances:
+class ReplayPoints:
     """The replay points of one query of the present flow."""
 
     prepared: Prepared
@@ -264,7 +264,7 @@ class Lateness:
     """Checks whether dead letters would be late in one query now. A row that is in time now may be late when a run processes it, and steps
     on the way may give a row another time."""
 
-    def __init__(self, entrances: Entrances, folder: QueryFolder) -> None:
+    def __init__(self, entrances: ReplayPoints, folder: QueryFolder) -> None:
         self._entrances = entrances
         offsets = folder.checkpoint / "offsets"
         newest = newest_of(offsets) if entrances.query.stateful else None
@@ -315,7 +315,7 @@ _LISTED, _LISTED_IN_ALL = 20, 200
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ExportedLetter:
     """The contents of a file of dead letters for one of them: its lineage, record and row, changed or not."""
 
     lineage: str
@@ -380,7 +380,7 @@ def replay(
     which: Which,
     *,
     from_start: bool = False,
-    given: Mapping[tuple[str, Key], Given] | None = None,
+    given: Mapping[tuple[str, Key], ExportedLetter] | None = None,
     as_they_were: bool = False,
     dry_run: bool = False,
 ) -> Replayed:
@@ -489,7 +489,7 @@ def _refuse_all(folder: QueryFolder, which: Which, done: Replayed, seen: set[tup
         key = (batch.batch, place)
         if which.fits(letter) and which.fits_key(folder.name, key):
             seen.add((folder.name, key))
-            if states.came_through(key):
+            if states.is_replayed(key):
                 done.before += 1
             else:
                 done.refuse(folder.name, key, letter, asked if states.asked(key) else why)
@@ -507,7 +507,7 @@ class _Asking:
     folder: QueryFolder
     which: Which
     from_start: bool
-    given: Mapping[tuple[str, Key], Given] | None
+    given: Mapping[tuple[str, Key], ExportedLetter] | None
     as_they_were: bool
     done: Replayed
     lineage: Lineage
@@ -574,7 +574,7 @@ class _Asking:
     def _entering(self, asked: set[Key]) -> Iterator[tuple[Key, str, Entering]]:
         """Yields (key, the source in whose log it is written, the dead letter as it enters) of the selected dead letters that can be
         replayed."""
-        entrances = Entrances(self.tier, self.query)
+        entrances = ReplayPoints(self.tier, self.query)
         lateness = Lateness(entrances, self.folder)
         self.watermark = lateness.watermark
         repaired = repaired_keys(self.folder) if self.given is None and not self.as_they_were else set()
@@ -629,7 +629,7 @@ def _late_again(watermark: str) -> Cannot:
     )
 
 
-def _changed(letter: DeadLetter, given: Given, at: str) -> Repair | None:
+def _changed(letter: DeadLetter, given: ExportedLetter, at: str) -> Repair | None:
     """The change that an operator has made in a file; None if nothing was changed. If both were changed, the row counts if the dead letter
     enters `at` a step, and the record if it enters at its source. A line without a row does not change it."""
     payload = None if given.payload == letter.payload else Repair(payload=given.payload)

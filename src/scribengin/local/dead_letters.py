@@ -78,7 +78,7 @@ class Page:
     """for each dead letter its `key`, the `lineage` in which the key is valid, and its `state` (see LetterStates)"""
 
 
-def by_letter(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def sum_over_queries(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The groups of `count_letters`, with those of several queries added up: a step that several queries share rejects a record in each of
     them."""
     found: dict[tuple[str, str, bool], dict[str, Any]] = {}
@@ -143,7 +143,7 @@ class LetterStates:
         self._waiting = {request.number for request in waiting(query)} if self._asked else set()
         self._repaired = repaired_keys(query)
 
-    def came_through(self, key: Key) -> bool:
+    def is_replayed(self, key: Key) -> bool:
         """True if its replay is known to be committed in a Batch; a request alone is not enough."""
         request = self._asked.get(key)
         return request is not None and request.number not in self._waiting
@@ -157,7 +157,7 @@ class LetterStates:
         was repaired; `repaired` alone if no replay is requested yet; empty if nothing was done."""
         request = self._asked.get(key)
         if request is not None:
-            said = "replayed" if self.came_through(key) else "asked"
+            said = "replayed" if self.is_replayed(key) else "asked"
             return f"{said}, repaired" if key in request.repaired else said
         return "repaired" if key in self._repaired else ""
 

@@ -96,7 +96,7 @@ class FlowRun:
         self._fed_from_outside = fed_from_outside
         self._begun = time.monotonic()
         self._noted: set[str] = set()
-        self._told: list[str] = [prepared.named(note) for tier in prepared.tiers for note in left_behind(tier)]
+        self._told: list[str] = [prepared.named(note) for tier in prepared.tiers for note in unreplayed_notices(tier)]
         self._levels = Levels(topology_of(prepared.plan, prepared.root))
         feeders = {link.channel: link.writer.query for link in self._levels.topology.links}
         self._gates = {
@@ -105,12 +105,12 @@ class FlowRun:
         }
         self._mismatches: list[tuple[Mismatch, str]] = []
         """with the text that is reported for each"""
-        self._releases = Releases(prepared, self._levels, say=self._hear, stop=self._stop)
+        self._releases = Releases(prepared, self._levels, say=self._note_failure, stop=self._stop)
         self._ended = threading.Event()
         self._releasing = threading.Thread(target=self._releases.run, args=(self._ended,), name="releases")
         folders = {folder for tier in prepared.tiers for folder in kept_folders(tier.plan.flow)} - settings.kept_elsewhere
         stores = [store for tier in prepared.tiers for store in kept_stores(tier.plan.flow)]
-        self._rolling = BackgroundCompaction([Path(folder) for folder in sorted(folders)], self._hear, stores)
+        self._rolling = BackgroundCompaction([Path(folder) for folder in sorted(folders)], self._note_failure, stores)
         self._hidden: list[tuple[Prepared, OpenedQuery, ScribenginError]] = []
         """queries whose output is not all visible, and why"""
         self._trash = TrashKeeper(prepared)
@@ -278,7 +278,7 @@ class FlowRun:
         self._told.append(text)
         next(iter(self._logs.values())).info("columns", message=text)
 
-    def _hear(self, text: str) -> None:
+    def _note_failure(self, text: str) -> None:
         """Report what could not be released or maintained."""
         self._told.append(text)
         next(iter(self._logs.values())).warning("release", message=text)
@@ -404,7 +404,7 @@ class FlowRun:
         )
 
 
-def left_behind(tier: Prepared) -> list[str]:
+def unreplayed_notices(tier: Prepared) -> list[str]:
     """Notices about queries that the flow no longer has, and where dead letters wait for a replay. Queries that were moved to another tier
     are left out: no sink brings them back, and the replay command has reported that."""
     made = {query.name for query in tier.plan.queries}

@@ -31,7 +31,7 @@ from scribengin.core.errors import Refused
 from scribengin.core.time_text import now_text
 from scribengin.local.prepare import open_sinks
 from scribengin.local.stored_queries import letters_waiting, logs_of, reached, read_stored
-from scribengin.local.summaries import SUMMARY, goes_on_from
+from scribengin.local.summaries import SUMMARY, continue_table
 from scribengin.plan.channels import clusters
 from scribengin.plan.diff import label_of, letters
 from scribengin.plan.flow_diff import flow_changes
@@ -326,7 +326,7 @@ def _carry_out(prepared: PreparedFlow, body: Mapping[str, Any], take: Callable[[
     for key, folder in folders.items():
         begin_moved(folder, lineages[key])
         for sink, (tier, query, lineage) in tables[key].items():
-            goes_on_from(folder, sink, lineages[key].id, (tier, query, lineage))
+            continue_table(folder, sink, lineages[key].id, (tier, query, lineage))
         faults.reached("move.begun")
     for each, folder in zip(body["arrivals"], folders.values(), strict=True):
         if each.get("state"):

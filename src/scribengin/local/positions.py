@@ -110,7 +110,7 @@ def move_forward(flow: Flow, query: QueryFolder, source: str, position: int | No
     return _moved(query, source, before, number, skipped)
 
 
-def way_back(query: QueryFolder, source: str, position: int, starts: Mapping[str, int] | None = None) -> MovedPosition:
+def preview_move_back(query: QueryFolder, source: str, position: int, starts: Mapping[str, int] | None = None) -> MovedPosition:
     """Compute what a rewind to `position`, which is before the present one, would read and write again. Changes nothing.
 
     Args:
@@ -155,10 +155,10 @@ def move_back(prepared: Prepared, query: QueryFolder, source: str, position: int
         lease: The lease of the tier.
 
     Raises:
-        Refused: As for `way_back`; a place belongs to another owner by now; or Batches wait for a channel that is unavailable, to which the
-            new lineage would never write them.
+        Refused: As for `preview_move_back`; a place belongs to another owner by now; or Batches wait for a channel that is unavailable, to
+            which the new lineage would never write them.
     """
-    moved = way_back(query, source, position)
+    moved = preview_move_back(query, source, position)
     begun = go_back(prepared, query, decided_ends(query) | {source: position}, lease)
     return replace(moved, lineage=begun.id)
 

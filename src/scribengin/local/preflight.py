@@ -21,7 +21,7 @@ from scribengin.connectors.files.globs import WILDCARD
 from scribengin.connectors.files.reader import FilesReader
 from scribengin.core.errors import EnvironmentFault, Exit, InputError, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.problems import Problem
-from scribengin.core.remedies import call_again, put_state_back, put_state_back_over, start_over, write_beside
+from scribengin.core.remedies import put_state_back, put_state_back_over, rename_back, start_over, write_beside
 from scribengin.core.storage import names_in, shown_path
 from scribengin.local.move_queries import first_refusal
 from scribengin.local.prepare import first_file_faults, open_sinks, sink_place, source_place, static_streams
@@ -60,7 +60,7 @@ _SHOWN = 60
 
 
 @contextmanager
-def blaming(tier: Prepared, node: str) -> Iterator[None]:
+def placing_errors(tier: Prepared, node: str) -> Iterator[None]:
     """Add the place of the node in the flow file to errors of the block. An OSError about a path becomes a SourceError or a SinkError."""
     flow = tier.plan.flow
     try:
@@ -106,7 +106,7 @@ def _changed_files(prepared: PreparedFlow, arriving: Collection[tuple[str, str]]
             files = [id_ for id_ in query.sources if tier.plan.flow.sources[id_].type == "files"]
             for id_ in files if (tier.plan.tier, query.name) not in arriving else ():
                 try:
-                    with blaming(tier, id_), suppress(ModuleNotFoundError):
+                    with placing_errors(tier, id_), suppress(ModuleNotFoundError):
                         reader = catalog.open_source("files", source_place(tier.plan.flow, id_)).reader()
                         if isinstance(reader, FilesReader):
                             reader.holds, reader.quiet = False, True
@@ -350,7 +350,7 @@ def _check_names(tier: Prepared, query: QueryPlan, lineage: Lineage) -> None:
         if before:
             raise Refused(
                 f'query "{query.name}": the source "{id_}" is "{before}" under another id and would be read again from its start',
-                remedy=f"{call_again('source', before)}; or {write_beside(query.sinks[0])}; or {start_over()}",
+                remedy=f"{rename_back('source', before)}; or {write_beside(query.sinks[0])}; or {start_over()}",
                 code="source-renamed",
                 node=id_,
             )
@@ -362,7 +362,7 @@ def source_refusals(prepared: PreparedFlow) -> Iterator[ScribenginError]:
     for tier in prepared.tiers:
         for node in tier.plan.flow.sources.values():
             try:
-                with blaming(tier, node.id):
+                with placing_errors(tier, node.id):
                     place = source_place(tier.plan.flow, node.id)
                     if node.type != CHANNEL and not catalog.look_at_source(node.type, place):
                         _open(partial(catalog.open_source, node.type, place))
@@ -389,7 +389,7 @@ def sink_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]] 
                 if node.type == CHANNEL:
                     continue
                 try:
-                    with blaming(tier, id_), saying_what_is_in_the_trash(prepared.root, prepared.name):
+                    with placing_errors(tier, id_), with_trash_remedy(prepared.root, prepared.name):
                         place = sink_place(tier.plan.flow, id_)
                         if not catalog.look_at_sink(node.type, place, who.get((tier.plan.tier, id_))):
                             _open(partial(catalog.open_sink, node.type, place))
@@ -430,7 +430,7 @@ def claimants(
 
 
 @contextmanager
-def saying_what_is_in_the_trash(root: Path, flow: str) -> Iterator[None]:
+def with_trash_remedy(root: Path, flow: str) -> Iterator[None]:
     """Improve the remedy of an error about a place that belongs to another owner. If a reset may have removed the state to which it
     belongs, the first remedy is to undo that. Otherwise, if the folder of the state is new and empty, it has to be removed before the old
     one is put back."""
@@ -462,7 +462,7 @@ def check_before_spark(prepared: PreparedFlow, *, adopt: bool) -> None:
         raise error
 
 
-def what_is_added_to(prepared: PreparedFlow) -> Iterator[str]:
+def existing_output_notices(prepared: PreparedFlow) -> Iterator[str]:
     """Lines for a run that may write beside the output of others, one for each sink of a new query, on what its place contains. Rows that
     the run reads again are duplicated there."""
     known = known_lineages(prepared.root, prepared.name)

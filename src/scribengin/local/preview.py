@@ -28,7 +28,7 @@ from scribengin.formats.rows import batch_to_rows
 from scribengin.local.prepare import source_place, state_root
 from scribengin.local.preview_contract import NodePreview, Preview, PreviewedRow
 from scribengin.local.schema_drift import sentence, why_new_dropped, with_learned
-from scribengin.local.spark_analysis import held_problems, unlike_what_is_held
+from scribengin.local.spark_analysis import column_differences, held_problems
 from scribengin.plan.describe import describe
 from scribengin.plan.graph import Graph, base, inputs_of
 from scribengin.plan.resolve import resolve
@@ -199,7 +199,7 @@ def _blocks(source: OpenSource, limit: int) -> Iterator[Block]:
 # --- a file in place of a source ---
 
 
-def stand_ins(flow: Flow, given: Mapping[str, Path]) -> dict[str, Path]:
+def replaced_sources(flow: Flow, given: Mapping[str, Path]) -> dict[str, Path]:
     """Source → the file that replaces it; a file without a source replaces the only stream. Raises InputError."""
     found: dict[str, Path] = {}
     for source, file in given.items():
@@ -330,7 +330,7 @@ class Previews:
         if at is not None and base(at) not in graph.nodes:
             remedy = did_you_mean(at, graph.nodes) or f"it has {', '.join(graph.nodes)}"
             raise InputError([Problem("preview-at", Place(str(self._path)), f'flow "{flow.name}" has no step "{at}"', remedy)])
-        files = stand_ins(flow, self._settings.files)
+        files = replaced_sources(flow, self._settings.files)
         code = pack(flow.code_folder, self._folder)
         walk = _Walk(flow, graph, places, self._settings, files, LoneSteps(code, _once(self.session)))
         return Preview(flow.name, tuple(walk.nodes()), (*problems, *walk.problems), walk.exit)
@@ -510,7 +510,7 @@ class _Walk:
     def _sink(self, node: Sink) -> NodePreview:
         samples = [(id_, self._samples[id_]) for id_ in node.inputs]
         schema = union_schema(node.id, [(id_, sample.schema) for id_, sample in samples])
-        held = held_problems(node.id, unlike_what_is_held(self._flow, node.id, schema), self._place_of(node))
+        held = held_problems(node.id, column_differences(self._flow, node.id, schema), self._place_of(node))
         self.problems += [replace(problem, severity="warning") for problem in held]
         rows = [row for _, sample in samples for row in batch_to_rows(sample.rows.select(schema.names))]
         shown = tuple(PreviewedRow("kept", None, (("", row),)) for row in rows[: self._settings.rows])

@@ -10,7 +10,7 @@ from scribengin.connectors.group.contract import chooses
 from scribengin.core.errors import Unreachable
 from scribengin.local.acks import is_released_later
 from scribengin.local.ledger import stateful_runs
-from scribengin.local.preflight import blaming
+from scribengin.local.preflight import placing_errors
 from scribengin.local.prepare import limits_of, open_sinks, open_sources, source_place, static_streams
 from scribengin.plan.key_columns import key_columns
 from scribengin.spark.commit import QueryContext
@@ -226,7 +226,7 @@ def _claimed(opened: OpenedQuery, prepared: Prepared, *, adopt: bool) -> OpenedQ
         types={sink: prepared.plan.flow.sinks[sink].type for sink in opened.plan.sinks},
     )
     for id_, sink in opened.parts.sinks.items():
-        with blaming(prepared, id_):
+        with placing_errors(prepared, id_):
             sink.prepare(owner=owner, lineage=lineage.id, adopt=adopt)
     try:
         recover_query(opened.folder, opened.parts.sinks, lineage=lineage.id, lease=opened.lease)

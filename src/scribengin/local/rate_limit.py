@@ -46,7 +46,7 @@ class RateLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class FeedShare:
+class UpstreamShare:
     """The share of its time, 0 to 1, for which a flow may work because of the flows that read its sink; at 0 it waits. `why` is
     for people."""
 
@@ -68,7 +68,7 @@ class FlowLimits:
     edges: Mapping[str, RateLimit] = field(default_factory=dict)
     share: RateLimit = field(default_factory=RateLimit)
     quota: str = ""
-    held: Mapping[str, FeedShare] = field(default_factory=dict)
+    held: Mapping[str, UpstreamShare] = field(default_factory=dict)
     """sink → what its readers allow, if they restrict it"""
 
 
@@ -185,7 +185,7 @@ class Paced:
         return rows, most.max_bytes or rows * _BYTES_A_ROW
 
 
-def _share_of(held: FeedShare) -> float:
+def _share_of(held: UpstreamShare) -> float:
     return held.share
 
 

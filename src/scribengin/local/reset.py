@@ -16,7 +16,7 @@ from scribengin.core.records import NewerRecord
 from scribengin.core.storage import names_in
 from scribengin.local.move_queries import open_left_sinks
 from scribengin.local.positions import decided_ends
-from scribengin.local.preflight import saying_what_is_in_the_trash
+from scribengin.local.preflight import with_trash_remedy
 from scribengin.local.prepare import open_sinks
 from scribengin.local.stored_queries import letters_waiting
 from scribengin.plan.graph import query_sinks
@@ -167,7 +167,7 @@ class Reset:
             known = None  # a reset must be possible for a damaged state too, which does not show which outputs are its own
         outputs = []
         for id_, sink in self.sinks.items():
-            with saying_what_is_in_the_trash(self.root, self.flow.name):
+            with with_trash_remedy(self.root, self.flow.name):
                 items = sink.clear(owner=owner, flow=self.flow.name, dry_run=True)
             others = sink.unaccounted(known) if known is not None and items and counts_others(sink) else ()
             earlier = tuple(each for each in others if each.is_of_lineage)

@@ -14,7 +14,7 @@ from scribengin.connectors.abilities import rechecks
 from scribengin.connectors.files.source import FilesSource
 from scribengin.core.errors import Refused, SourceError
 from scribengin.core.units import show_bytes
-from scribengin.local.positions import closed_text, decided_ends, go_back, way_back
+from scribengin.local.positions import closed_text, decided_ends, go_back, preview_move_back
 from scribengin.local.prepare import open_sources
 from scribengin.local.summaries import SUMMARY
 from scribengin.plan.tier_flows import CHANNEL, source_id
@@ -40,7 +40,7 @@ _LOOKED_FOR = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
+class QueryRewind:
     """The rewind of one query.
 
     `starts`: source → the position from which it would read; `moved` are the sources that go back. `doubled`: sink → the most rows that
@@ -78,7 +78,7 @@ class Back:
         return {"tier": self.tier, "query": self.query, "starts": dict(self.starts), "sources": moved, **rows}
 
 
-def back_to(prepared: PreparedFlow, query: str | None, *, at: datetime | None = None, batch: int | None = None) -> list[Back]:
+def find_rewinds(prepared: PreparedFlow, query: str | None, *, at: datetime | None = None, batch: int | None = None) -> list[QueryRewind]:
     """Compute the rewind of queries to the state after a Batch. Changes nothing.
 
     Only queries that read data from outside are rewound; queries that read channels follow, because they get the rows again.
@@ -96,7 +96,7 @@ def back_to(prepared: PreparedFlow, query: str | None, *, at: datetime | None = 
         Refused: There is no such query, or it cannot go back: it keeps state, the details of the Batch are pruned, or data that it would
             read no longer exists.
     """
-    found: list[Back] = []
+    found: list[QueryRewind] = []
     seen: list[str] = []
     for tier in prepared.tiers:
         for planned in tier.plan.queries:
@@ -116,12 +116,12 @@ def back_to(prepared: PreparedFlow, query: str | None, *, at: datetime | None = 
     return found
 
 
-def _back(prepared: PreparedFlow, tier: Prepared, folder: QueryFolder, starts: Mapping[str, int]) -> Iterator[Back]:
+def _back(prepared: PreparedFlow, tier: Prepared, folder: QueryFolder, starts: Mapping[str, int]) -> Iterator[QueryRewind]:
     ends = decided_ends(folder)
     back = {source: to for source, to in starts.items() if to < ends.get(source, 0)}
     if not back:
         return
-    moved = tuple(way_back(folder, source, to, {**ends, **back}) for source, to in back.items())
+    moved = tuple(preview_move_back(folder, source, to, {**ends, **back}) for source, to in back.items())
     for source, to in back.items():
         _check_there(tier, folder, source, SourceLog(folder.sources, source).own_range(to, ends[source]))
     doubled: dict[str, int] = {}
@@ -129,7 +129,7 @@ def _back(prepared: PreparedFlow, tier: Prepared, folder: QueryFolder, starts: M
         for sink, rows in (each.doubled or {}).items():
             doubled[sink] = max(doubled.get(sink, 0), rows)
     behind = {sink: _behind(prepared, sink) for sink in doubled if sink not in prepared.plan.flow.sinks}
-    yield Back(tier.plan.tier, folder.name, {**ends, **back}, moved, doubled, behind)
+    yield QueryRewind(tier.plan.tier, folder.name, {**ends, **back}, moved, doubled, behind)
 
 
 def _behind(prepared: PreparedFlow, channel: str) -> tuple[str, ...]:
@@ -232,7 +232,7 @@ def _gone(folder: QueryFolder, source: str, what: str, remedy: str) -> Refused:
     return Refused(f'query "{folder.name}" cannot read source "{source}" again: {what} no longer exists', remedy=remedy, code="rewind-gone")
 
 
-def begin_anew(prepared: Prepared, query: QueryFolder, how: str, lease: Lease) -> Lineage | None:
+def begin_new_lineage(prepared: Prepared, query: QueryFolder, how: str, lease: Lease) -> Lineage | None:
     """Begin a new lineage of the query, without the state of the old one. The caller holds the lease.
 
     Args:

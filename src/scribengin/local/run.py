@@ -19,12 +19,12 @@ from scribengin.core.storage import folder_fault
 from scribengin.local.contract import RunView
 from scribengin.local.move_queries import migrate
 from scribengin.local.preflight import (
-    blaming,
     check_before_spark,
     empty_lookups,
+    existing_output_notices,
+    placing_errors,
     repeated_keys,
     unmatched_patterns,
-    what_is_added_to,
 )
 from scribengin.local.prepare import first_file_faults, open_sources, prepare
 from scribengin.local.reset import empty_trash
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Source
 
 
-_TOLD_AT_ONCE = frozenset({"lookup-empty", "lookup-repeated", "pattern-unmatched"})
+_SHOWN_AT_ONCE = frozenset({"lookup-empty", "lookup-repeated", "pattern-unmatched"})
 """warnings about the present contents of places, which are shown at once, so that a user can stop the run and correct them; all of them are
 in the result too"""
 
@@ -100,17 +100,17 @@ def run_flows(
             empty_trash(flow)
             if flow.name not in new:
                 _check_here(flow, settings)
-            if settings.append_new_lineage and (added := [*what_is_added_to(flow)]):
+            if settings.append_new_lineage and (added := [*existing_output_notices(flow)]):
                 show("checking", *added)
         starting = None
         if spark is None:
             show("starting spark")
             starting = stack.enter_context(closing(begin(flows, settings, partial(show, "starting spark"))))
         for flow in flows:
-            look_at_first_files(flow, any_columns=settings.word is not None)
+            check_first_files(flow, any_columns=settings.word is not None)
         # this needs Arrow, and runs while Java boots
         flows = [replace(flow, warnings=(*flow.warnings, *repeated_keys(flow))) for flow in flows]
-        if odd := [f"{problem.message}; {problem.remedy}" for flow in flows for problem in flow.warnings if problem.code in _TOLD_AT_ONCE]:
+        if odd := [f"{problem.message}; {problem.remedy}" for flow in flows for problem in flow.warnings if problem.code in _SHOWN_AT_ONCE]:
             show("starting spark", *odd)
         from scribengin.local.drive import run_checked  # with PySpark and Arrow, while Java boots
         from scribengin.spark.warm_up import begin_warm_up
@@ -146,7 +146,7 @@ def _meetings(flows: Sequence[PreparedFlow]) -> tuple[Meeting, ...]:
 
 
 def _check_here(flow: PreparedFlow, settings: RunSettings) -> None:
-    """Check what a run refuses without Spark. Raises as `look_at_sources` and `check_before_spark`, and InputError if a run that must end
+    """Check what a run refuses without Spark. Raises as `check_sources` and `check_before_spark`, and InputError if a run that must end
     on its own would not."""
     if settings.once and settings.right is None:  # a drain has a registry lease, and ends an endless source where it is
         endless = [(tier, id_) for tier in flow.tiers for id_, source in tier.plan.flow.sources.items() if is_endless(source)]
@@ -162,7 +162,7 @@ def _check_here(flow: PreparedFlow, settings: RunSettings) -> None:
                     for tier, id_ in endless
                 ]
             )
-    look_at_sources(flow)
+    check_sources(flow)
     check_before_spark(flow, adopt=settings.append_new_lineage)
 
 
@@ -172,16 +172,16 @@ def is_endless(source: Source) -> bool:
     return bool(ends_by) and source.options.get(ends_by) is None
 
 
-def look_at_sources(prepared: PreparedFlow) -> None:
+def check_sources(prepared: PreparedFlow) -> None:
     """Check that the sources exist, before Spark starts. Raises SourceError or Unreachable, with its place."""
     for tier in prepared.tiers:
         for node, source in open_sources(tier.plan.flow).items():
             if not is_handed_over(source):
-                with blaming(tier, node):
+                with placing_errors(tier, node):
                     source.reader()
 
 
-def look_at_first_files(prepared: PreparedFlow, *, any_columns: bool) -> None:
+def check_first_files(prepared: PreparedFlow, *, any_columns: bool) -> None:
     """Check that files which no query has started to read have the columns of the flow, while Java starts. With `any_columns` other columns
     were accepted. Raises SourceError or Unreachable, with its place."""
     for error in first_file_faults(prepared) if not any_columns else ():

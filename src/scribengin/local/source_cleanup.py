@@ -97,7 +97,7 @@ class DoneFiles:
         """True if the flow releases files at all."""
         return bool(self._releasing)
 
-    def go_on(self, key: QueryKey, lineage: str, places: Mapping[str, int]) -> None:
+    def resume_at(self, key: QueryKey, lineage: str, places: Mapping[str, int]) -> None:
         """Continue where an earlier process has ended.
 
         Args:
@@ -111,13 +111,13 @@ class DoneFiles:
                 reader.open.clear()
 
     def release(self, standing: FlowAcks) -> dict[QueryKey, dict[str, int]]:
-        """Release what every reader has acknowledged by now; returns query of this process → positions, as `go_on` takes them."""
+        """Release what every reader has acknowledged by now; returns query of this process → positions, as `resume_at` takes them."""
         if not self._releasing:
             return {}
         for index, reader in enumerate(self._readers):
             at = standing.queries[reader.key]
             if at.lineage and at.lineage != reader.lineage:
-                self.go_on(reader.key, at.lineage, {})
+                self.resume_at(reader.key, at.lineage, {})
             through = at.released.get(reader.source.id, 0) if at.lineage else 0
             while reader.entry < through:
                 paths = self._met(index, reader.log.read(reader.entry))

@@ -104,7 +104,7 @@ def _check_tier(
                 columns.update(compiler.sink_schemas)
             for sink in query.sinks:
                 schema = compiler.sink_schemas[sink]
-                unlike = unlike_what_is_held(plan.flow, sink, schema)
+                unlike = column_differences(plan.flow, sink, schema)
                 if unlike and not accepting.takes(plan.tier, sink, schema, unlike):
                     problems |= {each.message: each for each in held_problems(sink, unlike, prepared.place_of(sink))}
                 problems |= {each.message: each for each in _place_problems(sinks[sink], sink, schema, prepared.place_of(sink))}
@@ -125,7 +125,7 @@ def _place_problems(opened: SinkConnector, sink: str, schema: Schema, place: Pla
         yield Problem("table-columns", place, f'sink "{sink}": {text}', remedy)
 
 
-def unlike_what_is_held(flow: Flow, sink: str, schema: Schema) -> list[str]:
+def column_differences(flow: Flow, sink: str, schema: Schema) -> list[str]:
     """The differences between the columns of a sink and those of the files in its folder, one sentence each: readers would fail, or
     silently lose a column."""
     node = flow.sinks[sink]

@@ -43,7 +43,7 @@ _BEFORE = "summary-before"
 
 
 @dataclass(slots=True)
-class Kept:
+class SummaryState:
     """The state of one summary: the result over the Batches `since` to `through` (-1: none yet). `since` is not 0 if the
     question, its `keep` or the types of its columns have changed, if the sink was added later or was missing for a while, and if
     older parts are pruned."""
@@ -94,15 +94,15 @@ class Kept:
         replace(file, seal(_KIND, _FORMAT, body))
 
 
-def read_kept(flow: Flow, folder: QueryFolder, sink: str) -> Kept:
+def read_kept(flow: Flow, folder: QueryFolder, sink: str) -> SummaryState:
     """The summary of one sink now. Raises StateError for records that are damaged."""
     asked = asked_of(flow.sinks[sink].options, partial(load, flow))
     return _read(asked, folder, sink, folder, read_lineage(folder))
 
 
-def _read(asked: SummaryForm, folder: QueryFolder, sink: str, part: QueryFolder, lineage: Lineage | None) -> Kept:
+def _read(asked: SummaryForm, folder: QueryFolder, sink: str, part: QueryFolder, lineage: Lineage | None) -> SummaryState:
     """The summary of one lineage of the query, whose folder is `part`."""
-    kept = Kept(sink, "" if lineage is None else lineage.id, asked, asked.empty())
+    kept = SummaryState(sink, "" if lineage is None else lineage.id, asked, asked.empty())
     decisions = Decisions(part.decisions)
     file = snapshot_file(folder, sink)
     data = read_or_none(file)
@@ -132,7 +132,7 @@ def snapshot_file(folder: QueryFolder, sink: str) -> Path:
     return folder.work(sink) / "summary.json"
 
 
-def goes_on_from(folder: QueryFolder, sink: str, lineage: str, before: tuple[str, str, str]) -> None:
+def continue_table(folder: QueryFolder, sink: str, lineage: str, before: tuple[str, str, str]) -> None:
     """Record that the summary of a lineage continues the table of the lineage that it replaces. The caller holds the lease. Idempotent.
 
     Args:
@@ -149,7 +149,7 @@ def _before_file(folder: QueryFolder, sink: str, lineage: str) -> Path:
     return folder.work(sink) / f"before-{lineage}.json"
 
 
-def _earlier(asked: SummaryForm, folder: QueryFolder, sink: str, lineage: str) -> Kept | None:
+def _earlier(asked: SummaryForm, folder: QueryFolder, sink: str, lineage: str) -> SummaryState | None:
     """The table that a lineage continues after a move; None if there is none."""
     file = _before_file(folder, sink, lineage)
     data = read_or_none(file)
@@ -196,7 +196,7 @@ class SummaryKeeper:
     def __init__(self, flow: Flow, folder: QueryFolder, sinks: Iterable[str], say: Callable[[str], None]) -> None:
         self._folder = folder
         self._say = say
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, SummaryState] = {}
         self._written: dict[str, int] = {}
         for sink in sinks:
             if flow.sinks[sink].type == SUMMARY:
@@ -212,7 +212,7 @@ class SummaryKeeper:
                 if kept.through >= self._written.get(sink, -1) + EVERY:
                     self._write(kept)
 
-    def _write(self, kept: Kept) -> None:
+    def _write(self, kept: SummaryState) -> None:
         if kept.through >= 0:
             kept.write(snapshot_file(self._folder, kept.sink))
             self._written[kept.sink] = kept.through
@@ -258,7 +258,7 @@ def summaries_of(prepared: PreparedFlow, sink: str = "", *, unread: list[StepErr
     return rows
 
 
-def _as_json(kept: Kept, query: str, format: str) -> dict[str, Any]:
+def _as_json(kept: SummaryState, query: str, format: str) -> dict[str, Any]:
     table = kept.table
     rows = table.result()
     return {

@@ -224,7 +224,7 @@ def _path(query: QueryFolder, key: Key) -> Path:
 
 _MARK = "purged"
 _EXPIRED = ".expired"
-_SELDOM = ("came", "form", "alone", "way", "extra", "replays", "replay_of", "repaired")
+_OFTEN_EMPTY = ("came", "form", "alone", "way", "extra", "replays", "replay_of", "repaired")
 """fields that are empty in most dead letters, and are then left out of the line"""
 _FIELDS = tuple(field.name for field in fields(DeadLetter))
 
@@ -407,7 +407,7 @@ def letter_as_json(letter: DeadLetter) -> dict[str, Any]:
     """The line of a dead letter as JSON: `payload` is text, or `payload_base64` if the bytes are not valid UTF-8."""
     data: dict[str, Any] = {name: getattr(letter, name) for name in _FIELDS}
     payload = data.pop("payload")
-    for name in _SELDOM:
+    for name in _OFTEN_EMPTY:
         if not data[name]:
             del data[name]
     try:
