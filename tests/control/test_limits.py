@@ -12,7 +12,7 @@ from scribengin.connectors.contract import BatchLimits
 from scribengin.connectors.group.health import MemberOverrides
 from scribengin.control.rate_limits import RateLimits, find_limited, read_limits, set_limit
 from scribengin.core.errors import Refused
-from scribengin.local.rate_limit import FeedShare, FlowLimits, Paced, RateLimit
+from scribengin.local.rate_limit import FlowLimits, Paced, RateLimit, UpstreamShare
 from scribengin.registry.contract import ANYONE, Create, Delete, Grant, May, RegistryEntry
 from scribengin.registry.flow_ends import HeldBackSinks, SinkHold
 from scribengin.registry.memory import MemoryStore
@@ -188,12 +188,12 @@ def test_a_query_works_for_the_share_of_its_time_that_readers_of_its_sinks_leave
         held.begun()
         clock[0] += 3.0
         held.committed(SimpleNamespace(decision=SimpleNamespace(counts={}, receipts=[]), streams={}))  # type: ignore[arg-type]
-    limits[0] = FlowLimits(held={"kept": FeedShare(0.25, "throttled to 25%: much waits")})
+    limits[0] = FlowLimits(held={"kept": UpstreamShare(0.25, "throttled to 25%: much waits")})
     assert (back.admit().wait_s, back.admit().why) == (pytest.approx(9.0), "throttled to 25%: much waits")
     assert (front.admit().wait_s, front.admit().why) == (0.0, ""), "it feeds a channel, which has its own levels"
     clock[0] += 9.0
     assert back.admit().wait_s == 0.0
-    limits[0] = FlowLimits(held={"kept": FeedShare(0.0, "paused: too much waits")})
+    limits[0] = FlowLimits(held={"kept": UpstreamShare(0.0, "paused: too much waits")})
     assert back.admit().paused
     limits[0] = FlowLimits()
     assert not back.admit().paused
@@ -205,9 +205,9 @@ def test_a_worker_hears_that_a_reader_holds_it_back_beside_its_limits(person: Pe
         hold = SinkHold(flow="other", source="in", share=0.5, why="much waits")
         person.registry.commit(LIMIT("tiered").create(Limit(rows_per_s=5)), HELD_BACK("tiered").create(HeldBackSinks(sinks={"kept": hold})))
         live._followed.refresh()
-        assert live() == FlowLimits(RateLimit(rows_per_s=5), held={"kept": FeedShare(0.5, "much waits")})
+        assert live() == FlowLimits(RateLimit(rows_per_s=5), held={"kept": UpstreamShare(0.5, "much waits")})
         person.store.write_raw(HELD_BACK("tiered").path, b"{")
         live._followed.refresh()
-        assert live().held == {"kept": FeedShare(0.5, "much waits")}, "what says nothing changes nothing"
+        assert live().held == {"kept": UpstreamShare(0.5, "much waits")}, "what says nothing changes nothing"
     finally:
         live.close()

@@ -13,7 +13,7 @@ from scribengin.core.errors import Refused
 from scribengin.local.audit import audit_flow, planned_changes
 from scribengin.local.positions import decided_ends
 from scribengin.local.prepare import prepare
-from scribengin.local.rewind import Back, back_to, begin_anew
+from scribengin.local.rewind import QueryRewind, begin_new_lineage, find_rewinds
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Operation, Spec
 from scribengin.registry.tree import OPERATION
@@ -118,13 +118,13 @@ def refused(what):
 )
 def test_it_says_what_becomes_of_folders_that_are_closed(close, says):
     sink = SimpleNamespace(type="files", place="out", options={"path": "out", "close": close})
-    (said,) = Back("main", "kept", {}, (), {"kept": 2}).says(SimpleNamespace(sinks={"kept": sink}))
+    (said,) = QueryRewind("main", "kept", {}, (), {"kept": 2}).says(SimpleNamespace(sinks={"kept": sink}))
     assert said == f"sink kept (out) receives up to 2 rows again, which duplicates existing {says}"
 
 
 def test_it_says_what_would_repeat_and_then_just_that_does_and_once(folder):
     prepared = three_files(folder)
-    (back,) = back_to(prepared, None, batch=0)
+    (back,) = find_rewinds(prepared, None, batch=0)
     assert (dict(back.starts), dict(back.doubled)) == ({"rows": 1}, {"kept": 2})
     assert back.says(prepared.plan.flow) == [
         "kept reads source rows again from position 1 to 3, 2 files",
@@ -158,25 +158,25 @@ def test_a_time_is_the_last_batch_before_it(folder):
     prepared = three_files(folder)
     times = [decision.decided_at for decision in Decisions(prepared.tiers[0].folder.query("kept").decisions).since()]
     at = datetime.fromisoformat(times[-1])
-    assert back_to(prepared, None, at=at) == []
-    (all_,) = back_to(prepared, None, at=at - timedelta(hours=1))
+    assert find_rewinds(prepared, None, at=at) == []
+    (all_,) = find_rewinds(prepared, None, at=at - timedelta(hours=1))
     assert dict(all_.starts) == {"rows": 0}
-    assert back_to(prepared, "kept", at=datetime.now(UTC) + timedelta(days=1)) == []
+    assert find_rewinds(prepared, "kept", at=datetime.now(UTC) + timedelta(days=1)) == []
 
 
 def test_what_cannot_be_is_refused(folder):
     prepared = three_files(folder)
-    assert refused(lambda: back_to(prepared, None, batch=3)) == "batch-unknown"
-    assert refused(lambda: back_to(prepared, "other", batch=0)) == "query-unknown"
+    assert refused(lambda: find_rewinds(prepared, None, batch=3)) == "batch-unknown"
+    assert refused(lambda: find_rewinds(prepared, "other", batch=0)) == "query-unknown"
     (folder.path / "data" / "c.jsonl").unlink()
-    assert refused(lambda: back_to(prepared, None, batch=0)) == "rewind-gone"
+    assert refused(lambda: find_rewinds(prepared, None, batch=0)) == "rewind-gone"
     (folder.path / "data" / "c.jsonl").touch()
     decisions = Decisions(prepared.tiers[0].folder.query("kept").decisions)
     decisions.fold()
     decisions.prune(datetime.now(UTC) + timedelta(days=1))
     if decisions.pruned_mark() >= 0:
-        assert refused(lambda: back_to(prepared, None, batch=0)) == "batch-forgotten"
-        assert refused(lambda: back_to(prepared, None, at=datetime(2020, 1, 1, tzinfo=UTC))) == "rewind-nothing"
+        assert refused(lambda: find_rewinds(prepared, None, batch=0)) == "batch-forgotten"
+        assert refused(lambda: find_rewinds(prepared, None, at=datetime(2020, 1, 1, tzinfo=UTC))) == "rewind-nothing"
     operation = Operation(kind="rewind", step="cancelled", version=1, tiers=("main",))
     assert refused(lambda: tasks_of(folder, operation)("1")) == "operation-over"
 
@@ -192,9 +192,9 @@ def test_a_changed_state_begins_anew_from_the_start_or_from_here(folder, how):
     tier = prepared_of(folder).tiers[0]
     query = tier.folder.query("counts")
     with take_lease(tier.folder) as lease:
-        begun = begin_anew(tier, query, how, lease)
+        begun = begin_new_lineage(tier, query, how, lease)
         assert begun is not None
-        assert begin_anew(tier, query, how, lease) is None, "asked twice, done once"
+        assert begin_new_lineage(tier, query, how, lease) is None, "asked twice, done once"
     assert decided_ends(query) == {"rows": 0 if how == "again" else 2}
     folder.data("data/c.jsonl", [{"id": 1, "kind": "x", "ts": "2026-01-01T10:00:30Z"}])
     for name, minute in (("d", 10), ("e", 20)):

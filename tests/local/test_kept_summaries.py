@@ -18,7 +18,7 @@ from scribengin.core import numbered_log
 from scribengin.core.records import seal, unseal
 from scribengin.local import summaries
 from scribengin.local.prepare import prepare
-from scribengin.local.summaries import Kept, SummaryKeeper, load, read_summaries, snapshot_file, summaries_of
+from scribengin.local.summaries import SummaryKeeper, SummaryState, load, read_summaries, snapshot_file, summaries_of
 from scribengin.state.contract import Counts, Decision
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
@@ -178,7 +178,7 @@ def test_all_parts_of_a_class_may_take_more_than_one_of_them(home: Home, monkeyp
 
 
 def test_what_is_forgotten_without_a_snapshot_is_not_claimed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Kept, "write", lambda *_: None)
+    monkeypatch.setattr(SummaryState, "write", lambda *_: None)
     monkeypatch.setattr(numbered_log, "CHUNK", 5)
     home.asks('sql: "SELECT count(*) AS n FROM rows"')
     for _ in range(10):

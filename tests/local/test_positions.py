@@ -6,7 +6,7 @@ from scribengin.core import storage
 from scribengin.core.errors import Refused
 from scribengin.core.records import seal, unseal
 from scribengin.local.audit import audit_flow
-from scribengin.local.positions import move_back, move_forward, way_back
+from scribengin.local.positions import move_back, move_forward, preview_move_back
 from scribengin.local.prepare import prepare
 from scribengin.state.dead_letters import read_letters
 from scribengin.state.lease import take_lease
@@ -72,7 +72,7 @@ def test_a_source_moves_forward_over_what_is_there_(folder):
 def test_a_source_goes_back_and_its_rows_stand_there_twice_as_was_said(folder):
     three_files(folder)
     query = prepared_of(folder).folder.query("kept")
-    told = way_back(query, "rows", 1)
+    told = preview_move_back(query, "rows", 1)
     assert (told.before, told.after, told.files, dict(told.doubled)) == (3, 1, 2, {"kept": 2})
     moved = back(folder, 1)
     assert moved.lineage
@@ -139,7 +139,7 @@ def test_a_query_that_keeps_state_cannot_go_back(folder):
     folder.data("data/a.jsonl", [{"id": 1, "ts": "2026-01-01T00:00:00Z"}])
     assert folder.run().balanced
     with pytest.raises(Refused, match="keeps state") as caught:
-        way_back(prepared_of(folder).folder.query("kept"), "rows", 0)
+        preview_move_back(prepared_of(folder).folder.query("kept"), "rows", 0)
     assert "reset" in caught.value.remedy
 
 

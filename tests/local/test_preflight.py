@@ -27,7 +27,7 @@ from scribengin.core.storage import folder_fault, make_folder, shown_path
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.local import run
 from scribengin.local.contract import RunSettings
-from scribengin.local.preflight import blaming, empty_lookups, repeated_keys, saying_what_is_in_the_trash
+from scribengin.local.preflight import empty_lookups, placing_errors, repeated_keys, with_trash_remedy
 from scribengin.local.prepare import first_file_faults, is_begun, open_sinks, open_sources, prepare, sink_place, source_place
 from scribengin.local.reset import Reset
 from scribengin.state.contract import Decision
@@ -505,7 +505,7 @@ def test_a_place_is_judged_also_while_a_way_back_is_cut_short(tmp_path: Path) ->
     (tier,) = prepare(path, state=None).tiers
     tier.folder.query("kept").rewind.touch()
     who = Claimant(tier.folder.read_owner(), "")
-    with pytest.raises(Refused, match="holds commits of another lineage") as caught, saying_what_is_in_the_trash(tier.folder.root, "small"):
+    with pytest.raises(Refused, match="holds commits of another lineage") as caught, with_trash_remedy(tier.folder.root, "small"):
         look_at_sink("files", sink_place(tier.plan.flow, "kept"), who)
     assert caught.value.remedy.startswith("start over: ")
 
@@ -619,7 +619,7 @@ def test_a_state_folder_that_cannot_be_is_a_fault_with_a_remedy(state: str, tmp_
 def test_what_the_system_says_of_a_nodes_path_is_an_error_of_the_node(tmp_path: Path) -> None:
     (tier,) = prepare(write(tmp_path / "flow"), state=None).tiers
     for node, kind, code in (("events", SourceError, "source-folder"), ("kept", SinkError, "sink-folder")):
-        with pytest.raises(kind) as caught, blaming(tier, node):
+        with pytest.raises(kind) as caught, placing_errors(tier, node):
             os.listdir(tmp_path / "nowhere")  # noqa: PTH208 (any call that the system refuses)
         assert caught.value.code == code
         assert f'"{node}"' in caught.value.message

@@ -10,10 +10,10 @@ import pytest
 
 from scribengin.connectors.contract import BatchId
 from scribengin.core.errors import Refused
-from scribengin.local.dead_letter_repair import find_doomed, find_to_edit, given_letters, keep_all, whole_letters
+from scribengin.local.dead_letter_repair import exported_letters, find_to_edit, keep_all, parse_exported_letters, select_for_purge
 from scribengin.local.dead_letter_replay import replay
 from scribengin.local.dead_letters import Which, count_letters
-from scribengin.local.flow_run import left_behind
+from scribengin.local.flow_run import unreplayed_notices
 from scribengin.local.move_queries import _give_way
 from scribengin.local.prepare import prepare
 from scribengin.state.contract import DeadLetter, Decision, SourceRange
@@ -27,7 +27,7 @@ from scribengin.state.topology import Journal, MovedLineage, write_moved
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scribengin.local.dead_letter_replay import Given
+    from scribengin.local.dead_letter_replay import ExportedLetter
     from scribengin.local.prepare import PreparedFlow
     from scribengin.state.folder import QueryFolder
     from scribengin.state.replays import Key
@@ -70,9 +70,9 @@ def bury(prepared: PreparedFlow, query: str, letter: DeadLetter) -> QueryFolder:
     return folder
 
 
-def exported(prepared: PreparedFlow, query: QueryFolder, **changed: str) -> dict[tuple[str, Key], Given]:
-    lines = [json.dumps(letter | changed).encode() for letter in whole_letters([query], prepared.path.parent, Which())]
-    return given_letters(lines, "letters.jsonl")
+def exported(prepared: PreparedFlow, query: QueryFolder, **changed: str) -> dict[tuple[str, Key], ExportedLetter]:
+    lines = [json.dumps(letter | changed).encode() for letter in exported_letters([query], prepared.path.parent, Which())]
+    return parse_exported_letters(lines, "letters.jsonl")
 
 
 def sent(query: QueryFolder) -> tuple[str, str, str]:
@@ -131,8 +131,8 @@ def test_bytes_that_are_no_text_are_refused_where_a_column_is_set_and_come_back_
         replace(found, letter=replace(found.letter, extra={"delimiter": ",", "header": ["id"]})).with_columns({"id": "1"})
     with pytest.raises(Refused, match="the row is not valid UTF-8"):
         replace(found, at="doubled").keep(b"\xff")
-    lines = [json.dumps(letter | {"payload": None}).encode() for letter in whole_letters([query], prepared.path.parent, Which())]
-    assert given_letters(lines, "letters.jsonl")["kept", (0, 0)].payload == b'{"id": "\xff"}'
+    lines = [json.dumps(letter | {"payload": None}).encode() for letter in exported_letters([query], prepared.path.parent, Which())]
+    assert parse_exported_letters(lines, "letters.jsonl")["kept", (0, 0)].payload == b'{"id": "\xff"}'
 
 
 def test_what_waits_in_a_query_that_the_flow_has_no_more_is_told_kept_and_taken_when_it_is_back(prepared: PreparedFlow) -> None:
@@ -140,7 +140,7 @@ def test_what_waits_in_a_query_that_the_flow_has_no_more_is_told_kept_and_taken_
     assert replay(prepared, Which()).asked == 1
     assert [group["asked"] for group in count_letters([query], prepared.path.parent)] == [1]
     other = flow(prepared.path.parent, FLOW.replace("kept:", "renamed:"))
-    assert left_behind(other.tiers[0]) == [
+    assert unreplayed_notices(other.tiers[0]) == [
         '1 dead letter waits for replay in query "kept", which no sink uses any more; to list them: scribengin dead-letter list FLOW'
     ]
     said = replay(other, Which())
@@ -148,9 +148,9 @@ def test_what_waits_in_a_query_that_the_flow_has_no_more_is_told_kept_and_taken_
     assert "waits for its query" in said.refused[0]["why"]
     (group,) = count_letters([query], prepared.path.parent, made={"renamed"})
     assert (group["asked"], group["replayed"], group["gone"]) == (1, 0, True)
-    assert find_doomed([query], Which(), replayed=False).unreplayed == 1
+    assert select_for_purge([query], Which(), replayed=False).unreplayed == 1
     back = flow(prepared.path.parent, FLOW)
-    assert (replay(back, Which()).before, left_behind(back.tiers[0])) == (1, [])
+    assert (replay(back, Which()).before, unreplayed_notices(back.tiers[0])) == (1, [])
     streams = Pending(query.path, "rows").take()
     assert [letter.id for letter in read_entering(query, streams[0].place, "rows")] == [LETTER.id]
     SourceLog(query.sources, "rows").append(0, streams)
@@ -166,7 +166,7 @@ def test_a_letter_nobody_has_asked_for_of_a_query_that_is_gone_is_told_and_not_p
     said = replay(other, Which(query="kept"))
     assert (said.asked, said.refusals) == (0, 1)
     assert "no sink" in said.refused[0]["why"]
-    assert left_behind(other.tiers[0]) == []
+    assert unreplayed_notices(other.tiers[0]) == []
 
 
 def test_letters_of_a_query_that_has_moved_to_another_tier_and_of_a_flow_in_the_midst_of_a_move_are_not_asked_for(
@@ -227,7 +227,7 @@ def test_a_move_that_begins_and_ends_while_somebody_asks_is_told_to_who_asks(
     said = replay(prepared, Which())
     assert (said.asked, said.refusals) == (0, 1)
     assert "another tier" in said.refused[0]["why"]
-    assert left_behind(flow(prepared.path.parent, FLOW.replace("kept:", "renamed:")).tiers[0]) == []
+    assert unreplayed_notices(flow(prepared.path.parent, FLOW.replace("kept:", "renamed:")).tiers[0]) == []
 
 
 def test_a_move_that_has_written_its_journal_gives_way_to_what_was_asked_meanwhile(prepared: PreparedFlow) -> None:

@@ -9,7 +9,7 @@ import pytest
 from scribengin.core.errors import Refused
 from scribengin.local.positions import go_back
 from scribengin.local.prepare import prepare
-from scribengin.local.rewind import back_to
+from scribengin.local.rewind import find_rewinds
 from scribengin.local.summaries import read_summaries
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease
@@ -123,7 +123,7 @@ def test_going_back_begins_anew_and_says_so(life: Life) -> None:
     life.runs(f"s: {{from: n, {SUM}}}", more=3)
     for batch, shows in ((0, (2, 110, 0, False)), (-1, (2, 110, 0, False))):
         prepared = prepare(life.folder.path / "flow.yaml", state=None)
-        (back,) = back_to(prepared, None, batch=batch)
+        (back,) = find_rewinds(prepared, None, batch=batch)
         (tier,) = prepared.tiers
         with take_lease(StateFolder(prepared.root, "f")) as lease:
             go_back(tier, tier.folder.query("s"), back.starts, lease)

@@ -13,7 +13,7 @@ from scribengin.core.errors import InputError
 from scribengin.local.positions import go_back
 from scribengin.local.prepare import prepare
 from scribengin.local.status import read_standing
-from scribengin.state.columns import Word
+from scribengin.state.columns import ColumnsAcceptance
 from scribengin.state.lease import take_lease
 from tests.spark.test_stateless_steps import ran
 
@@ -108,7 +108,7 @@ def test_other_columns_than_a_folder_holds_are_written_from_the_word_on_and_told
 
     # the word is durable before a file of the new columns is: a start that has written nothing needs no second one
     shown: list[str] = []
-    folder.run(lambda view: shown.extend(view.notices), word=Word("2026-01-01T00:00:00Z", "ann"))
+    folder.run(lambda view: shown.extend(view.notices), word=ColumnsAcceptance("2026-01-01T00:00:00Z", "ann"))
     assert folder.read("out") == [{"id": 1}]
     (told,) = [note for note in shown if note.startswith("sink ")]
     assert told.startswith('sink "kept" writes different columns from now on, accepted by ann: column "id" is ')
@@ -128,7 +128,7 @@ def test_other_columns_than_a_folder_holds_are_written_from_the_word_on_and_told
         folder.run(append_new_lineage=True)
     folder.flow(PLAIN % ("DOUBLE", format))
     with pytest.raises(InputError, match="but DOUBLE in the flow"):
-        folder.run(word=Word("2026-01-01T00:00:00Z", "ann"))
+        folder.run(word=ColumnsAcceptance("2026-01-01T00:00:00Z", "ann"))
     folder.flow(PLAIN % ("BIGINT", format))
     with pytest.raises(InputError, match="but BIGINT in the flow"):
         folder.run()

@@ -11,7 +11,7 @@ from flow_states import INPUT, Chain, file_entry
 from scribengin.connectors.contract import SourceStream
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.formats.contract import Handed
-from scribengin.state.channel_audit import ChannelAudit, _Feeder, _Walk, audit_channels
+from scribengin.state.channel_audit import ChannelAudit, _UpstreamLineage, _Walk, audit_channels
 from scribengin.state.channel_digests import NOT_WHOLE, taken_of
 from scribengin.state.lineage import rewind
 
@@ -176,7 +176,7 @@ def test_an_audit_reads_no_more_of_the_feeder_than_it_needs(chain: Chain) -> Non
         take(chain, number)
     (link,) = chain.topology().links
     assert chain["a"].lineage is not None
-    feeder = _Feeder(link, chain["a"].folder, chain["a"].folder, chain["a"].lineage.id)
+    feeder = _UpstreamLineage(link, chain["a"].folder, chain["a"].folder, chain["a"].lineage.id)
     walk = _Walk(link, link.readers[0], feeder, chain["b"].folder)
     walk.run()
     assert walk.compared == 10

@@ -11,7 +11,7 @@ from flow_states import INPUT, Chain, file_entry
 from scribengin.formats.contract import Handed
 from scribengin.state.channel_acks import Acks, QueryKey
 from scribengin.state.channel_checks import mismatch_of, named
-from scribengin.state.channel_digests import NOT_WHOLE, taken_of, together
+from scribengin.state.channel_digests import NOT_WHOLE, sum_taken, taken_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -188,7 +188,7 @@ def test_sums_of_tasks_are_added_by_batch() -> None:
         taken_of([Handed("l", 0, 1, 2**64 - 1), Handed("l", 0, 1, 2), Handed("l", 1, 5, 5, 2)]),
         taken_of([Handed("l", 0, 3, 3), Handed("l", 1, 1, 1, 0)]),
     ]
-    assert together([{"s": parts[0]}, {"s": parts[1]}]) == {"s": {"l": {"0": {"-1": [5, 4]}, "1": {"2": [5, 5], "0": [1, 1]}}}}
+    assert sum_taken([{"s": parts[0]}, {"s": parts[1]}]) == {"s": {"l": {"0": {"-1": [5, 4]}, "1": {"2": [5, 5], "0": [1, 1]}}}}
 
 
 def test_the_unit_that_differs_is_named_with_where_the_feeder_has_put_it(chain: Chain) -> None:

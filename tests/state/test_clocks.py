@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scribengin.state.clocks import Clock, WatermarkHolder, clocks_after, held_back, idle_nodes, slowest, watermark_without_idle
+from scribengin.state.clocks import Clock, WatermarkHolder, clocks_after, idle_nodes, slowest, watermark_holder, watermark_without_idle
 
 _S = 10**6
 
@@ -31,8 +31,8 @@ def test_idle_is_who_says_so_and_has_brought_nothing_for_as_long() -> None:
 def test_the_slowest_holds_the_others_back_until_it_is_idle() -> None:
     clocks = {"a": Clock(900, 3, 0, 60 * _S), "b": Clock(100, 0, 0, 10 * _S), "c": Clock(500, 1, 0, 20 * _S)}
     assert slowest(clocks) == "b"
-    assert held_back(clocks) == WatermarkHolder("b", 400, 10 * _S)
-    assert held_back(clocks, frozenset("b")) == WatermarkHolder("c", 400, 20 * _S)
-    assert held_back(clocks, frozenset("bc")) is None
-    assert held_back({**clocks, "d": Clock(None, -1, None, 5 * _S)}) == WatermarkHolder("d", None, 5 * _S)
-    assert held_back({"a": clocks["a"]}) is None
+    assert watermark_holder(clocks) == WatermarkHolder("b", 400, 10 * _S)
+    assert watermark_holder(clocks, frozenset("b")) == WatermarkHolder("c", 400, 20 * _S)
+    assert watermark_holder(clocks, frozenset("bc")) is None
+    assert watermark_holder({**clocks, "d": Clock(None, -1, None, 5 * _S)}) == WatermarkHolder("d", None, 5 * _S)
+    assert watermark_holder({"a": clocks["a"]}) is None

@@ -19,9 +19,9 @@ from scribengin.formats.origins import Origins
 from scribengin.formats.packs import PackBlock
 from scribengin.formats.table_blocks import TableBlock
 from scribengin.local import dead_letter_repair
-from scribengin.local.dead_letter_repair import find_doomed, undo_purge
+from scribengin.local.dead_letter_repair import select_for_purge, undo_purge
 from scribengin.local.dead_letters import Which
-from scribengin.local.positions import way_back
+from scribengin.local.positions import preview_move_back
 from scribengin.spark.program import SourceRef
 from scribengin.spark.source_input import Feed
 from scribengin.state.audit import audit_query
@@ -121,11 +121,11 @@ class TestUndo:
         before = self.lines(job)
         (key, *_), count = [(batch, place) for batch, place, _ in letters_from(job.query)], sum(map(len, before.values()))
         write_repair(job.query, key, Repair(b"mended"))
-        cut_short(point, lambda: dead_letter_repair.purge(find_doomed([job.query], Which(), replayed=False), trash))
+        cut_short(point, lambda: dead_letter_repair.purge(select_for_purge([job.query], Which(), replayed=False), trash))
         found, gone = violations(job)
         assert (found, gone + sum(map(len, self.lines(job).values()))) == ((), count)
         if point:
-            dead_letter_repair.purge(find_doomed([job.query], Which(), replayed=False), trash)
+            dead_letter_repair.purge(select_for_purge([job.query], Which(), replayed=False), trash)
         assert (violations(job), list(letters_from(job.query)), repaired_keys(job.query)) == (((), count), [], set())
         assert len(trash.all()) == 1
         purge_dead(job.query)
@@ -143,7 +143,7 @@ class TestUndo:
 
     def test_letters_of_a_purge_that_was_cut_short_come_back_without_it_being_completed(self, job, trash):
         before = self.lines(job)
-        cut_short("purge.after@2", lambda: dead_letter_repair.purge(find_doomed([job.query], Which(), replayed=False), trash))
+        cut_short("purge.after@2", lambda: dead_letter_repair.purge(select_for_purge([job.query], Which(), replayed=False), trash))
         assert violations(job)[1] > 0
         said = undo_purge(trash)
         assert (self.lines(job), violations(job)) == (before, ((), 0))
@@ -153,7 +153,7 @@ class TestUndo:
         count = sum(map(len, self.lines(job).values()))
         batch, place, _ = next(letters_from(job.query))
         write_repair(job.query, (batch, place), Repair(b"mended"))
-        dead_letter_repair.purge(find_doomed([job.query], Which(), replayed=False), trash)
+        dead_letter_repair.purge(select_for_purge([job.query], Which(), replayed=False), trash)
         expire_letters(job.query, datetime.now(UTC) + timedelta(days=1))
         assert undo_purge(trash).as_json() | {"id": ""} == {"id": "", "restored": 0, "expired": count, "queries": {}}
         assert violations(job) == ((), 0)
@@ -161,7 +161,7 @@ class TestUndo:
 
     def test_letters_come_back_to_the_lineage_that_a_rewind_has_left(self, job, trash):
         before = self.lines(job)
-        dead_letter_repair.purge(find_doomed([job.query], Which(), replayed=False), trash)
+        dead_letter_repair.purge(select_for_purge([job.query], Which(), replayed=False), trash)
         old = read_lineage(job.query).id
         rewind(job.query, {SOURCE: 0})
         undo_purge(trash)
@@ -171,7 +171,7 @@ class TestUndo:
         }
 
     def test_letters_of_a_state_that_was_reset_wait_in_the_trash(self, job, trash):
-        dead_letter_repair.purge(find_doomed([job.query], Which(), replayed=False), trash)
+        dead_letter_repair.purge(select_for_purge([job.query], Which(), replayed=False), trash)
         job.query.path.rename(job.state / "away")
         with pytest.raises(Refused, match="started over since") as refused:
             undo_purge(trash)
@@ -181,7 +181,7 @@ class TestUndo:
         assert violations(job) == ((), 0)
 
     def test_after_a_week_the_copies_are_deleted_too(self, job, trash):
-        dead_letter_repair.purge(find_doomed([job.query], Which(), replayed=False), trash)
+        dead_letter_repair.purge(select_for_purge([job.query], Which(), replayed=False), trash)
         folder = trash.folder_of(trash.find())
         assert list(folder.rglob("*.jsonl"))
         now = datetime.now(UTC)
@@ -503,12 +503,12 @@ def test_going_back_behind_a_replay_whose_letters_are_gone_is_refused(query):
     batch = BatchId("f", "q", read_lineage(query).id, 0, 1)
     Decisions(query.decisions).decide(Decision(batch, "hash", "f", (SourceRange("s", 0, 2),), (), ()))
     replays = Replays(query.replays)
-    way_back(query, "s", 1)
+    preview_move_back(query, "s", 1)
     replays.note_done(done.streams("main/q"))
     replays.drop_lines(datetime.now(UTC) + timedelta(days=1))
     with pytest.raises(Refused, match="letters of replay 0 no longer exist"):
-        way_back(query, "s", 1)
-    way_back(query, "s", 0)
+        preview_move_back(query, "s", 1)
+    preview_move_back(query, "s", 0)
 
 
 def test_what_came_through_and_was_not_noted_is_noted_before_its_log_is_left_and_not_taken_again(query):

@@ -81,11 +81,11 @@ def dead_letters(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
 
 def replay_letters(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
     """Request the replay of dead letters: of several simultaneous requests, only one takes each dead letter."""
-    from scribengin.local.dead_letter_repair import given_letters
+    from scribengin.local.dead_letter_repair import parse_exported_letters
     from scribengin.local.dead_letter_replay import replay
 
     text = said["repaired"]
-    given = None if text is None else given_letters(text.encode(errors="surrogateescape").split(b"\n"), "repaired")
+    given = None if text is None else parse_exported_letters(text.encode(errors="surrogateescape").split(b"\n"), "repaired")
     start, as_is, dry = said["from_start"], said["as_is"], said["dry_run"]
     return replay(prepared, _which(said), from_start=start, given=given, as_they_were=as_is, dry_run=dry).as_json()
 
@@ -99,13 +99,13 @@ def repair_letter(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
 
 def purge_letters(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
     """Delete dead letters under the leases. It may be killed at any point, and repeated."""
-    from scribengin.local.dead_letter_repair import find_doomed, purge
+    from scribengin.local.dead_letter_repair import purge, select_for_purge
     from scribengin.state.lease import take_leases
     from scribengin.state.trash import PURGE, Trash
 
     which = _which(said)
     with take_leases(() if said["dry_run"] else (tier.folder for tier in prepared.tiers)):
-        doomed = find_doomed(_queries(prepared, which.query), which, replayed=said["replayed"])
+        doomed = select_for_purge(_queries(prepared, which.query), which, replayed=said["replayed"])
         discarded = None if said["dry_run"] else purge(doomed, Trash(prepared.root, prepared.name, PURGE))
     return {
         "flow": prepared.name,

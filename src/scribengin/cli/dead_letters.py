@@ -116,11 +116,11 @@ def export(*, flow: str, filters: Filters, to: Path, state: Path | None, masters
     if is_name(flow):
         with masters.client() as client:
             return _written(flow, to, (_whole(msgspec.to_builtins(each)) for each in client.dead_letters(flow, **filters.given())))
-    from scribengin.local.dead_letter_repair import whole_letters
+    from scribengin.local.dead_letter_repair import exported_letters
 
     opened = open_state(flow, state)
     queries = [part for _, part in opened.queries(filters.which.query or None)]
-    return _written(opened.declared.name, to, whole_letters(queries, opened.declared.folder, filters.which))
+    return _written(opened.declared.name, to, exported_letters(queries, opened.declared.folder, filters.which))
 
 
 def _whole(letter: dict[str, Any]) -> dict[str, Any]:
@@ -319,7 +319,7 @@ def replay(
     Example:
       scribengin dead-letter replay flow.yaml --step parsed
     """
-    from scribengin.local.dead_letter_repair import given_letters
+    from scribengin.local.dead_letter_repair import parse_exported_letters
 
     lines: Sequence[bytes] | None = None
     if file is not None:
@@ -327,7 +327,7 @@ def replay(
             lines = file.read_bytes().split(b"\n")
         except OSError as error:
             raise EnvironmentFault(f"{file} cannot be read: {error.strerror}", remedy="name the file that was exported") from error
-    given = None if lines is None else given_letters(lines, str(file))
+    given = None if lines is None else parse_exported_letters(lines, str(file))
     if is_name(flow):
         text = None if lines is None else b"\n".join(lines).decode(errors="surrogateescape")
 
@@ -513,17 +513,17 @@ def _trash_of(opened: FlowWithState) -> Trash:
 
 
 def _purged_here(flow: str, filters: Filters, state: Path | None, *, replayed: bool, dry_run: bool) -> dict[str, Any]:
-    from scribengin.local.dead_letter_repair import find_doomed
     from scribengin.local.dead_letter_repair import purge as delete
+    from scribengin.local.dead_letter_repair import select_for_purge
 
     opened = open_state(flow, state)
     queries = [part for _, part in opened.queries(filters.which.query or None)]
     discarded = None
     if dry_run:
-        doomed = find_doomed(queries, filters.which, replayed=replayed)
+        doomed = select_for_purge(queries, filters.which, replayed=replayed)
     else:
         with opened.leases():
-            doomed = find_doomed(queries, filters.which, replayed=replayed)
+            doomed = select_for_purge(queries, filters.which, replayed=replayed)
             discarded = delete(doomed, _trash_of(opened))
     said = {"flow": opened.declared.name} | doomed.as_json()
     return said if discarded is None else said | {"trash": discarded.as_json()}

@@ -20,7 +20,7 @@ from scribengin.control.upkeep import Upkeep
 from scribengin.control.worker_lifecycle import waits
 from scribengin.control.world import Kill, Note, RunId, SetAside, flow_of, said_of
 from scribengin.core.errors import FencedError, Unreachable
-from scribengin.core.log_once import Said
+from scribengin.core.log_once import ReportedTexts
 from scribengin.core.time_text import moment_text
 from scribengin.registry.contract import Conflict, shown
 from scribengin.registry.lease import Election
@@ -164,7 +164,7 @@ class Master:
         self._upkeep = Upkeep(registry, self._mirror)
         self._actor = Actor(registry, self._mirror, fleet, order, worker_login)
         self._stopped = threading.Event()
-        self._said = Said()
+        self._said = ReportedTexts()
         self._led: int | None = None
         """the Term under which it last led, until it has reported that it no longer does"""
         self.last_look: Looked | None = None

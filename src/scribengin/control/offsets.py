@@ -10,9 +10,9 @@ from scribengin.client.change_models import Position
 from scribengin.control import flow_records
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
-from scribengin.local.positions import decided_ends, way_back
+from scribengin.local.positions import decided_ends, preview_move_back
 from scribengin.local.prepare import prepare
-from scribengin.local.rewind import back_to
+from scribengin.local.rewind import find_rewinds
 from scribengin.plan.tier_flows import CHANNEL
 from scribengin.registry.records import Operation
 from scribengin.state.decisions import Decisions
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from scribengin.local.prepare import PreparedFlow
-    from scribengin.local.rewind import Back
+    from scribengin.local.rewind import QueryRewind
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
 
@@ -36,7 +36,7 @@ class PositionChange:
     flow: str
     operation: Operation
     says: tuple[str, ...]
-    back: tuple[Back, ...] = ()
+    back: tuple[QueryRewind, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The change as one JSON object."""
@@ -85,7 +85,7 @@ def plan_offsets(registry: Registry, packages: PackageStore, flow: str, source: 
             before = decided_ends(folder).get(source, 0)
             moves.append([tier.plan.tier, folder.name, {source: to}])
             if to is not None and to < before:
-                moved = way_back(folder, source, to)
+                moved = preview_move_back(folder, source, to)
                 doubled = [f"up to {rows:,} rows of sink {sink}" for sink, rows in (moved.doubled or {}).items()]
                 says.append(
                     f"{folder.name} reads {source} again from {to} to {before}; {' and '.join(doubled) or 'nothing'} may be duplicated"
@@ -107,7 +107,7 @@ def plan_rewind(
     Raises Refused if that is impossible, with a remedy, or if it would repeat nothing.
     """
     prepared, version = prepared_flow(registry, packages, flow)
-    ways = back_to(prepared, query, at=at, batch=batch)
+    ways = find_rewinds(prepared, query, at=at, batch=batch)
     if not ways:
         where = f"after Batch {batch}" if at is None else f"at {at.isoformat(timespec='seconds')}"
         raise Refused(

@@ -8,7 +8,8 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """SCRIBENGIN_CACHE, else `scribengin` in XDG_CACHE_HOME or the platform's folder for caches. Does not create the folder."""
+    """The cache folder: SCRIBENGIN_CACHE, else `scribengin` in XDG_CACHE_HOME or in the platform's folder for caches. Does not
+    create it."""
     if given := os.environ.get("SCRIBENGIN_CACHE"):
         return Path(given).expanduser().absolute()
     if given := os.environ.get("XDG_CACHE_HOME"):

@@ -1,14 +1,14 @@
-"""The locations of the archives of users' code: `<state>/code/<digest>.zip`, and Spark's copies of those. One that runs is on its process's
-Python path."""
+"""The locations of the archives of users' code: `<state>/code/<digest>.zip`, and Spark's copies of these. A process that runs such code has
+the archive on its Python path."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 FOLDER = "code"
-"""of a flow's state"""
+"""the name of the folder in a flow's state"""
 _COPIES = "userFiles-"
-"""begins the name of the folder into which Spark copies what `addPyFile` gives it, and which it puts on the Python path for good"""
+"""the prefix of the name of the folder into which Spark copies what `addPyFile` gives it, and which it keeps on the Python path"""
 _SUFFIX = ".zip"
 
 
@@ -19,6 +19,6 @@ def is_archive(path: str) -> bool:
 
 
 def inside(file: str) -> str | None:
-    """`lib/rules.py` of a file in such an archive; None for every other file."""
+    """The path of a file inside such an archive, such as `lib/rules.py`; None for every other file."""
     archive, found, inner = file.partition(f"{_SUFFIX}/")
     return inner if found and is_archive(archive + _SUFFIX) else None

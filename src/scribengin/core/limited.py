@@ -14,8 +14,11 @@ T = TypeVar("T")
 
 
 def limited(call: Callable[[], T], limit_s: float) -> T:
-    """Return what `call` returns, or raise what it raises. Raises TimeoutError if it has done neither after `limit_s`: it may still take
-    effect later, whenever what it waits for comes back. Some 50 µs beside the call's own time."""
+    """Return what `call` returns, or raise what it raises.
+
+    Raises TimeoutError if it has done neither after `limit_s` seconds; the call may still take effect later. Adds about 50 µs to the time
+    of the call.
+    """
     job = _Job(call)
     try:
         worker = _idle.pop()
@@ -40,7 +43,7 @@ class _Job:
 
 
 class _Worker(Thread):
-    """A daemon thread: it ends with the process, whatever it waits for."""
+    """A daemon thread: it ends with the process, even if a call never returns."""
 
     def __init__(self) -> None:
         super().__init__(name="limited", daemon=True)
@@ -51,7 +54,7 @@ class _Worker(Thread):
             job = self.jobs.get()
             try:
                 job.result = job.call()
-            except BaseException as error:  # also what a library's panic raises, which is no Exception
+            except BaseException as error:  # also what the panic of a library raises, which is not an Exception
                 job.error = error
             _idle.append(self)
             job.done.set()

@@ -1,4 +1,4 @@
-"""What a numbered log is kept on: folders of a disk, or a store."""
+"""The storage of numbered logs: folders on a disk, or an object store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Shelf(Protocol):
-    """What numbered records are kept on: a disk's folders, or a store."""
+    """The storage of numbered records: folders on a disk, or an object store."""
 
     def put_if_absent(self, path: Path, data: bytes) -> bool:
         """Create the file if it does not exist; see `storage.put_if_absent`."""
@@ -28,7 +28,7 @@ class Shelf(Protocol):
         """The names in the folder; see `storage.names_in`. Names of folders may be missing."""
 
     def delete(self, path: Path) -> None:
-        """No error if there is no such file."""
+        """Delete the file; no error if it does not exist."""
 
     def exists(self, path: Path) -> bool:
         """True if the file exists."""
@@ -44,43 +44,43 @@ class Disk:
 
     @staticmethod
     def delete(path: Path) -> None:
-        """See Shelf."""
+        """Delete the file; no error if it does not exist."""
         path.unlink(missing_ok=True)
 
     @staticmethod
     def exists(path: Path) -> bool:
-        """See Shelf."""
+        """True if the file exists."""
         return path.exists()
 
 
 class StoreShelf:
-    """A shelf in a store: paths are keys."""
+    """A Shelf in an object store: paths are keys."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def put_if_absent(self, path: Path, data: bytes) -> bool:
-        """See Shelf."""
+        """Create the object if it does not exist; see `Shelf.put_if_absent`."""
         return self._store.put(path.as_posix(), data)
 
     def replace(self, path: Path, data: bytes) -> None:
-        """No store does: what is kept there is written once."""
+        """Not supported: what is kept in a store is written once."""
         raise NotImplementedError(f"{path} of {self._store}: {len(data)} bytes")
 
     def read_or_none(self, path: Path) -> bytes | None:
-        """See Shelf."""
+        """The contents of the object, or None if it does not exist."""
         return self._store.get(path.as_posix())
 
     def names_in(self, folder: Path) -> list[str]:
-        """See Shelf. Only what lies right in it."""
+        """The names directly in the folder, without those of folders."""
         top = f"{folder.as_posix()}/"
         names = (entry.key.removeprefix(top) for entry in self._store.list(folder.as_posix()))
         return [name for name in names if "/" not in name]
 
     def delete(self, path: Path) -> None:
-        """See Shelf."""
+        """Delete the object; no error if it does not exist."""
         self._store.delete(path.as_posix())
 
     def exists(self, path: Path) -> bool:
-        """See Shelf."""
+        """True if the object exists."""
         return self._store.head(path.as_posix()) is not None

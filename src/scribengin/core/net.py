@@ -1,4 +1,4 @@
-"""Network addresses: which ones only this machine can reach; and whom a client over HTTPS trusts."""
+"""Network addresses that only this machine can reach, and the certificates that an HTTPS client trusts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# Whom a client over HTTPS trusts.
+# The certificates that an HTTPS client trusts.
 
 
 def trusted(certificates: Path | None) -> ssl.SSLContext | bool:
-    """For `verify` of an HTTP client: whoever a certificate of that PEM file vouches for; None: whoever one of the machine's does."""
+    """The value of `verify` for an HTTP client that trusts the certificates of that PEM file, or, with None, those of the machine."""
     if certificates is None:
         return True
     import ssl
@@ -27,7 +27,7 @@ def trusted(certificates: Path | None) -> ssl.SSLContext | bool:
 
 
 def is_loopback_master(master: str) -> bool:
-    """Whether a standalone cluster is one that only this machine reaches.
+    """True if only this machine can reach a standalone cluster.
 
     >>> is_loopback_master("spark://127.0.0.1:7077"), is_loopback_master("spark://localhost:1,10.0.0.1:2")
     (True, False)
@@ -48,7 +48,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether `host` is a loopback address.
+    """True if `host` is a loopback address.
 
     >>> [is_loopback(host) for host in ("127.0.0.1", "localhost", "[::1]", "0.0.0.0", "10.0.0.1", "localhost.example")]
     [True, True, True, False, False, False]

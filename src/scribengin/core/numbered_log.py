@@ -1,16 +1,17 @@
 """A folder of numbered records, each written once: the form of source logs, decisions and the sinks' commit records.
 
-    <folder>/0000000007.json              record 7, put-if-absent, durable
-    <folder>/0000000007.beside.json       what happened to it later, in some logs: put-if-absent; read as a part of the record
+    <folder>/0000000007.json              record 7, written if absent, durable
+    <folder>/0000000007.beside.json       a later result for it, in some logs: written if absent; read as a part of the record
     <folder>/folded/0000000000.json.gz    records 0 to 999, once they are old
     <folder>/folded/0000001999.summary    the sum of records 0 to 1,999; the highest such number is the *high mark*
     <folder>/folded/0000000999.pruned     the sum of records 0 to 999, whose details are deleted; the highest is the *pruned mark*
-    <folder>/folded/0000000000.rest.gz    what was kept of them
+    <folder>/folded/0000000000.rest.gz    what was kept of these records
 
 Old records are folded in whole chunks, so that any two processes that fold at the same time write the same files. A summary
-is numbered and put-if-absent too: one that comes late, from a process that slept, cannot take the high mark back.
-A record at or below the high mark that stands outside `folded/` counts for nothing: it is a leftover, or was written by a
-process that slept through the folding, which notices it and withdraws (`put`).
+is numbered and written if absent, too: one that a suspended process writes late cannot move the high mark back.
+
+A record outside `folded/` at or below the high mark has no effect: it is a leftover, or was written by a process that was
+suspended during the folding, which notices that and deletes it (`put`).
 
 If a log may delete records, whole folded chunks are pruned, oldest first. Their sum is kept, and of each record what its owner keeps.
 """
@@ -32,18 +33,24 @@ if TYPE_CHECKING:
     from scribengin.core.log_storage import Shelf
 
 CHUNK = 1000
-"""Records in a folded file; at least so many stay unfolded."""
+"""Records in a folded file; at least as many stay unfolded."""
 FORMAT = 1
 BESIDE = ".beside.json"
 _NONE = -1
 
 
 class NumberedLog:
-    """Records 0, 1, … of one `kind`. Cheap to make; holds no handle; one thread at a time."""
+    """The records 0, 1, … of one `kind`. Cheap to create; holds no handle; used by one thread at a time."""
 
     def __init__(self, folder: Path, kind: str, shelf: Shelf | None = None, *, awaits: Callable[[Any], bool] = lambda _: False) -> None:
-        """`folder` is one of the disk, or of the shelf. `awaits`: whether something stands beside a record, or will (`put_beside`),
-        before the one behind it is written."""
+        """Open a log, which need not exist.
+
+        Args:
+            folder: The folder on the disk, or on the shelf.
+            kind: The kind of its records, which each of them contains.
+            shelf: Where the folder is; None for the disk.
+            awaits: True for a record that has a result beside it, or will have one (`put_beside`) before the next record is written.
+        """
         self.folder = folder
         self._shelf: Shelf = Disk() if shelf is None else shelf
         self._kind = kind
@@ -54,7 +61,7 @@ class NumberedLog:
     def put(self, number: int, body: Any) -> Any:
         """Write record `number` durably if there is none; returns the stored record: this one, or that of an earlier writer.
 
-        Raises FencedError if `number` was folded long ago: a process that still writes it was suspended while a successor worked.
+        Raises FencedError if `number` is folded: a process that still writes it was suspended while a successor worked.
         """
         stored = body if self._put(number, self._path(number), self._kind, body) else self.read(number)
         if stored is None:
@@ -62,8 +69,8 @@ class NumberedLog:
         return stored
 
     def put_beside(self, number: int, body: Mapping[str, Any]) -> Any:
-        """Write the result of record `number`, a mapping with other keys, unless it is written already; returns the record with
-        the stored result. Raises as `put`."""
+        """Write the result of record `number`, a mapping with other keys, unless it is written already; returns the record with the stored
+        result. Raises FencedError if `number` is folded."""
         path = self._path(number, BESIDE)
         self._put(number, path, f"{self._kind}-beside", body)
         stored = self.read(number)
@@ -100,7 +107,7 @@ class NumberedLog:
         data = self._shelf.read_or_none(self._path(number))
         if data is not None:
             return self._whole(number, data)
-        # folded between the two looks
+        # it was folded after the first check
         return self._read_chunk(number // CHUNK).get(number) if number <= self.high_mark() else None
 
     def _whole(self, number: int, data: bytes) -> Any:
@@ -112,7 +119,7 @@ class NumberedLog:
         beside = self._shelf.read_or_none(path)
         if beside is not None:
             return body | unseal(beside, f"{self._kind}-beside", FORMAT, path)
-        # folded between the two looks, or not said yet
+        # it was folded after the first check, or has no result yet
         return self._read_chunk(number // CHUNK)[number] if number <= self.high_mark() else body
 
     def has(self, number: int) -> bool:
@@ -120,7 +127,7 @@ class NumberedLog:
         return self._shelf.exists(self._path(number))
 
     def newest(self) -> int | None:
-        """The highest number, or None for an empty log. Costs one look at a folder of at most some thousand files."""
+        """The highest number, or None for an empty log. Lists a folder of at most some thousand files."""
         numbers = self._unfolded()
         if numbers:
             return numbers[-1]
@@ -128,7 +135,7 @@ class NumberedLog:
         return high if high != _NONE else None
 
     def newest_below(self, number: int) -> tuple[int, Any] | None:
-        """The record before `number`, and what its own number is; None if none stands, or only sums of it."""
+        """The number and the body of the record before `number`; None if there is none, or only sums of it are left."""
         below = [each for each in self._unfolded() if each < number]
         if below:
             return below[-1], self.read(below[-1])
@@ -141,10 +148,10 @@ class NumberedLog:
         return None
 
     def since(self, number: int = 0) -> Iterator[tuple[int, Any]]:
-        """(number, record) from `number` on, in order; folded ones come first, a chunk in memory at a time; pruned ones are left out."""
+        """(number, record) from `number` on, in order. Folded ones come first, one chunk in memory at a time; pruned ones are left out."""
         number = max(number, self.pruned_mark() + 1)
         high, unfolded = _NONE - 1, list[int]()
-        while high != (high := self.high_mark()):  # what somebody folds meanwhile is not in the folder any more: it comes with its chunk
+        while high != (high := self.high_mark()):  # records that are folded meanwhile leave the folder: they are read with their chunk
             for chunk in range(number // CHUNK, (high + 1) // CHUNK):
                 yield from ((n, body) for n, body in sorted(self._read_chunk(chunk).items()) if n >= number)
             number = max(number, high + 1)
@@ -160,7 +167,7 @@ class NumberedLog:
         return self._mark("summary")
 
     def pruned_mark(self) -> int:
-        """The number up to which only sums are left; -1 if nothing was pruned."""
+        """The number up to which only sums are left; -1 if nothing is pruned."""
         return self._mark("pruned")
 
     def summary(self) -> tuple[int, Any | None]:
@@ -172,22 +179,27 @@ class NumberedLog:
         return self._sum("pruned")
 
     def wants_folding(self, newest: int, *, gaps: bool = False) -> bool:
-        """True if a whole chunk is old enough: another whole one stands after it. Cheap for all but one number in a chunk; with `gaps`,
-        where that number may never come, a look at a folder."""
+        """True if a whole chunk is old enough to be folded: another whole one comes after it.
+
+        Args:
+            newest: The highest number in the log.
+            gaps: True if numbers may be missing. Then the folder is listed; otherwise the result is True for one number in each chunk.
+        """
         if gaps:
             return (newest + 1) // CHUNK - 1 > (self.high_mark() + 1) // CHUNK
         return newest % CHUNK == CHUNK - 1 and newest >= 2 * CHUNK - 1
 
     def has_leftovers(self) -> bool:
-        """True if folded records also exist unfolded, because the process that folded them was killed. Lists the folder."""
+        """True if folded records also exist unfolded, because the process that folded them was interrupted. Lists the folder."""
         high = self.high_mark()
         return any(len(name) == 15 and name[:10].isdigit() and int(name[:10]) <= high for name in self._shelf.names_in(self.folder))
 
     def fold(self, summarize: Callable[[Any | None, Iterable[Any]], Any], check: Callable[[], None] = lambda: None) -> None:
-        """Fold all whole chunks but the last. `summarize(summary so far, bodies of a chunk)` gives the new summary. `check` is called
-        before each step that writes or deletes, and raises where it is not this process's to do any more.
+        """Fold all whole chunks but the last. Idempotent: it may be interrupted at any point and repeated, by several processes at once.
 
-        May be killed at any point and done again, by several processes at once.
+        Args:
+            summarize: Returns the new summary, given the summary so far and the bodies of a chunk.
+            check: Called before each step that writes or deletes. It raises if this process may no longer do that.
         """
         high, summary = self.summary()
         newest = self.newest()
@@ -209,9 +221,16 @@ class NumberedLog:
     def prune(
         self, old: Callable[[Any], bool], rest: Callable[[Any], Any | None], summarize: Callable[[Any | None, Iterable[Any]], Any]
     ) -> int:
-        """Prune the oldest folded chunks, as long as all of a chunk's records are `old`; returns how many records went.
+        """Prune the oldest folded chunks, as long as all records of a chunk are `old`. The caller holds the lease. Idempotent: it may be
+        interrupted at any point and repeated.
 
-        `rest` gives what is kept of a record, None for nothing. Under the lease; may be killed at any point and done again.
+        Args:
+            old: True for a record that may be pruned.
+            rest: Returns what is kept of a record, None for nothing.
+            summarize: Returns the new sum, given the sum so far and the bodies of a chunk.
+
+        Returns:
+            The number of records that were pruned.
         """
         mark, summary = self.pruned()
         begun = mark
@@ -229,11 +248,11 @@ class NumberedLog:
         return mark - begun
 
     def rests(self, number: int = 0) -> Iterator[tuple[int, Any]]:
-        """(number, what was kept of it) of pruned records from `number` on, in order, a chunk in memory at a time."""
+        """(number, what was kept of it) of pruned records from `number` on, in order, one chunk in memory at a time."""
         mark = self.pruned_mark()
         for name in sorted(name for name in self._shelf.names_in(self._folded) if name.endswith(".rest.gz") and int(name[:10]) <= mark):
             data = self._shelf.read_or_none(self._folded / name) if int(name[:10]) + CHUNK > number else None
-            if data is not None:  # None: nothing of it is wanted any more
+            if data is not None:  # None: it was deleted, and is not needed any more
                 yield from ((n, part) for n, part in self._unpacked("rest", data, self._folded / name) if n >= number)
 
     def drop_rests(self, through: int) -> None:
@@ -251,7 +270,7 @@ class NumberedLog:
             return _NONE, None
         path = self._folded / f"{mark:010d}.{form}"
         data = self._shelf.read_or_none(path)
-        if data is None:  # a later one took its place
+        if data is None:  # a newer one has replaced it
             return self._sum(form)
         return mark, unseal(data, f"{self._kind}-{form}", FORMAT, path)
 
@@ -267,7 +286,7 @@ class NumberedLog:
         """Delete the records that the highest summary covers."""
         high = self.high_mark()
         for name in self._shelf.names_in(self.folder):
-            if name.endswith(".json") and name[:10].isdigit() and int(name[:10]) <= high:  # also what stands beside
+            if name.endswith(".json") and name[:10].isdigit() and int(name[:10]) <= high:  # including results beside records
                 check()
                 self._shelf.delete(self.folder / name)
         for name in self._shelf.names_in(self._folded):

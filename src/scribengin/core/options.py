@@ -15,17 +15,18 @@ if TYPE_CHECKING:
 OptionKind = Literal[
     "text", "int", "float", "bool", "duration", "bytes", "choice", "list", "words", "schema", "path", "map", "columns", "section"
 ]
-"""What a value is: `duration` becomes seconds (float), `bytes` an int, `schema` a core Schema, `list` a tuple of texts, `words` a text or
-a tuple of texts that may be blank, `map` a mapping of text to text, `path` a text that is resolved against the flow's folder when it is
-used, `columns` a mapping of columns to words, or a list of columns: each means the word of its name if there are `choices`, else no
-word; `section` a mapping with keys of its own (`Option.keys`). A `list` with such keys holds texts and sections."""
+"""The kind of a value: `duration` becomes seconds (float), `bytes` an int, `schema` a core Schema, `list` a tuple of texts, `words` a text
+or a tuple of texts that may be blank, `map` a mapping of text to text, `path` a text that is resolved against the flow's folder when it is
+used, `columns` a mapping of columns to words, or a list of columns, each of which stands for the word of its own name if there are
+`choices`, and for no word otherwise; `section` a mapping with keys of its own (`Option.keys`). A `list` with such keys contains texts and
+sections."""
 
 REQUIRED: Any = object()
 """The default of a required option."""
 GIVEN = "given"
-"""In `Option.adds` and `Option.alone` of a section: if the flow file contains it."""
+"""the key in `Option.adds` and `Option.alone` of a section that applies if the flow file contains the section"""
 ALONE_BY_KEY = "a row replaces the earlier row with its key, which may be in another member and would remain there"
-"""In `Option.alone`: for output that is written by key."""
+"""a value of `Option.alone` for output that is written by key"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,51 +45,51 @@ class Option:
     pace: bool = False
     """True if it only sets sizes or rates: another value does not change rows"""
     formats: tuple[str, ...] = ()
-    """the values of `format:` beside which it means something; empty for all"""
+    """the values of `format:` for which it has an effect; empty for all"""
     by_profile: Mapping[str, Any] = field(default_factory=dict)
-    """profile → its default there, where that is another one"""
+    """profile → its default under that profile, if that differs"""
     deliveries: tuple[str, ...] = ()
-    """the values of `delivery:` beside which it means something; empty for all"""
+    """the values of `delivery:` for which it has an effect; empty for all"""
     by_member: bool = False
-    """of a sink: True if each member of a group says it for itself (`at`); a path is then one below that of the member, several texts
-    of a list are apart by commas"""
+    """for a sink: True if each member of a group sets it, by its `at`. A path of the sink is then one below that of the member; the texts
+    of a list are separated by commas"""
     at_check: Callable[[str], tuple[str, str] | None] | None = None
-    """of such an option: (what is wrong with an `at`, what to do), where `check` does not say it"""
+    """for such an option: returns (what is wrong with an `at`, what to do) in place of `check`"""
     alone: Mapping[Any, str] = field(default_factory=dict)
-    """of a sink that can go to a group: value → why it cannot with that value, a clause; of a section: GIVEN → why"""
+    """for a sink that can write to a group: value → why it cannot with that value, as a clause; for a section: GIVEN → why"""
     of_streams: bool = False
-    """of a source: True if it has no effect with `static: true`, for all that is there is read then"""
+    """for a source: True if it has no effect with `static: true`, because all data is read then"""
     travels: bool = False
-    """True if the path, or each value of the map, is a file that belongs to the flow's text: a package takes it along"""
+    """True if the path, or each value of the map, is a file that belongs to the flow: a package includes it"""
     adds: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """of a choice: value → abilities that the node has beside it, over those of its type; of a section: GIVEN → those"""
+    """for a choice: value → abilities that the node has in addition to those of its type; for a section: GIVEN → these"""
     check: Callable[[Any], tuple[str, str] | None] | None = None
-    """(what is wrong with a value, what to do); None if nothing is"""
+    """returns (what is wrong with a value, what to do), or None for a valid one"""
     keys: tuple[Option, ...] = ()
-    """of a section: what it may hold, in single values"""
+    """for a section: the keys that it may have, with single values"""
 
     def key(self, name: str) -> Option | None:
-        """The declaration of that key of a section, or None."""
+        """The declaration of a key of the section, or None."""
         return next((key for key in self.keys if key.name == name), None)
 
     def filled(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """A section with the defaults of what it leaves out."""
+        """The values of a section, with the defaults for the keys that it does not have."""
         return {key.name: given.get(key.name, key.default) for key in self.keys}
 
     def added(self, value: Any) -> frozenset[str]:
-        """The abilities that a node has by this value."""
+        """The abilities that this value adds to a node."""
         return self.adds.get(self._said(value), frozenset()) if self.adds else frozenset()
 
     def keeps_alone(self, value: Any) -> str:
-        """Why a sink with this value cannot go to a group; empty if the option does not keep it from one."""
+        """Why a sink with this value cannot write to a group; empty if the option allows it."""
         return self.alone.get(self._said(value), "") if self.alone else ""
 
     def member_value(self, at: str) -> Any:
-        """The value of an option that is `by_member`, as `at` of a member gives it; not of a path, which the node's own follows."""
+        """The value of a `by_member` option that the `at` of a member stands for. Not for a path: there the sink's own is appended."""
         return tuple(each.strip() for each in at.split(",") if each.strip()) if self.kind == "list" else at
 
     def member_fault(self, at: str) -> tuple[str, str] | None:
-        """(what is wrong with the `at` of a member, what to do); None if nothing is."""
+        """(what is wrong with the `at` of a member, what to do); None if it is valid."""
         if self.at_check is not None:
             return self.at_check(at)
         return None if self.check is None else self.check(self.member_value(at))
@@ -98,13 +99,13 @@ class Option:
 
     @property
     def required(self) -> bool:
-        """True if the flow must give it."""
+        """True if the flow must set it."""
         return self.default is REQUIRED
 
 
 @dataclass(frozen=True, slots=True)
 class NodeType:
-    """What a connector declares of its source or its sink: the value of `type:` and the options beside it."""
+    """The declaration of a connector's source or sink: the value of `type:`, and the options."""
 
     type: str
     role: Literal["source", "sink"]
@@ -112,49 +113,49 @@ class NodeType:
     options: tuple[Option, ...]
     abilities: frozenset[str] = field(default_factory=frozenset)
     """For a source: `replayable`, `bounded`, `growing`, `static`, `timely`; `inferable`: `scribengin infer` proposes its schema from its
-    `path`; `lenient`: its decoders support `evolve: lenient`; `reports_position`: its reader tells the system how far the flow has
-    committed. For a sink: `exactly_once`, `append`, `update`, `complete`, `view`; `spark_writes`: with `delivery: at_least_once` a sink of
-    Spark's own writes the rows; `units`: the units of a Batch commit one by one, where the flow lets them; `keeps_columns`: with
-    `evolve: strict`, or CSV, a run does not start with another column than before. For both: `table`: it is a table, which its `server`,
-    `keyspace` and `table` name, and the rules for tables hold; `user_in_server`: its `server` may contain a user; `no_place`: it has no
-    place outside of the flow."""
+    `path`; `lenient`: its decoders support `evolve: lenient`; `reports_position`: its reader reports to the system how far the flow has
+    committed. For a sink: `exactly_once`, `append`, `update`, `complete`, `view`; `spark_writes`: with `delivery: at_least_once` Spark's
+    own sink writes the rows; `units`: the task outputs of a Batch commit one by one, if the flow allows it; `keeps_columns`: with `evolve:
+    strict`, or CSV, a run does not start if a column has changed. For both: `table`: it is a table, named by its `server`, `keyspace` and
+    `table`, and the rules for tables apply; `user_in_server`: its `server` may contain a user; `no_place`: it has no place outside of the
+    flow."""
     internal: bool = False
-    """True if no flow file can name it"""
+    """True if a flow file cannot name it"""
     check: Callable[[Mapping[str, Any]], tuple[str, str, str] | None] | None = None
-    """of options that are right alone: (the one to change, what is wrong with it beside the others, what to do); None if nothing is.
-    It gets them filled with the defaults"""
+    """for options that are valid one by one: returns (the one to change, what is wrong with it in this combination, what to do), or None.
+    Its argument has all defaults filled in"""
     alone: str = ""
-    """of a sink without an option that is `by_member`: why it cannot go to a group, a clause"""
+    """for a sink without a `by_member` option: why it cannot write to a group, as a clause"""
     fixed_columns: Schema | None = None
-    """of a source: the columns that it always has, so that a flow declares none"""
+    """for a source: the columns that it always has, so that a flow declares none"""
     untyped: str = ""
-    """of a source whose data do not declare their columns, so that a flow must: what it reads, for messages (`documents`)"""
+    """for a source whose data does not declare its columns, so that a flow must: what it reads, for messages (`documents`)"""
     ends_by: str = ""
-    """of a `bounded` source: the option without which its data have no end"""
+    """for a `bounded` source: the option without which its data has no end"""
     locations: str | Callable[[Mapping[str, Any]], Iterator[Any]] = ""
-    """a function from the options of a node, as the flow file gives them, to its places outside of the flow
-    (`connectors.addresses.DataLocation`), by which flows that share a topic, a table or objects are found; as it is or as
-    `module:function`. Empty if there are none, or the option `path` is the folder"""
+    """a function from the options of a node, as the flow file has them, to its places outside of the flow
+    (`connectors.addresses.DataLocation`), which serve to find flows that share a topic, a table or objects; itself, or as
+    `module:function`. Empty if there are none, or if the option `path` is the folder"""
     maintained_as: Literal["", "folder", "store", "table"] = ""
-    """of a sink: what maintenance finds where it writes: files as of `type: files` below its `path`, objects and manifests as of `type:
-    objects` below its `url`, a table as of `type: delta` at its `path`; empty if it needs none"""
+    """for a sink: what maintenance finds where it writes: files as of `type: files` below its `path`, objects and manifests as of `type:
+    objects` below its `url`, a table as of `type: delta` at its `path`; empty if it needs no maintenance"""
     checks: tuple[str | Callable[[Any], Iterator[Problem]], ...] = ()
-    """the rules of this type over a flow with such a node, in order: functions of a `connectors.check_contract.CheckedNode`, each as it is
-    or as `module:function`, which is loaded only for such a flow"""
+    """the rules of this type for a flow with such a node, in order: functions of a `connectors.check_contract.CheckedNode`, each itself, or
+    as `module:function`, which is loaded only for such a flow"""
 
     def option(self, name: str) -> Option | None:
-        """The declaration of that name, or None."""
+        """The declaration of the option with that name, or None."""
         return next((option for option in self.options if option.name == name), None)
 
     @property
     def by_member(self) -> Option | None:
-        """The option that each member of a group says for itself; None if the sink cannot go to a group. One that can is built as a
+        """The option that each member of a group sets for itself; None if the sink cannot write to a group. A sink that can is built as a
         `connectors.group.contract.MemberSink`."""
         return next((option for option in self.options if option.by_member), None)
 
     def kept_alone(self, given: Mapping[str, Any]) -> tuple[Option | None, str] | None:
-        """What keeps a sink with these options out of a group, and why: an option, or None if it is the type itself. None as a whole
-        where the sink can go to one."""
+        """Why a sink with these options cannot write to a group: the option that prevents it, or None if it is the type itself, and the
+        reason. None as a whole if the sink can write to one."""
         if self.by_member is None:
             return None, self.alone or "its connector does not define the option that `at` of a member sets"
         kept = ((option, option.keeps_alone(given.get(option.name, option.default))) for option in self.options)
@@ -166,25 +167,25 @@ class NodeType:
         return self.abilities.union(*added)
 
     def without(self, ability: str, given: Mapping[str, Any]) -> str:
-        """What a node with these options is called where it lacks that ability: the type, with the choice that would have added it."""
+        """The name, in messages, of a node with these options that lacks an ability: its type, and the choice with which it lacks it."""
         for option in self.options:
             if any(ability in added for added in option.adds.values()):
                 return f"{self.type} with {option.name}: {given.get(option.name, option.default)}"
         return self.type
 
     def filled(self, given: Mapping[str, Any], profile: str = "balanced") -> dict[str, Any]:
-        """`given` with the profile's defaults of what it leaves out; required options must have been checked before."""
+        """`given` with the profile's defaults for what it does not contain. Required options must have been checked before."""
         return {option.name: given.get(option.name, option.by_profile.get(profile, option.default)) for option in self.options}
 
 
 def loaded(declared: str | Callable[..., Any]) -> Callable[..., Any]:
-    """A function that a NodeType declares as it is, or as `module:function`. Raises ImportError or AttributeError if there is none."""
+    """The function that a NodeType declares itself, or as `module:function`. Raises ImportError or AttributeError if there is none."""
     function: Callable[..., Any] = resolve_name(declared) if isinstance(declared, str) else declared
     return function
 
 
 def keys_check(*known: str) -> Callable[[Mapping[str, Any]], tuple[str, str] | None]:
-    """A check for `Option.check` of a map: it has no other keys than these."""
+    """A function for `Option.check` of a map, which allows only these keys."""
 
     def check(value: Mapping[str, Any]) -> tuple[str, str] | None:
         unknown = next((name for name in value if name not in known), None)

@@ -1,4 +1,4 @@
-"""A Problem: one thing that is wrong in what a person wrote, with its place, the finding and the remedy."""
+"""A Problem: one thing that is wrong in what a user wrote, with its place, the finding and the remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """A place in a text file: line and column count from 1, columns in characters; 0 if there is no line."""
+    """A place in a text file. Line and column count from 1, columns in characters; the line is 0 if the whole file is meant."""
 
     file: str
     line: int = 0
@@ -26,7 +26,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`code` is stable and listed in docs/problems.md; `message` holds what is wrong and what was found."""
+    """One thing that is wrong in what a user wrote. `code` is stable and listed in docs/problems.md; `message` says what is wrong and what
+    was found."""
 
     code: str
     place: Place
@@ -40,12 +41,12 @@ class Problem:
         return f"{self.place}: {warning}{self.message}{remedy} [{self.code}]"
 
     def as_json(self) -> dict[str, object]:
-        """The form of `--json`: severity, code, file, line, column, message, remedy."""
+        """The problem as `--json` prints it: severity, code, file, line, column, message, remedy."""
         return {"severity": self.severity, "code": self.code, **asdict(self.place), "message": self.message, "remedy": self.remedy}
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`did you mean "orders_raw"?`, or an empty text when nothing is near.
+    """The text `did you mean "orders_raw"?`; empty if no known word is similar.
 
     >>> did_you_mean("orders-raw", ["orders_raw", "users"])
     'did you mean "orders_raw"?'
@@ -55,7 +56,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def suggestion(word: str, known: Iterable[str], lead: str) -> str:
-    """`did you mean …?` where something is near, else `lead` with all that is known; empty if nothing is.
+    """The text `did you mean …?` if a known word is similar, otherwise `lead` with all known words; empty if there are none.
 
     >>> suggestion("xyz", ["orders", "users"], "there are")
     'there are orders, users'
@@ -65,7 +66,7 @@ def suggestion(word: str, known: Iterable[str], lead: str) -> str:
 
 
 def nearest(word: str, known: Iterable[str], alike: float = 0.6) -> str | None:
-    """The one of `known` that the word may have been meant to be; `alike` (0 to 1) is how near it has to be."""
+    """The most similar of the known words; None if none is similar enough. `alike` is the least similarity, 0 to 1."""
     names = list(known)
     near = [name for name in names if name.lower() == word.lower()] or get_close_matches(word, names, n=1, cutoff=alike)
     return near[0] if near else None

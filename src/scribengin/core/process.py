@@ -20,17 +20,17 @@ POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process of this machine: its number, and its start, which tells it from a later one that was given the same number."""
+    """A process of this machine: its number, and its start, which distinguishes it from a later process with the same number."""
 
     pid: int
     born: str
 
     def alive(self) -> bool:
-        """Whether it is there still: no zombie, and no other process under its number."""
+        """True if the process still exists: it is not a zombie, and its number belongs to no other process."""
         return birth_of(self.pid) == self.born
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal; nothing happens where it has ended."""
+        """Send a signal; does nothing if the process has ended."""
         with suppress(ProcessLookupError), _handle_of(self.pid) as handle:
             if self.alive():
                 if handle is None:
@@ -39,26 +39,26 @@ class Process:
                     signal.pidfd_send_signal(handle, number)
 
     def gone_within(self, timeout_s: float) -> bool:
-        """Wait until it has ended; False if it has not by then."""
+        """Wait until the process has ended; False if it has not after `timeout_s` seconds."""
         return within(timeout_s, lambda: not self.alive())
 
 
 def birth_of(pid: int) -> str | None:
-    """When the process with that number started, in words that only serve to compare; None if there is none, or only its zombie."""
+    """The start of the process with that number, as a text that only serves to compare; None if there is none, or only its zombie."""
     if sys.platform == "linux":
         try:
             state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             return None
-        # a zombie whose threads are still ending holds its ports: it counts as there until the last one is gone
+        # a zombie whose threads are still ending holds its ports: it counts as existing until the last one has ended
         if state in "ZX" and int(fields[16]) <= 1:
             return None
-        return f"{_boot()} {fields[18]}"  # ticks since the boot: only with the boot's own name they mean one moment
+        return f"{_boot()} {fields[18]}"  # ticks since the boot identify a moment only together with the boot
     return _birth_by_ps(pid)
 
 
 def within(timeout_s: float, true: Callable[[], bool]) -> bool:
-    """Ask until it is true; False if it is not in that time."""
+    """Poll until `true` returns True; False if it does not within `timeout_s` seconds."""
     deadline = time.monotonic() + timeout_s
     while not true():
         if time.monotonic() > deadline:
@@ -69,7 +69,8 @@ def within(timeout_s: float, true: Callable[[], bool]) -> bool:
 
 @contextmanager
 def _handle_of(pid: int) -> Iterator[int | None]:
-    """A handle that means this one process, whatever becomes of its number between the look and the blow; None if there are none.
+    """A handle that identifies this one process, even if its number is reused before the signal is sent; None if the system has no such
+    handles.
 
     Raises ProcessLookupError if no process has the number.
     """
@@ -79,7 +80,7 @@ def _handle_of(pid: int) -> Iterator[int | None]:
             handle = os.pidfd_open(pid)
         except ProcessLookupError:
             raise
-        except OSError:  # some sandboxes have none
+        except OSError:  # some sandboxes do not support it
             handle = None
     try:
         yield handle

@@ -1,6 +1,6 @@
-"""Sealed records: small JSON files with a kind, a format number and a checksum, so that a torn or edited one is noticed.
+"""Sealed records: small JSON files with a kind, a format number and a checksum, so that a torn or edited one is detected.
 
-`{"kind":"decision","format":1,"crc32":"0badcafe","body":…}`: the checksum covers the body's bytes as they stand in the file.
+`{"kind":"decision","format":1,"crc32":"0badcafe","body":…}`: the checksum covers the body's bytes as they are in the file.
 """
 
 from __future__ import annotations
@@ -20,23 +20,39 @@ _END = b"}\n"
 
 
 def canonical(body: Any) -> bytes:
-    """The one JSON text of a value: keys sorted, no blanks."""
+    """The canonical JSON text of a value: keys sorted, no blanks."""
     return _ENCODER.encode(body)
 
 
 def seal(kind: str, format: int, body: Any) -> bytes:
-    """The bytes of a record. `body` is JSON (texts, numbers, lists, mappings with text keys)."""
+    """The bytes of a record.
+
+    Args:
+        kind: The kind of the record: lower-case words, joined by `-`.
+        format: The number of its format, from 1.
+        body: JSON (texts, numbers, lists, mappings with text keys).
+    """
     text = canonical(body)
     return b'{"kind":"%s","format":%d,"crc32":"%08x","body":' % (kind.encode(), format, zlib.crc32(text)) + text + _END
 
 
 class NewerRecord(StateError):
-    """Nothing is wrong with it: a newer version reads it."""
+    """A record that a newer version has written. It is not damaged: the newer version reads it."""
 
 
 def unseal(data: bytes, kind: str, format: int, where: object, *, without: str = "") -> Any:
-    """The body of a record. Raises StateError, which names `where`, for one that is torn, edited, of another kind or newer format.
-    `without`: what to do if there is no backup; to start over by default."""
+    """The body of a record.
+
+    Args:
+        data: The bytes of the record.
+        kind: The expected kind.
+        format: The newest format that is accepted.
+        where: The place of the record, for messages.
+        without: What to do if there is no backup; the default is to start over.
+
+    Raises:
+        StateError: The record is torn, edited, or of another kind; a NewerRecord if it has a newer format.
+    """
     head = _HEAD.match(data)
     remedy = f"restore the file from a backup; without one, {without or start_over()}"
     if head is None or not data.endswith(_END):

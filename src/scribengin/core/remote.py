@@ -1,5 +1,5 @@
-"""Paths of another file system than this machine's. `core.storage` takes them as it takes others; whoever opens one as a file of this
-machine is reported so."""
+"""Paths of another file system than this machine's. `core.storage` accepts them like others; code that opens one as a local file gets the
+error Refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RemoteStat:
-    """What a look tells of a file or folder. `modified_s` is by the other system's clock."""
+    """The properties of a file or folder. `modified_s` is in seconds since 1970, by the other system's clock."""
 
     is_folder: bool
     size: int
@@ -28,13 +28,13 @@ class RemoteStat:
 
 
 class RemoteWriter(Protocol):
-    """A new file; readers may see how long it is only when it is closed."""
+    """A new file. Readers may not see its size before it is closed."""
 
     def write(self, data: Any) -> int:
         """Append the bytes."""
 
     def flush(self) -> None:
-        """Hand on what is gathered."""
+        """Send the buffered bytes."""
 
     def sync(self) -> None:
         """Make the bytes durable."""
@@ -44,9 +44,9 @@ class RemoteWriter(Protocol):
 
 
 class RemotePath(PosixPath):
-    """What is done with paths of the state, for one that is elsewhere. Picklable: it is its text.
+    """A path of another file system, with the operations that the state uses. Picklable, as its text.
 
-    Every method that asks the other system raises a ScribenginError that says what it does not do; Unreachable where it is away.
+    Every method that calls the other system raises a ScribenginError that says what failed; Unreachable if the system is unavailable.
     """
 
     # --- what a file system gives ---
@@ -61,27 +61,27 @@ class RemotePath(PosixPath):
 
     @abstractmethod
     def get(self) -> bytes | None:
-        """All of a file; None if there is none."""
+        """The contents of a file; None if there is none."""
 
     @abstractmethod
     def probe(self) -> RemoteStat | None:
-        """What is there; None if nothing is."""
+        """The properties of the file or folder; None if there is none."""
 
     @abstractmethod
     def entries(self) -> dict[str, RemoteStat]:
-        """Name → what lies right in the folder; empty if there is none."""
+        """Name → properties of what is directly in the folder; empty if there is no folder."""
 
     @abstractmethod
     def make(self) -> None:
-        """A folder, with those above it; no error where it is there."""
+        """Create a folder and those above it; no error if it exists."""
 
     @abstractmethod
     def touch_over(self) -> None:
-        """Make an empty file that is new, also where one was: what it tells is when."""
+        """Create an empty file, also in place of an existing one: its modification time shows when that was."""
 
     @abstractmethod
     def remove(self, *, all_in_it: bool) -> bool:
-        """A file, or a folder: an empty one, or with `all_in_it`. Whether anything was there."""
+        """Delete a file or an empty folder, or, with `all_in_it`, a folder and its contents. True if there was anything."""
 
     @abstractmethod
     def move(self, target: Path, *, over: bool) -> None:
@@ -89,25 +89,28 @@ class RemotePath(PosixPath):
 
     @abstractmethod
     def new(self) -> RemoteWriter:
-        """Begin a file. Raises FileExistsError."""
+        """Begin a new file. Raises FileExistsError."""
 
     @abstractmethod
     def guard(self, drafts: Path | None, why: str = "") -> None:
-        """From now on this process writes below this path with `put` and `put_over` only as long as the folder `drafts` is there: who
-        deletes it, and then calls `settle`, has ended that, for all that this process still does. It gets FencedError then, with `why`.
-        None: no more."""
+        """Allow this process to write below this path with `put` and `put_over` only while the folder `drafts` exists.
+
+        A process that deletes that folder, and then calls `settle`, stops all further writes of this process, which get FencedError with
+        the text `why`. None ends the condition.
+        """
 
     def settle(self) -> None:
-        """Under a lease that was just taken, the folders of earlier drivers' drafts deleted: end for good what those have begun to write
-        below this path, and complete moves that were cut short. Nothing of that is left where drafts are files."""
+        """Discard for good what earlier drivers have begun to write below this path, and complete moves that were interrupted. The caller
+        has just taken the lease and deleted the folders of their drafts. Does nothing in file systems where drafts are files: then nothing
+        is left."""
 
     @property
     def jars(self) -> tuple[str, ...]:
-        """The sets of jars by which Spark reaches the other system; none where it knows it by itself."""
+        """The sets of jars with which Spark reaches the other system; empty if Spark supports it without."""
         return ()
 
     def hadoop_settings(self) -> dict[str, str]:
-        """What Hadoop's client, which writes Spark's checkpoints, needs to reach the other system. Holds secrets."""
+        """The settings with which Hadoop's client, which writes Spark's checkpoints, reaches the other system. They contain secrets."""
         return {}
 
     # --- what pathlib gives ---
@@ -136,11 +139,11 @@ class RemotePath(PosixPath):
         return self
 
     def expanduser(self) -> Self:
-        """Nothing in it stands for a user."""
+        """The path itself: no part of it stands for a user."""
         return self
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:  # noqa: ARG002
-        """Its kind, size and time of change. Raises FileNotFoundError."""
+        """Its kind, size and modification time. Raises FileNotFoundError."""
         seen = self.probe()
         if seen is None:
             raise FileNotFoundError(f"{self} does not exist")
@@ -166,28 +169,28 @@ class RemotePath(PosixPath):
         return False
 
     def samefile(self, other_path: str | PathLike[str]) -> bool:
-        """Whether it is the same path."""
+        """True if it is the same path."""
         return self == other_path
 
     def iterdir(self) -> Iterator[Self]:  # type: ignore[override, unused-ignore]  # a generator in some versions
-        """What lies right in the folder."""
+        """The paths directly in the folder. Raises FileNotFoundError."""
         if not (found := self.entries()) and not self.is_dir():
             raise FileNotFoundError(f"{self} does not exist")
         return (self / name for name in found)
 
     def read_bytes(self) -> bytes:
-        """The whole contents of the file."""
+        """The whole contents of the file. Raises FileNotFoundError."""
         data = self.get()
         if data is None:
             raise FileNotFoundError(f"{self} does not exist")
         return data
 
     def read_text(self, encoding: str | None = None, errors: str | None = None, newline: str | None = None) -> str:  # noqa: ARG002
-        """All of a text in UTF-8."""
+        """The whole contents of the file as a text in UTF-8."""
         return self.read_bytes().decode()
 
     def open(self, mode: str = "r", *_: Any, **__: Any) -> IO[Any]:  # type: ignore[override]
-        """To read its bytes, all of them at once."""
+        """Open the file to read its bytes (`rb`), which are fetched all at once. Every other mode is refused."""
         if mode != "rb":
             self.__fspath__()
         return cast("IO[Any]", io.BytesIO(self.read_bytes()))
@@ -197,12 +200,12 @@ class RemotePath(PosixPath):
         self.make()
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Delete a file."""
+        """Delete a file. Raises FileNotFoundError, unless `missing_ok`."""
         if not self.remove(all_in_it=False) and not missing_ok:
             raise FileNotFoundError(f"{self} does not exist")
 
     def rmdir(self) -> None:
-        """Delete an empty folder. Raises OSError if it is none."""
+        """Delete an empty folder. Raises OSError if it is not empty."""
         if self.entries():
             raise OSError(f"{self} is not empty")
         self.remove(all_in_it=False)

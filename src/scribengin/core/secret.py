@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Secret:
     """A secret text. `str` and `repr` give `***`; `reference` is how the flow file writes it (`${secret:env/PASSWORD}`).
 
-    It travels to executors with its value, by pickle; nothing else may write it.
+    Pickle includes the value, so that it reaches executors; nothing else may write it.
 
     >>> password = Secret("hunter2", "${secret:env/PASSWORD}")
     >>> f"{password}", password.reference, password.reveal()
@@ -27,7 +27,7 @@ class Secret:
         self.reference = reference
 
     def reveal(self) -> str:
-        """The secret itself: hand it to the system that asks for it, and to nothing that prints or stores."""
+        """The secret itself. Pass it only to the system that requires it, and never to code that prints or stores it."""
         return self._value
 
     def __repr__(self) -> str:
@@ -41,7 +41,8 @@ class Secret:
 
 
 def read_secret(file: Path) -> Secret:
-    """The content of a file that only its owner may read, without surrounding blanks. Raises EnvironmentFault, Refused."""
+    """The content of a file that only its owner may read, without surrounding blanks. Raises EnvironmentFault if it cannot be read, and
+    Refused if others may read it or it is empty."""
     try:
         text = file.read_text(encoding="utf-8").strip()
         others = file.stat().st_mode & 0o077

@@ -1,5 +1,5 @@
-"""The one door to files that must survive a crash: durable writes, put-if-absent, atomic renames. Local file systems, and paths of others
-(`core.remote`), which do it their own way."""
+"""All access to files that must survive a crash: durable writes, put-if-absent, atomic renames. Works on local file systems, and on paths
+of other ones (`core.remote`), which implement it themselves."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _MOST_NAME_BYTES = 255
 _OF_THE_KERNEL = frozenset(
     {"proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "pstore", "bpf", "configfs", "devpts", "mqueue", "efivarfs"}
 )
-"""file systems that make no folder for anybody"""
+"""file systems of the kernel, in which folders cannot be created"""
 
 
 @contextmanager
 def explained(doing: str) -> Iterator[None]:
-    """Raise EnvironmentFault, with the remedy, for what a person can mend about a disk: `<doing>: No space left on device`."""
+    """Raise EnvironmentFault, with the remedy, for disk errors that an operator can fix: `<doing>: No space left on device`."""
     try:
         yield
     except OSError as error:
@@ -52,8 +52,8 @@ def explained(doing: str) -> Iterator[None]:
 
 
 def shown_path(path: Path) -> Path:
-    """The path as messages show it: without the `..` in it, where that means the same. Behind a link, or a folder that is not there, it
-    does not, and the path stays as it was written."""
+    """The path as messages show it: without `..` in it, if that means the same. If it leads through a link or a missing folder it does not,
+    and the path is returned unchanged."""
     if isinstance(path, RemotePath) or ".." not in path.parts or not path.parent.exists():
         return path
     short = Path(os.path.normpath(path))
@@ -61,10 +61,10 @@ def shown_path(path: Path) -> Path:
 
 
 def put_if_absent(path: Path, data: bytes) -> bool:
-    """Write `data` to `path` durably, unless something is there: then False, and nothing changed.
+    """Write `data` to `path` durably, unless something exists there: then it returns False and changes nothing.
 
-    The link of a finished file is the one step that others see: never an empty or torn file, and of any number of
-    concurrent callers exactly one gets True. Raises EnvironmentFault (no room, no right); then nothing is visible.
+    Other processes see a single step, the link of the complete file: never an empty or torn file, and of any number of concurrent callers
+    exactly one gets True. Raises EnvironmentFault (no space, no permission); then nothing is visible.
     """
     if isinstance(path, RemotePath):
         return path.put(data)
@@ -84,7 +84,8 @@ def put_if_absent(path: Path, data: bytes) -> bool:
 
 
 def replace(path: Path, data: bytes, *, private: bool = False) -> None:
-    """Write `data` to `path` durably and at once: readers see the old content or the new, never a part. `private`: for this user only."""
+    """Write `data` to `path` durably and atomically: readers see the old content or the new, never a part. With `private`, only this user
+    may read the file."""
     if isinstance(path, RemotePath):
         path.put_over(data, private=private)
         return
@@ -100,7 +101,7 @@ def replace(path: Path, data: bytes, *, private: bool = False) -> None:
 
 
 def rewrite(path: Path, data: bytes) -> None:
-    """Replace the contents of a file that a person keeps: a link still leads to it, and its permissions stay. See `replace`."""
+    """Replace the contents of a file that a user maintains: a link still leads to it, and its permissions stay. See `replace`."""
     target = path.resolve()
     mode = target.stat().st_mode if target.exists() else None
     draft = _draft(target)
@@ -127,19 +128,19 @@ def read_or_none(path: Path) -> bytes | None:
 
 
 def mapped(path: Path) -> pa.NativeFile:
-    """The bytes of `path` for Arrow: in place, where they lie on a disk. Raises FileNotFoundError."""
+    """The bytes of `path` for Arrow, mapped into memory if the file is on a disk. Raises FileNotFoundError."""
     import pyarrow as pa
 
     return pa.BufferReader(path.read_bytes()) if isinstance(path, RemotePath) else pa.memory_map(str(path))
 
 
 def names_in(folder: Path) -> list[str]:
-    """The names in a folder, in no order, drafts of unfinished writes left out; [] if there is no such folder."""
+    """The names in a folder, in no particular order, without drafts of unfinished writes; [] if there is no such folder."""
     return [name for name in _listed(folder) if not name.startswith(".")]
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder and those above it, durably; no cost where it is there."""
+    """Create the folder and those above it, durably; costs little if it exists."""
     if isinstance(folder, RemotePath):
         folder.make()
         return
@@ -161,9 +162,9 @@ def make_folder(folder: Path) -> None:
 
 
 def folder_fault(folder: Path) -> tuple[str, str] | None:
-    """Why nothing could be written to a folder, which may be missing yet, and what to do; None if nothing is known. Changes nothing.
+    """Why nothing can be written to a folder, which need not exist yet, and what to do; None if no reason is known. Changes nothing.
 
-    What only a write shows is not known: a full disk, or what the other end of a mounted file system refuses.
+    What only a write can show is not found: a full disk, or an error of the server of a mounted file system.
     """
     if isinstance(folder, RemotePath):
         return None
@@ -185,7 +186,7 @@ def folder_fault(folder: Path) -> tuple[str, str] | None:
 
 
 def _nearest(path: Path) -> Path:
-    """The path, or the first above it that is there. Raises OSError for one that the system does not take."""
+    """The path, or the nearest one above it that exists. Raises OSError for a path that the system does not accept."""
     if any(len(os.fsencode(part)) > _MOST_NAME_BYTES for part in path.parts):
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), str(path))
     while True:
@@ -198,7 +199,7 @@ def _nearest(path: Path) -> Path:
 
 
 def _file_system(path: Path) -> str:
-    """Its type by Linux, such as `ext4`; empty if that is not known."""
+    """The type of its file system on Linux, such as `ext4`; empty if it is not known."""
     device = path.stat().st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     try:
@@ -213,7 +214,8 @@ def _file_system(path: Path) -> str:
 
 
 def remove_tree(folder: Path) -> None:
-    """Delete the folder and all in it; what vanishes meanwhile is no error, nor is a file that appears: the folder then stays."""
+    """Delete the folder and its contents. It is no error if something vanishes meanwhile, or if a new file appears: then the
+    folder stays."""
     if isinstance(folder, RemotePath):
         folder.remove(all_in_it=True)
         return
@@ -240,25 +242,25 @@ def _listed(folder: Path) -> list[str]:
 def sync_folder(folder: Path) -> None:
     """Make the folder's entries (renames, links, new names) durable."""
     if isinstance(folder, RemotePath):
-        return  # they are
+        return  # they are durable already
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that sync folders by themselves
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that make folders durable themselves
             raise
     finally:
         os.close(handle)
 
 
 def remove_drafts(folder: Path) -> None:
-    """Delete the drafts that killed writers have left in the folder. A writer that is still at it fails, and has written nothing."""
+    """Delete the drafts that killed writers have left in the folder. A writer that is still active fails, and has written nothing."""
     for draft in drafts_in(folder):
         draft.unlink(missing_ok=True)
 
 
 def drafts_in(folder: Path) -> list[Path]:
-    """The drafts in the folder, of writers that were killed or are at it; [] if there is no such folder."""
+    """The drafts in the folder, of writers that were killed or are still active; [] if there is no such folder."""
     return [folder / name for name in _listed(folder) if _DRAFT.fullmatch(name)]
 
 
@@ -267,7 +269,7 @@ def _draft(path: Path) -> Path:
 
 
 def _write_synced(path: Path, data: bytes, *, mode: int = 0o666) -> None:
-    """`mode`: of a new file, less what the umask of the process takes away."""
+    """Write a file durably. `mode` is that of a new file, before the umask of the process is applied."""
     with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         file.write(data)
         file.flush()
@@ -275,7 +277,7 @@ def _write_synced(path: Path, data: bytes, *, mode: int = 0o666) -> None:
 
 
 class SummedFile(io.RawIOBase):
-    """A new file that counts and sums what is written to it: `size` in bytes, `crc` (CRC-32). What encoders write to."""
+    """A new file, for encoders, that records what is written to it: `size` in bytes, and `crc`, the CRC-32."""
 
     def __init__(self, path: Path) -> None:
         self._file: Any = path.new() if isinstance(path, RemotePath) else path.open("xb", buffering=_BUFFER_BYTES)
@@ -298,7 +300,7 @@ class SummedFile(io.RawIOBase):
         return self.size
 
     def flush(self) -> None:
-        """Hand on what is buffered."""
+        """Write out what is buffered."""
         if not self._file.closed:
             self._file.flush()
 

@@ -1,6 +1,6 @@
-"""What holds of every place that keeps objects by key, however it does it: whole or absent, written once, listed in order.
+"""The guarantees of every store of objects by key: an object is complete or absent, written once, and listed in order.
 
-`LocalStore` is the one that keeps them as files; those that are reached by a network are in `connectors/objects`.
+`LocalStore` keeps objects as files; stores that are reached over a network are in `connectors/objects`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoreEntry:
-    """An object as a listing tells it. `etag` is another one where its content was changed; `modified_s` is by the store's clock."""
+    """An object as a listing shows it. `etag` changes with the content; `modified_s` is in seconds since 1970, by the store's clock."""
 
     key: str
     size: int
@@ -42,56 +42,57 @@ class StoreWriter(Protocol):
 
     @property
     def crc(self) -> int:
-        """Of the bytes so far (CRC-32)."""
+        """The CRC-32 of the bytes written so far."""
 
     def finish(self) -> None:
-        """Make it the object, durably."""
+        """Make what was written the object, durably."""
 
     def abort(self) -> None:
         """Discard it and its parts, if the store can be reached. Never raises."""
 
 
 class Store(Protocol):
-    """Keys are texts with `/` and without a leading one. Every method raises a ScribenginError that names the place and the remedy."""
+    """A store of objects. Keys are texts with `/`, and do not begin with one. Every method raises a ScribenginError that names the place
+    and the remedy."""
 
     def put(self, key: str, data: bytes) -> bool:
-        """Write an object unless there is one: then False, and nothing changed. Of any number of concurrent callers one gets True.
+        """Write an object unless it exists: then it returns False and changes nothing. Of any number of concurrent callers one gets True.
 
-        Over a network a caller whose answer was lost may get False for what it wrote itself: compare the stored object.
+        Over a network, a caller whose answer was lost may get False for what it wrote itself: compare the stored object.
         """
 
     def get(self, key: str) -> bytes | None:
-        """All of it; None if there is none."""
+        """The contents of an object; None if there is none."""
 
     def range(self, key: str, start: int, end: int) -> bytes:
-        """The bytes from `start` to `end`, fewer where the object ends before. Raises FileNotFoundError."""
+        """The bytes from `start` (inclusive) to `end` (exclusive), fewer if the object ends before. Raises FileNotFoundError."""
 
     def head(self, key: str) -> StoreEntry | None:
-        """What a listing would tell of one; None if there is none."""
+        """The entry of an object, as in a listing; None if there is none."""
 
     def list(self, folder: str = "", after: str = "") -> Iterator[StoreEntry]:
-        """Those whose keys begin with `folder/` and come behind `after`, in the order of their keys' bytes; what is changed meanwhile may
-        be among them or not. The store is asked for those behind `after` alone."""
+        """The objects whose keys begin with `folder/` and come after `after`, in the order of their keys' bytes. Only these are requested
+        from the store. Objects that change meanwhile may be included or not."""
 
     def delete(self, *keys: str) -> None:
-        """No error if there is none. Many cost little more than one."""
+        """Delete objects; no error if one does not exist. Many keys cost little more than one."""
 
     copy_bytes: int
-    """the largest object that `move` takes"""
+    """the size in bytes of the largest object that `move` accepts"""
 
     def move(self, key: str, to: str) -> None:
-        """Give an object another key, over what is there, without its bytes coming by here. Killed, the object is at one of the keys, or
-        at both. Raises FileNotFoundError."""
+        """Give an object another key, in place of an existing object, without transferring its bytes here. After an interruption the object
+        is at one of the keys, or at both. Raises FileNotFoundError."""
 
     def writer(self, key: str) -> StoreWriter:
-        """An object that is being written; no other writer may use the key."""
+        """Begin an object; no other writer may use the key at the same time."""
 
     def abandon(self, key: str) -> None:
-        """Delete the object, and the parts that dead writers of it have left, which no reader sees but which still cost storage."""
+        """Delete the object, and the parts that dead writers of it have left. No reader sees these, but they cost storage."""
 
 
 class LocalStore:
-    """Objects as files of a folder, durable on a disk that keeps what it syncs. Picklable."""
+    """A store that keeps objects as files of a folder, durably if the disk keeps what is synced. Picklable."""
 
     copy_bytes = sys.maxsize
 
@@ -102,21 +103,21 @@ class LocalStore:
         return str(self.folder)
 
     def put(self, key: str, data: bytes) -> bool:
-        """See Store."""
+        """Write an object unless it exists; see `Store.put`."""
         return put_if_absent(self.folder / key, data)
 
     def get(self, key: str) -> bytes | None:
-        """See Store."""
+        """The contents of an object; None if there is none."""
         return read_or_none(self.folder / key)
 
     def range(self, key: str, start: int, end: int) -> bytes:
-        """See Store."""
+        """The bytes from `start` (inclusive) to `end` (exclusive); see `Store.range`."""
         with explained(f"{self.folder / key} cannot be read"), (self.folder / key).open("rb") as file:
             file.seek(start)
             return file.read(end - start)
 
     def head(self, key: str) -> StoreEntry | None:
-        """See Store."""
+        """The entry of an object; None if there is none."""
         try:
             status = (self.folder / key).stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -124,7 +125,7 @@ class LocalStore:
         return StoreEntry(key, status.st_size, _etag(status), status.st_mtime_ns / 1e9)
 
     def list(self, folder: str = "", after: str = "") -> Iterator[StoreEntry]:
-        """See Store."""
+        """The objects below a folder, in order; see `Store.list`."""
         keys = (key for key in self._keys(f"{folder}/" if folder else "") if key.encode() > after.encode())
         for key in sorted(keys, key=str.encode):
             entry = self.head(key)
@@ -132,13 +133,13 @@ class LocalStore:
                 yield entry
 
     def delete(self, *keys: str) -> None:
-        """See Store."""
+        """Delete objects; no error if one does not exist."""
         for key in keys:
             with explained(f"{self.folder / key} cannot be deleted"):
                 (self.folder / key).unlink(missing_ok=True)
 
     def move(self, key: str, to: str) -> None:
-        """See Store."""
+        """Give an object another key; see `Store.move`."""
         source, target = self.folder / key, self.folder / to
         with explained(f"{source} cannot be moved"):
             make_folder(target.parent)
@@ -147,11 +148,11 @@ class LocalStore:
             sync_folder(source.parent)
 
     def writer(self, key: str) -> LocalWriter:
-        """See Store."""
+        """Begin an object; see `Store.writer`."""
         return LocalWriter(self.folder / key)
 
     def abandon(self, key: str) -> None:
-        """See Store."""
+        """Delete the object and drafts of it; see `Store.abandon`."""
         self.delete(key)
         path = self.folder / key
         for draft in drafts_in(path.parent):
@@ -166,12 +167,12 @@ class LocalStore:
         for entry in entries:
             if entry.is_dir():
                 yield from self._keys(f"{under}{entry.name}/")
-            elif not entry.name.startswith("."):  # half written
+            elif not entry.name.startswith("."):  # a draft is not complete
                 yield under + entry.name
 
 
 class LocalWriter:
-    """See StoreWriter."""
+    """A StoreWriter that writes a draft, and renames it at the end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -182,21 +183,21 @@ class LocalWriter:
 
     @property
     def file(self) -> IO[bytes]:
-        """See StoreWriter."""
+        """The file object to write to."""
         return cast("IO[bytes]", self._file)
 
     @property
     def size(self) -> int:
-        """See StoreWriter."""
+        """The number of bytes written so far."""
         return self._file.size
 
     @property
     def crc(self) -> int:
-        """See StoreWriter."""
+        """The CRC-32 of the bytes written so far."""
         return self._file.crc
 
     def finish(self) -> None:
-        """See StoreWriter."""
+        """Make what was written the object, durably."""
         with explained(f"{self._path} cannot be written"):
             self._file.sync()
             self._file.close()
@@ -204,7 +205,7 @@ class LocalWriter:
             sync_folder(self._path.parent)
 
     def abort(self) -> None:
-        """See StoreWriter."""
+        """Discard the draft. Never raises."""
         with suppress(OSError):
             self._file.close()
         with suppress(OSError):

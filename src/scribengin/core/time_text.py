@@ -1,4 +1,4 @@
-"""Moments as texts, for records and people: ISO 8601, in UTC, whole seconds; and moments as people write them."""
+"""Times as texts: ISO 8601 in UTC, in whole seconds, for records and people; and times as users write them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def now_text() -> str:
 
 
 def moment_text(seconds: float) -> str:
-    """The moment so many seconds after 1970 began."""
+    """The time that is so many seconds after the start of 1970."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def shown_moment(text: str) -> str:
-    """A moment in the one form in which people see all of them; a text that is not a complete time is returned unchanged.
+    """A time in the one form that is shown to people; a text that is not a complete time is returned unchanged.
 
     >>> shown_moment("2026-11-26T17:46:14.706+00:00"), shown_moment("2026-11-26T18:46:14+01:00"), shown_moment("none yet")
     ('2026-11-26T17:46:14Z', '2026-11-26T17:46:14Z', 'none yet')
@@ -40,7 +40,8 @@ def shown_moment(text: str) -> str:
 
 
 def parse_time(text: str) -> datetime:
-    """A time of ISO 8601, such as `2026-01-31`, in UTC; it is of UTC if it names no other zone. Raises ValueError that says what was found.
+    """Parse a time in ISO 8601, such as `2026-01-31`; returns it in UTC, which is also the zone of a time without one. Raises ValueError,
+    which says what was found.
 
     >>> parse_time("2026-01-31T12:00+01:00").isoformat()
     '2026-01-31T11:00:00+00:00'
@@ -48,12 +49,12 @@ def parse_time(text: str) -> datetime:
     try:
         time = datetime.fromisoformat(text.strip())
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-    except (ValueError, OverflowError):  # the zone may lead out of the years that there are
+    except (ValueError, OverflowError):  # with its zone, the year may be out of range
         raise ValueError(f"{not_a_time(text)}; {WRITE_TIME}") from None
 
 
 def parse_moment(text: str) -> datetime:
-    """A moment as a person writes it: a time, or how long ago that was, such as `2h`. Raises ValueError that says what was found.
+    """Parse a time as a user writes it: a time, or a duration before now, such as `2h`. Raises ValueError, which says what was found.
 
     >>> parse_moment("2026-01-31").isoformat()
     '2026-01-31T00:00:00+00:00'

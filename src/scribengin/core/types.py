@@ -1,6 +1,6 @@
-"""Column types and schemas: `id BIGINT, user STRING NOT NULL, tags ARRAY<STRING>`, free of Spark and of pyarrow.
+"""Column types and schemas: `id BIGINT, user STRING NOT NULL, tags ARRAY<STRING>`, independent of Spark and of pyarrow.
 
-The words are Spark SQL's. A Schema is a value; `formats` builds decoders from it, `arrow_schema` Arrow's form.
+The names of types are those of Spark SQL. A Schema is a value: `formats` builds decoders from it, and `arrow_schema` converts it to Arrow.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """`name` is a primitive, DECIMAL, ARRAY, MAP or STRUCT.
+    """A column type. `name` is a primitive, DECIMAL, ARRAY, MAP or STRUCT.
 
     DECIMAL has precision and scale; ARRAY one part; MAP two (key, value); STRUCT its fields.
     """
@@ -76,7 +76,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Columns in order; names are unique and exact (upper and lower case differ)."""
+    """Columns in order. Their names are unique; upper and lower case differ."""
 
     fields: tuple[Field, ...]
 
@@ -105,7 +105,7 @@ class Schema:
 
 
 class SchemaSyntaxError(ValueError):
-    """The text is no schema; `offset` counts characters from the text's start."""
+    """The text is not a valid schema; `offset` counts characters from the start of the text."""
 
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(message)
@@ -114,7 +114,7 @@ class SchemaSyntaxError(ValueError):
 
 
 def parse_schema(text: str) -> Schema:
-    """Read DDL. Raises SchemaSyntaxError with the offset of what is wrong.
+    """Parse a schema in DDL. Raises SchemaSyntaxError with the offset of the error.
 
     >>> str(parse_schema("id bigint NOT NULL, tags array<string>"))
     'id BIGINT NOT NULL, tags ARRAY<STRING>'
@@ -135,7 +135,7 @@ def _quoted(name: str) -> str:
 
 
 def in_backticks(name: str) -> str:
-    """A name in the form in which Spark's parser takes any.
+    """A name in backticks, with which Spark's parser accepts any name.
 
     >>> in_backticks("a`b")
     '`a``b`'
@@ -247,7 +247,7 @@ def _shown(word: str) -> str:
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
-    """Arrow's form: TIMESTAMP is microseconds in UTC."""
+    """The Arrow schema of a Schema; a TIMESTAMP has microseconds in UTC."""
     import pyarrow as pa
 
     return pa.schema([_arrow_field(field) for field in schema.fields])
@@ -260,7 +260,7 @@ def _arrow_field(field: Field) -> pa.Field:
 
 
 def arrow_type(type_: Type) -> pa.DataType:
-    """Arrow's form of one type."""
+    """The Arrow type of a Type."""
     import pyarrow as pa
 
     match type_.name:
@@ -289,12 +289,12 @@ def arrow_type(type_: Type) -> pa.DataType:
 
 
 def schema_of_arrow(schema: pa.Schema) -> Schema:
-    """The Schema of an Arrow schema. Raises ValueError that names a column whose type has no word here."""
+    """The Schema of an Arrow schema. Raises ValueError, which names the column, for a type that is not supported."""
     return Schema(tuple(Field(field.name, type_of_arrow(field.type, field.name), field.nullable) for field in schema))
 
 
 def type_of_arrow(type_: pa.DataType, column: str = "") -> Type:
-    """The Type of an Arrow type. Raises ValueError that names `column`."""
+    """The Type of an Arrow type. Raises ValueError, which names `column`, for a type that is not supported."""
     import pyarrow as pa
 
     kinds = pa.types
@@ -345,11 +345,12 @@ METADATA: Mapping[str, tuple[str, ...]] = {
     "key": ("STRING", "BINARY"),
     "headers": ("MAP<STRING, BINARY>",),
 }
-"""what `metadata` can name, over all sources, and the types that such a column may have; the first where the schema does not say"""
+"""what `metadata` can name, over all sources, and the types that such a column may have; the first one applies if the schema does not
+declare it"""
 
 
 def added_fields(options: Mapping[str, Any]) -> tuple[Field, ...]:
-    """The columns that `metadata` and `partition_columns` of a source add, in their order, where its schema does not have them."""
+    """The columns that `partition_columns` and `metadata` of a source add if its schema does not have them, in that order."""
     taken, folders = options.get("metadata") or {}, options.get("partition_columns") or {}
     return (
         *(Field(name, _type(type_ or "STRING")) for name, type_ in folders.items()),

@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them; the unit is mandatory. And as flow files contain them."""
+"""Durations and sizes as users and flow files write them; the unit is mandatory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIZES = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 
 
 
 def show_duration_exactly(seconds: float) -> str:
-    """A duration that reads back as the same number of seconds.
+    """The shortest form of a duration that reads back as the same number of seconds.
 
     >>> show_duration_exactly(600.0), show_duration_exactly(0.25), show_duration_exactly(90.0)
     ('10m', '250ms', '90s')
@@ -35,7 +35,7 @@ def show_bytes_exactly(count: int) -> str:
 
 
 def show_bound(kind: str, bound: float) -> str:
-    """A number of an option or key of that kind, with its unit if it has one.
+    """A value of an option or key of that kind as a text, with its unit if the kind has one.
 
     >>> show_bound("bytes", 65536), show_bound("duration", 0.001), show_bound("int", 1)
     ('64KiB', '1ms', '1')
@@ -63,7 +63,7 @@ _FORM = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)\Z")
 
 
 def parse_duration_s(text: str) -> float:
-    """Seconds. Units: ms, s, m (or min), h, d. Raises ValueError that says what was found.
+    """Parse a duration; returns seconds. Units: ms, s, m (or min), h, d. Raises ValueError, which says what was found.
 
     >>> parse_duration_s("10m")
     600.0
@@ -72,7 +72,7 @@ def parse_duration_s(text: str) -> float:
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes. Units: B, kB, MB, GB, TB and KiB, MiB, GiB, TiB. Raises ValueError that says what was found.
+    """Parse a size; returns bytes. Units: B, kB, MB, GB, TB and KiB, MiB, GiB, TiB. Raises ValueError, which says what was found.
 
     >>> parse_bytes("64MiB")
     67108864
@@ -92,7 +92,7 @@ def _parse(text: str, units: dict[str, float] | dict[str, int], what: str, examp
 
 
 def show_duration(seconds: float) -> str:
-    """A short form for people: `0.4s`, `12s`, `3m20s`, `2h05m`, `4d3h`.
+    """A duration as a short text for people: `0.4s`, `12s`, `3m20s`, `2h05m`, `4d3h`.
 
     >>> show_duration(200), show_duration(0.4), show_duration(7500)
     ('3m20s', '0.4s', '2h05m')
@@ -110,7 +110,7 @@ def show_duration(seconds: float) -> str:
 
 
 def show_bytes(count: float) -> str:
-    """A short form for people, in powers of 1024.
+    """A number of bytes as a short text for people, in powers of 1024.
 
     >>> show_bytes(146800640)
     '140.0 MiB'

@@ -1,4 +1,4 @@
-"""Zstandard as PEP 784 has it: `compression.zstd` of Python 3.14, and its backport before that."""
+"""Zstandard with the interface of PEP 784: `compression.zstd` of Python 3.14, or its backport in older versions."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def call_flow(
     crash_after: str,
     spark: SparkSession | None,
 ) -> Result:
-    """See `scribengin.testing.run_flow`."""
+    """Run a flow over given rows; see `scribengin.testing.run_flow`, which has the same arguments."""
     file, checked = _checked(flow)
     if unknown := [source for source in given if source not in checked.sources]:
         remedy = did_you_mean(unknown[0], checked.sources) or f"its sources are {', '.join(checked.sources)}"
@@ -86,14 +86,14 @@ def _living() -> LazySpark:
 
 @cache
 def _session() -> LazySpark:
-    """The SparkOnce of this process; it uses a Spark session that already runs."""
+    """The LazySpark of this process; it uses a Spark session that already runs."""
     session = LazySpark(lent=running_session())
     atexit.register(session.close)
     return session
 
 
 def _checked(flow: Flow | Path | str) -> tuple[Path, Flow]:
-    """Raises InputError with every Problem."""
+    """The path of the flow, and the flow, if it has no errors. Raises InputError with every Problem."""
     if isinstance(flow, Flow):
         place = Place(f"{flow.name}.py")
         types: dict[str, Any] = {"source_types": catalog.source_types(), "sink_types": catalog.sink_types()}

@@ -20,7 +20,7 @@ from scribengin.state.lease import take_lease
 
 
 def main(twin: Path, code: Path, state: Path, file: Path, now: datetime | None) -> int:
-    """Return the exit status: 0 if it finished, 1 if a Query failed."""
+    """Return the exit status: 0 if it finished, 1 if a query failed."""
     parsed = parse_flow(
         twin.read_text(encoding="utf-8"),
         str(twin),

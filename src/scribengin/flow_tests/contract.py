@@ -42,7 +42,7 @@ class Difference:
     """True if `pairs` are missing or surplus rows; False if rows were only counted, or only their order differs"""
 
     def as_json(self) -> dict[str, Any]:
-        """One of `differences` of `test --json`."""
+        """The difference as one of `differences` of `test --json`."""
         from scribengin.formats.written_values import written_value
 
         pairs = [
@@ -63,11 +63,11 @@ class Result:
     """sink → the schema of its rows"""
     dead: Sequence[DeadLetter]
     ledger: Mapping[str, Counts]
-    """node (or run of native steps, `a+b`) → its counts; if several Queries read it, the counts of the first one"""
+    """node (or `a+b` for steps that Spark runs together) → its counts; if several queries read it, the counts of the first one"""
     balanced: bool
     violations: Sequence[str] = ()
     problems: Sequence[Problem] = ()
-    """why a Query failed"""
+    """why a query failed"""
 
     def __getitem__(self, sink: str) -> Sequence[Row]:
         """The rows of a sink. Raises KeyError if there is no such sink."""
@@ -80,13 +80,13 @@ class FlowTestOutcome:
 
     flow: str
     file: str
-    """of the flow"""
+    """the path of the flow's file"""
     name: str
     place: Place
     seconds: float
     differences: tuple[Difference, ...] = ()
     problems: tuple[Problem, ...] = ()
-    """the reason it could not finish"""
+    """why it could not finish"""
     result: Result | None = field(default=None, repr=False)
 
     @property
@@ -95,7 +95,7 @@ class FlowTestOutcome:
         return not self.differences and not self.problems
 
     def as_json(self) -> dict[str, Any]:
-        """One of `tests` of `test --json`."""
+        """The outcome as one of `tests` of `test --json`."""
         return {
             "flow": self.flow,
             "name": self.name,

@@ -53,7 +53,7 @@ class GivenRecord:
         return GivenRecord(found["source"], int(found["batch"]), int(found["index"])) if found else None
 
     def text(self, *, batches: int) -> str:
-        """`row 2 of tweets`, with the Batch if there are several."""
+        """The row as a text such as `row 2 of tweets`, with the Batch if there are several."""
         return f"row {self.index + 1} of {self.source}" + (f" in Batch {self.batch}" if batches > 1 else "")
 
 
@@ -61,7 +61,20 @@ def where_parted(
     file: Path, flow: Flow, test: FlowTest, differences: tuple[Difference, ...], scratch: Scratch, spark: SparkSession,
     place_of: Callable[[Sequence[str | int]], Place],
 ) -> tuple[Difference, ...]:  # fmt: skip
-    """Add to the differences the step at which rows were lost or changed; unchanged if it cannot be found."""
+    """Add to the differences the step at which rows were lost or changed.
+
+    Args:
+        file: The flow file.
+        flow: The flow.
+        test: The test.
+        differences: The differences that were found.
+        scratch: The scratch folder of the test.
+        spark: A session.
+        place_of: The place of a part of the test.
+
+    Returns:
+        The differences, unchanged if the step cannot be found.
+    """
     sinks = {difference.node for difference in differences if difference.node and difference.pairs and difference.matched}
     if not sinks or test.changes:
         return differences
@@ -146,7 +159,7 @@ class _View:
                 yield f'step "{id_}" still holds {_rows(counts.held)}: a window is written once the watermark has passed its end'
 
     def _steps(self, difference: Difference) -> list[str]:
-        """The steps before the sink, in topological order."""
+        """The steps upstream of the sink, in topological order."""
         above = self.graph.upstream([difference.node])
         return [id_ for id_ in self.graph.order if id_ in above and id_ in self.graph.flow.steps]
 
@@ -255,11 +268,11 @@ class _View:
                         yield GivenRecord(source, number, index), row
 
     def _of_step(self, id_: str) -> list[str]:
-        """Its references with a probe."""
+        """The references of a step that have a probe."""
         return [reference for reference in self.probes if base(reference) == id_]
 
     def _is_behind(self, reference: str, record: GivenRecord, given: Row) -> bool:
-        """Whether the record passed the reference: by its trace; if traces end, by its values in the columns there."""
+        """True if the record passed the reference: by its trace, or, if traces end there, by its values in the columns there."""
         probe = self.probes.get(reference)
         if probe is None or record in self.arrived.get(probe, ()):
             return probe is not None
@@ -270,7 +283,8 @@ class _View:
         return any(_values(row, list(wanted), schema) == list(wanted.values()) for row in self.result.outputs[probe])
 
     def _it(self, behind: Iterable[str], record: GivenRecord, given: Row) -> str:
-        """How to name the record after these references: the row, or a similar row if it was identified by values that others also have."""
+        """The word for the record after these references: `it`, or `a similar row` if it was identified by values that others
+        have too."""
         for probe in (self.probes[reference] for reference in behind if reference in self.probes):
             if record in self.arrived.get(probe, ()):
                 continue
@@ -282,7 +296,7 @@ class _View:
 
 
 def _known(given: Row, schema: Schema) -> dict[str, Any]:
-    """Those of its values that are columns of `schema`."""
+    """The values of the row that are columns of `schema`."""
     return {name: _canonical(value, name, schema) for name, value in given.items() if name in schema and value is not None}
 
 
@@ -291,7 +305,7 @@ def _values(row: Row, columns: Sequence[str], schema: Schema) -> list[Any]:
 
 
 def _canonical(value: Any, name: str, schema: Schema) -> Any:
-    """Of a value as the test writes it; an object that equals nothing if the value is not of the column's type."""
+    """The canonical form of a value as the test writes it; an object that equals nothing if the value is not of the column's type."""
     try:
         return canonical(typed_value(value, schema[name].type), schema[name].type)
     except MisfitError:

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
 
 _STREAMS = 8
-"""records of a source, evenly distributed over all that the run has read"""
+"""the most streams of a source that are sampled, evenly distributed over all that the run has read"""
 _LOOKED_AT = 20_000
-"""records of a stream"""
+"""the most records of a stream that are examined"""
 _NO_RAW = ("parquet", "avro")
 
 
@@ -73,7 +73,7 @@ class _Kinds:
             kept[at] = entry
 
     def chosen(self, most: int) -> list[tuple[str, Any]]:
-        """If there are enough, half of them reached a sink and a fifth could not be read."""
+        """The sample of at most `most` records. If there are enough, half of them reached a sink and a fifth could not be read."""
         bad = self.bad[: max(1, most // 5)]
         arrived = self.arrived[: max(1, most // 2)]
         others = self.others[: most - len(bad) - len(arrived)]
@@ -81,7 +81,17 @@ class _Kinds:
 
 
 def add_test(file: Path, state: Path, session: LazySpark, *, rows: int) -> AddedTest:
-    """Sample, play, and append the test to `FLOW.test.yaml`. Raises Refused if the run has read nothing, or if that file is not a list."""
+    """Sample records of a run, play them, and append the test to `FLOW.test.yaml`.
+
+    Args:
+        file: The flow file.
+        state: The state folder of the run.
+        session: Starts Spark.
+        rows: The most records of each source.
+
+    Raises:
+        Refused: The run has read nothing, the flow fails on the records, or the file is not a list.
+    """
     prepared = prepare(file, state=state)
     flow = prepared.plan.flow
     target = beside(file)
@@ -132,7 +142,7 @@ def _ways(prepared: PreparedFlow) -> dict[str, set[str]]:
 
 
 def _number(id_: str) -> str:
-    """The id of the record, without the suffix of a row made from it."""
+    """The number of a record in its id, without the suffix of a row made from it."""
     return id_.rpartition("+")[2].partition(".")[0]
 
 
@@ -152,7 +162,7 @@ def _picked(prepared: PreparedFlow, id_: str, source: SourceConnector, ways: Map
 
 
 def _taken(prepared: PreparedFlow, source: str) -> list[SourceStream]:
-    """The log entries of a source that one Query has read, in order."""
+    """The log entries of a source that one query has read, in order."""
     for tier in prepared.tiers:
         for query in tier.plan.queries:
             if source in query.sources and tier.plan.flow.sources[source].type != CHANNEL:
@@ -169,7 +179,7 @@ def _spread(streams: Sequence[SourceStream]) -> list[SourceStream]:
 
 
 def _records(source: SourceConnector, stream: SourceStream, id_: str, *, raw: bool) -> Iterator[tuple[str, Any, bool]]:
-    """(id, row or raw record, True if it could not be read) of the first records of a stream."""
+    """Yields (id, row or raw record, True if it could not be read) for the first records of a stream."""
     decoder, sequence = source.decoder(), 0
     for block in source.read(stream):
         found = decoder.rows(block)
@@ -177,7 +187,7 @@ def _records(source: SourceConnector, stream: SourceStream, id_: str, *, raw: bo
             plain = {name: written_value(value) for name, value in row.items() if value is not None}
             yield f"{id_}/{stream.label}+{sequence + ordinal}", plain, False
         for bad in found.bad if raw else ():
-            with suppress(UnicodeDecodeError):  # a file of text cannot hold it, nor a message of several lines
+            with suppress(UnicodeDecodeError):  # a text file cannot contain it, nor a record of several lines
                 if "\n" not in (text := block.payload(bad.ordinal).decode()):
                     yield f"{id_}/{stream.label}+{sequence + bad.ordinal}", text, True
         sequence += len(block)
@@ -186,7 +196,7 @@ def _records(source: SourceConnector, stream: SourceStream, id_: str, *, raw: bo
 
 
 def _at(picked: Mapping[str, Sequence[tuple[str, Any]]]) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Record of the run → (source, index) in the test."""
+    """Yields (record of the run, (source, index) in the test)."""
     for source, entries in picked.items():
         for index, (record, _) in enumerate(entries):
             yield record, (source, index)
@@ -224,7 +234,7 @@ def _check_list(file: Path, text: str) -> None:
 
 
 def _layout(test: FlowTest) -> str:
-    """A row a line."""
+    """The test as YAML, with each row on a line of its own."""
     data = dump_test(test)
     lines = [f"- name: {flow_text(data['name'])}"]
     for part in ("given", "expect"):

@@ -37,17 +37,25 @@ _COMPARED = 200
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`what` is empty if everything is as expected."""
+    """The result of a comparison. `what` describes the differences; it is empty if everything is as expected."""
 
     what: str
     pairs: tuple[Pair, ...] = ()
     columns: tuple[str, ...] = ()
     order: bool = False
-    """the rows are as expected, but not their order"""
+    """True if the rows are as expected, but not their order"""
 
 
 def compare_rows(expected: Sequence[Row], got: Sequence[Row], schema: Schema, *, ordered: bool = False, among: bool = False) -> Comparison:
-    """Compare typed rows. `among`: further rows are allowed. Columns that a row of `expected` does not name are not compared."""
+    """Compare typed rows.
+
+    Args:
+        expected: The expected rows. Columns that a row does not name are not compared.
+        got: The found rows.
+        schema: The columns of the found rows.
+        ordered: True if the order is compared too.
+        among: True if other rows are allowed besides the expected ones.
+    """
     named = {name for row in expected for name in row}
     columns = tuple(name for name in schema.names if name in named) or schema.names
     types = {name: schema[name].type for name in columns}
@@ -186,14 +194,15 @@ def _sentence(missing: int, surplus: int, same: int, *, among: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Compares. `folder`: the folder that paths of files are relative to; `place_of`: the place of a part of the test."""
+    """Compares the result of a test with its expectations. `folder`: the folder that paths of files are relative to; `place_of`: the place
+    of a part of the test."""
 
     test: FlowTest
     folder: Path
     place_of: Callable[[Sequence[str | int]], Place]
 
     def differences(self, result: Result) -> Iterator[Difference]:
-        """Return all differences. Raises InputError for an expectation that cannot be met."""
+        """Yields all differences. Raises InputError for an expectation that cannot be met."""
         for sink, expected in self.test.expect.items():
             if sink not in result.columns:
                 raise InputError(
@@ -322,7 +331,7 @@ def letter_rows(letters: Sequence[DeadLetter]) -> list[dict[str, Any]]:
 
 
 def _is_so(expected: Row, letter: Row) -> bool:
-    """Whether all expected columns match; for the message a part is enough."""
+    """True if all expected columns match; for the message a part is enough."""
     return all(
         value in letter[name] if name == "message" and isinstance(value, str) else letter[name] == value for name, value in expected.items()
     )

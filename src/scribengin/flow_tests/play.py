@@ -20,7 +20,7 @@ from scribengin.flow_tests.twin import make_twin, read_output, write_given
 from scribengin.local.contract import RunSettings
 from scribengin.local.drive import open_run
 from scribengin.local.prepare import prepare_valid
-from scribengin.local.run import look_at_sources
+from scribengin.local.run import check_sources
 from scribengin.local.spark_analysis import deep_problems
 from scribengin.spark.user_code import pack
 from scribengin.spec.dump import dump_flow
@@ -131,14 +131,24 @@ _SHOWN = 2000
 
 
 class NoCrashError(ScribenginError):
-    """The process finished, or ended for another reason."""
+    """The process that should crash finished, or ended for another reason."""
 
     code = "test-crash"
 
 
 def run_to_death(twin: Flow, file: Path, scratch: Scratch, crash: Crash, now: datetime | None) -> None:
-    """Process the available input in a child that is killed at the point; `now` is the current time of its SQL. Raises NoCrashError if it
-    does not crash."""
+    """Process the available input in a child process that is killed at the crash point.
+
+    Args:
+        twin: The twin of the flow.
+        file: The flow file.
+        scratch: The scratch folder of the test.
+        crash: The crash point.
+        now: The current time of its SQL; None for the machine's clock.
+
+    Raises:
+        NoCrashError: The process does not crash.
+    """
     text = dump_flow(twin, source_types=catalog.source_types(), sink_types=catalog.sink_types())
     described = scratch.root / "dies.yaml"
     described.write_text(text, encoding="utf-8")
@@ -147,8 +157,18 @@ def run_to_death(twin: Flow, file: Path, scratch: Scratch, crash: Crash, now: da
 
 
 def expect_death(command: Sequence[str], log: Path, crash: Crash, *, limit_s: float = _LIMIT_S) -> None:
-    """Wait until the process and its Java process have ended; PySpark's workers have their own process group and end by themselves. Raises
-    NoCrashError if the fault did not end it."""
+    """Run a command that a fault is to kill, and wait until it and its Java process have ended. PySpark's workers have their own process
+    group and end by themselves.
+
+    Args:
+        command: The command.
+        log: The file for its output.
+        crash: The crash point.
+        limit_s: Seconds after which the process is killed.
+
+    Raises:
+        NoCrashError: The fault did not end it.
+    """
     environment = os.environ | {VARIABLE: f"{POINTS[crash.point]}:kill"}
     status: int | None = None
     with log.open("wb") as out:
@@ -157,7 +177,7 @@ def expect_death(command: Sequence[str], log: Path, crash: Crash, *, limit_s: fl
             with suppress(subprocess.TimeoutExpired):
                 status = child.wait(limit_s)
         finally:
-            with suppress(ProcessLookupError):  # the group: Java too, where the child alone came to its end
+            with suppress(ProcessLookupError):  # the whole group: Java may still run if only the child has ended
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
     if status != -signal.SIGKILL:
@@ -192,12 +212,12 @@ class Play:
         self.columns: dict[str, Schema] = {}
         self._sinks: dict[str, Sink] = {}
         self._queries: dict[Path, QueryFolder] = {}
-        """of all versions"""
+        """the folders of all queries of all versions"""
         self.prepared: PreparedFlow
-        """of the Batch that runs, or of the last one"""
+        """the flow of the current Batch, or of the last one"""
 
     def run(self, spark: SparkSession) -> Result:
-        """Run all Batches. Raises InputError or Refused for a flow that cannot run; a failed Query ends the test, and is in the result."""
+        """Run all Batches. Raises InputError or Refused for a flow that cannot run; a failed query ends the test, and is in the result."""
         if lost := [source for source in self._test.given if not any(source in flow.sources for flow in self._versions.values())]:
             message = f'test "{self._test.name}" gives rows to "{lost[0]}", which is not a source in any version of the flow'
             raise InputError(
@@ -262,7 +282,7 @@ class Play:
         settings = RunSettings(once=True)
         with ExitStack() as stack:
             leases = {tier.plan.tier: stack.enter_context(take_lease(tier.folder)) for tier in prepared.tiers}
-            look_at_sources(prepared)
+            check_sources(prepared)
             code = pack(prepared.plan.flow.code_folder, prepared.root)
             run = open_run(stack, spark, prepared, code, leases, settings, lambda _: True)
             run.start()
@@ -292,7 +312,7 @@ class Play:
 
 
 class _Ran:
-    """Record the result of one run."""
+    """The result of one run."""
 
     def __init__(self, counts: Sequence[Mapping[str, Counts]], violations: Sequence[str], failed: Sequence[Problem]) -> None:
         self.counts = counts
@@ -301,7 +321,7 @@ class _Ran:
 
 
 def _letters(queries: Iterable[QueryFolder]) -> list[DeadLetter]:
-    """The dead letters of all Queries, without duplicates of one record from several Queries."""
+    """The dead letters of all queries, without duplicates of one record from several queries."""
     found: dict[str, DeadLetter] = {}
     for folder in queries:
         for letter in read_letters(folder):
@@ -318,7 +338,7 @@ def prepare_at(file: Path, twin: Flow, problems: Sequence[Problem], state: Path,
 
 
 def _with_fingerprints_of(prepared: PreparedFlow, plain: PreparedFlow) -> PreparedFlow:
-    """A later clock time does not change the fingerprint of the flow: its state stays valid."""
+    """The flow with the fingerprints of `plain`: a later clock time does not change them, so that its state stays valid."""
     (tier,), (other,) = prepared.tiers, plain.tiers
     queries = tuple(
         replace(query, fingerprint=as_is.fingerprint, state_fingerprint=as_is.state_fingerprint, parts=as_is.parts)

@@ -21,7 +21,7 @@ _WIDE = 48
 
 
 def outcome_text(outcome: FlowTestOutcome) -> str:
-    """All of it, without colours."""
+    """The whole outcome as text, without colours."""
     lines = [str(problem) for problem in outcome.problems]
     for difference in outcome.differences:
         lines += [f"{difference.place}: {difference.where}: {difference.what}"]
@@ -35,7 +35,7 @@ def outcome_text(outcome: FlowTestOutcome) -> str:
 
 
 def table_rows(difference: Difference) -> Iterator[tuple[list[str], tuple[str, ...]]]:
-    """(cells with `expected` or `got` before them, the columns that differ), for the first pairs."""
+    """Yields (cells with `expected` or `got` before them, the columns that differ), for the first pairs."""
     for pair in difference.pairs[:MOST_PAIRS]:
         if pair.expected is not None:
             yield _cells("expected", pair.expected, difference.columns), pair.differ
@@ -46,7 +46,7 @@ def table_rows(difference: Difference) -> Iterator[tuple[list[str], tuple[str, .
 
 
 def counts_text(ledger: Mapping[str, Counts]) -> str:
-    """`tweets: 3 in, 1 dead, 2 out; known+hot: …`."""
+    """The counts as a text such as `tweets: 3 in, 1 dead, 2 out; known+hot: …`."""
     return "; ".join(f"{node}: {_counts(counts)}" for node, counts in ledger.items())
 
 
@@ -84,7 +84,7 @@ _FORBIDDEN = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 65534, 65535), "�
 
 
 def write_junit(file: Path, outcomes: Sequence[FlowTestOutcome]) -> None:
-    """One `testsuite` a flow. Raises OSError."""
+    """Write one `testsuite` for each flow. Raises OSError."""
     root = ElementTree.Element("testsuites")
     for flow in dict.fromkeys(outcome.flow for outcome in outcomes):
         mine = [outcome for outcome in outcomes if outcome.flow == flow]

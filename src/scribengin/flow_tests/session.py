@@ -34,9 +34,9 @@ def start_briefly(folder: Path) -> SparkSession:
 
 
 def check_lent(conf: Callable[[str], str]) -> None:
-    """Reject a session with settings that can change the results of a flow, compared with `run`. `conf`: the value of a setting in a new
-    session of its context, which is where each Query runs: what was set on the session itself later does not count. Raises
-    EnvironmentFault."""
+    """Reject a session with settings that can change the results of a flow, compared with `run`. `conf` returns the value of a
+    setting in a new session of its context, in which each query runs: what was set on the session itself later does not count.
+    Raises EnvironmentFault."""
     found = {key: value for key in _RULES if (value := conf(key)).lower() != PRESET[key].lower()}
     if found:
         what = ", ".join(f"{key} is {value}" for key, value in found.items())
@@ -53,7 +53,7 @@ def running_session() -> SparkSession | None:
 
 
 def is_alive(spark: SparkSession) -> bool:
-    """False if it was stopped."""
+    """False if the session was stopped."""
     context = spark.sparkContext
     return context._jsc is not None and not context._jsc.sc().isStopped()
 
@@ -89,11 +89,11 @@ class LazySpark:
 
     @property
     def ended(self) -> bool:
-        """True where Spark has started and was stopped by others."""
+        """True if Spark has started and was stopped by other code."""
         return self._spark is not None and not is_alive(self._spark)
 
     def close(self) -> None:
-        """Stop it, and remove the scratch folders of tests."""
+        """Stop Spark, unless the session was lent, and remove the scratch folders of tests."""
         if self._own and self._spark is not None and not self.ended:
             close_session(self._spark)
         deactivate_below(self.folder)

@@ -104,7 +104,7 @@ def run_placed(suite: Suite, placed: PlacedTest, session: LazySpark) -> FlowTest
             differences = where_parted(suite.file, suite.flow, test, differences, scratch, spark, placed.place)
     except ScribenginError as error:
         problems = fault_of(error, place)
-    except Exception as error:  # of this test alone: the others are still to run
+    except Exception as error:  # an error of this test only: the others are still to run
         traceback.print_exc()
         message = f"this is a mistake in Scribengin: {type(error).__name__}: {error}"
         problems = (Problem("bug", place, message, "please report it, with the lines above"),)
@@ -115,7 +115,7 @@ def run_placed(suite: Suite, placed: PlacedTest, session: LazySpark) -> FlowTest
 
 
 def _without(scratch: Scratch, problem: Problem) -> Problem:
-    """Remove places in a folder that was deleted."""
+    """Remove paths in the scratch folder, which is deleted, from the texts of a problem."""
     message = problem.message.replace(f"{scratch.root.resolve()}{os.sep}", "").replace(f"{scratch.root}{os.sep}", "")
     return replace(problem, message=message, remedy=problem.remedy.partition("; the full output is in ")[0])
 

@@ -1,8 +1,8 @@
 """A flow's twin for a test: the same steps between files in a scratch folder.
 
 A files source keeps its format and reads the input of the test; so does a Kafka source if only the value makes the row. Other sources are
-read as JSON lines with the same columns. A files sink writes as it does; others write Parquet, the rows as they reach them. The twin is
-not split into tiers, because tiers do not change the results.
+read as JSON lines with the same columns. A files sink keeps its format; other sinks are replaced by Parquet files with the rows that reach
+them. The twin is not split into tiers, because tiers do not change the results.
 """
 
 from __future__ import annotations
@@ -54,10 +54,18 @@ _SUFFIX = {"json": ".jsonl", "csv": ".csv", "text": ".txt", "parquet": ".parquet
 
 
 def write_given(source: Source, folder: Path, number: int, rows: GivenRows, base: Path, place: Callable[[int], Place]) -> None:
-    """One Batch for the twin of a source, as files in its folder. `base`: the folder that paths of files are relative to; `place`: the
-    place of a row.
+    """Write one Batch for the twin of a source, as files in its folder.
 
-    Raises InputError for an invalid row or file.
+    Args:
+        source: The source of the twin.
+        folder: The folder that it reads.
+        number: The number of the Batch.
+        rows: The input.
+        base: The folder that paths of files are relative to.
+        place: The place of a row in the test, by its index.
+
+    Raises:
+        InputError: A row or file is not valid.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for index, name in enumerate(rows.files):
@@ -72,19 +80,19 @@ def write_given(source: Source, folder: Path, number: int, rows: GivenRows, base
 
 def _copy(source: Source, base: Path, name: str, prefix: Path, place: Place) -> None:
     check_file(source.id, base, name, place)
-    for index, path in enumerate(files_named(base, name)):  # two folders may have files of one name
+    for index, path in enumerate(files_named(base, name)):  # two folders may have files of the same name
         shutil.copyfile(path, prefix.with_name(f"{prefix.name}{index:04d}-{path.name}"))
 
 
 def check_file(source: str, base: Path, name: str, place: Place) -> None:
-    """Raises InputError if a path or a pattern of a source matches no file."""
+    """Raise InputError if a path or a pattern of a source matches no file."""
     if not files_named(base, name):
         message = f'"{name}", the input of source "{source}", is not a file in {base}'
         raise InputError([Problem("test-file", place, message, "check the path: it is relative to the flow file's folder")])
 
 
 def _bytes(source: Source, rows: Sequence[Mapping[str, Any] | str], place: Callable[[int], Place]) -> bytes:
-    """Write the file. Rows that are texts are written unchanged."""
+    """The content of the file. Rows that are texts are written unchanged."""
     format_, options = source.options["format"], source.options
     schema = source.schema.fields if source.schema else TEXT_SCHEMA
     parts: list[bytes] = [b"\n"] * (options.get("skip_lines") or 0)
@@ -105,7 +113,7 @@ def _bytes(source: Source, rows: Sequence[Mapping[str, Any] | str], place: Calla
 
 
 def _as_the_source_reads(data: bytes, format_: str, options: Mapping[str, Any]) -> bytes:
-    """Lines that end in LF, in UTF-8, as its options say."""
+    """The data with the line ends and in the encoding that the source's options name."""
     if format_ not in ("csv", "text"):
         return data
     mark = LINE_ENDS[options.get("line_end") or "auto"].mark
@@ -116,9 +124,9 @@ def _as_the_source_reads(data: bytes, format_: str, options: Mapping[str, Any]) 
 
 
 def _raw(text: str, format_: str, place: Place, source: str) -> bytes:
-    """Return the line. One line end, as in a YAML block, counts as the end of the record."""
+    """The line of a raw record. One line end, as in a YAML block, counts as the end of the record."""
     record = text.removesuffix("\n")
-    if "\n" in record and format_ != "csv":  # there it may stand in a cell
+    if "\n" in record and format_ != "csv":  # in CSV it may be in a cell
         message = f'a raw record for source "{source}" contains a line end, so it would be several records'
         raise InputError([Problem("test-value", place, message, "write it on one line, or write each line as a separate record")])
     return f"{record}\n".encode("utf-8", "surrogateescape")
@@ -136,7 +144,8 @@ def _typed(row: Any, schema: Schema, place: Place, source: str) -> dict[str, Any
 def _encoded(format_: str, rows: list[dict[str, Any]], schema: Schema, options: Mapping[str, Any]) -> bytes:
     from scribengin.formats.rows import rows_to_batch
 
-    loose = Schema(tuple(Field(field.name, field.type) for field in schema.fields))  # that a NOT NULL is null is for the decoder to say
+    # a null in a NOT NULL column is to be rejected by the decoder
+    loose = Schema(tuple(Field(field.name, field.type) for field in schema.fields))
     file = io.BytesIO()
     cells = {"header": options.get("header", True), "null": _NULL} if format_ == "csv" else {}
     encoder = encoder_for(format_, options=cells)(file, loose)
@@ -148,8 +157,8 @@ def _encoded(format_: str, rows: list[dict[str, Any]], schema: Schema, options: 
 
 
 def _in_dialect(data: bytes, dialect: Dialect, columns: Mapping[str, str]) -> bytes:
-    """Records of RFC 4180 as the source reads them; `columns`: name → what the header calls it. A cell that the dialect has no form for
-    stands in it as it is."""
+    """Convert records of RFC 4180 to the form that the source reads. `columns`: name → its name in the header. A cell that the dialect
+    cannot represent is written unchanged."""
     found: list[str] = []
     dialect = dialect.ending(AUTO)
     for record in split_records(data, _PLAIN):
@@ -168,7 +177,7 @@ _BY_SUFFIX = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv
 
 def read_output(sink: Sink, folder: Path, schema: Schema) -> list[dict[str, Any]]:
     """The rows of a twin's sink, in the order of Batch, task and row. `schema`: the columns of its input."""
-    # a time of `partition_by` is a section, not a column: the rows keep their time
+    # a time of `partition_by` is a folder, not a column: the rows keep their time
     partitioned = [part for part in sink.options.get("partition_by", ()) if isinstance(part, str)]
     inside = Schema(tuple(field for field in schema.fields if field.name not in partitioned))
     rows: list[dict[str, Any]] = []
@@ -183,8 +192,20 @@ def read_output(sink: Sink, folder: Path, schema: Schema) -> list[dict[str, Any]
 def read_rows(
     path: Path, format_: str, schema: Schema, options: Mapping[str, Any], *, others: bool = False, named: bool = False
 ) -> list[dict[str, Any]]:
-    """The rows of one file. Of JSON: `others` lets it have columns that the schema has not (a changed flow wrote them no more), `named`
-    leaves out those that a record has not. Raises SinkError for a record that does not read back, ValueError for some of other formats."""
+    """Read the rows of one file.
+
+    Args:
+        path: The file.
+        format_: Its format.
+        schema: The columns of the rows.
+        options: The options of the sink that wrote it.
+        others: For JSON: True if it may have columns that the schema does not have, because an earlier version of the flow wrote them.
+        named: For JSON: True to leave out the columns that a record does not have.
+
+    Raises:
+        SinkError: A record cannot be read back.
+        ValueError: A record of some other formats cannot be read back.
+    """
     if format_ == "json":
         return list(_json_rows(path, schema, others=others, named=named))
     cells = {name: options[name] for name in ("header", "delimiter", "null") if name in options and format_ == "csv"}
@@ -204,7 +225,7 @@ def read_rows(
 
 
 _TEXTS = ("FLOAT", "DOUBLE", "BINARY", "ARRAY", "MAP", "STRUCT")
-"""types of which sinks of CSV write what sources of CSV refuse: NaN, and JSON in a cell"""
+"""types that CSV sinks write in forms that CSV sources reject: NaN, and JSON in a cell"""
 
 
 def _as_texts(schema: Schema) -> Schema:
@@ -221,7 +242,7 @@ _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 
 
 def _json_rows(path: Path, schema: Schema, *, others: bool, named: bool) -> Iterator[dict[str, Any]]:
-    """As sinks write them: with NaN and the infinities as texts, which a source of JSON would refuse."""
+    """The rows as sinks write them: with NaN and the infinities as texts, which a JSON source would reject."""
     with _opened(path) as lines:
         for number, line in enumerate(lines, 1):
             try:
@@ -245,12 +266,12 @@ def _opened(path: Path) -> IO[str]:
 
 
 def format_of(path: Path) -> str | None:
-    """The format by the suffix of the name; None for another suffix."""
+    """The format, by the suffix of the name; None for an unknown suffix."""
     return _BY_SUFFIX.get(path.suffix.lower())
 
 
 def _of_folders(parts: tuple[str, ...], schema: Schema) -> dict[str, Any]:
-    """`country=de/day=2026-01-01/` as values; of columns only, whose folders stand before those of a time."""
+    """The values of folders such as `country=de/day=2026-01-01/`. Only those of columns, which come before those of a time."""
     found = {}
     for part in parts:
         name, _, text = part.partition("=")
@@ -295,7 +316,7 @@ class Scratch:
 
 def make_twin(flow: Flow, given: Mapping[str, Any], scratch: Scratch) -> Flow:
     """Build the twin. A sequence without input in the test counts by itself. Raises InputError for a source whose columns are not known."""
-    # what rows are given is plain; what files are given says its compression by its name
+    # given rows are not compressed; given files show their compression by their names
     sources = {source.id: _source(flow, source, scratch, given.get(source.id)) for source in flow.sources.values()}
     sinks = {sink.id: _sink(sink, scratch) for sink in flow.sinks.values()}
     defaults = replace(flow.defaults, edge=EdgeProperties(), standby="none", delivery="exactly_once", trigger_s=0.0, retain_s=None)
@@ -308,7 +329,7 @@ def make_twin(flow: Flow, given: Mapping[str, Any], scratch: Scratch) -> Flow:
         edges={},
         groups={},
         max_delay_s=None,
-        max_dead=MaxDead(run=RecordBound(percent=100.0)),  # the records of a test are meant to show what dies
+        max_dead=MaxDead(run=RecordBound(percent=100.0)),  # the records of a test are meant to show which ones become dead letters
         alerts={},
         tests=(),
         test_files=(),
@@ -339,7 +360,7 @@ def _source(flow: Flow, source: Source, scratch: Scratch, given: Sequence[GivenR
 
 
 def _columns(flow: Flow, source: Source) -> Schema:
-    """The columns that it declares, that its type always has, or that it finds at its location."""
+    """The columns that a source declares, that its type always has, or that it finds at its location."""
     known = schema_of(source_columns(source))
     if known is not None:
         return known
@@ -356,5 +377,5 @@ def _sink(sink: Sink, scratch: Scratch) -> Sink:
     if sink.type == "files":
         options |= {name: value for name, value in sink.options.items() if name in _WRITTEN}
     else:
-        options |= {"format": "parquet", "evolve": "any"}  # what such a sink's place takes, no folder can say
+        options |= {"format": "parquet", "evolve": "any"}  # no folder can show which columns the place of such a sink accepts
     return replace(sink, type="files", options=options, trigger_s=None, delivery=None, to=None)

@@ -147,7 +147,7 @@ def _entry(node: Any, name: str) -> Any:
 
 
 def _cut(text: str, entry: Any, data: Any) -> tuple[int, int, str]:
-    """Replace the value of an entry."""
+    """The replacement of the value of an entry: (start, end, new text)."""
     key, value = entry
     if value.start_mark.index < key.end_mark.index:
         raise Refused(f"the expectation of {key.value} is an alias", remedy="write the value in full")
@@ -165,7 +165,7 @@ def _cut(text: str, entry: Any, data: Any) -> tuple[int, int, str]:
 
 
 def _added(expect: Any, entry: str) -> tuple[int, int, str]:
-    """A further entry of `expect`."""
+    """The insertion of a further entry of `expect`: (start, end, new text)."""
     if expect.flow_style:
         at = expect.end_mark.index - 1
         return at, at, f", {entry}" if expect.value else entry

@@ -14,7 +14,7 @@ import msgspec
 
 from scribengin.control.registry_cache import Mirror
 from scribengin.core.errors import EnvironmentFault, FencedError, ScribenginError, Unreachable, text_of
-from scribengin.core.log_once import Said
+from scribengin.core.log_once import ReportedTexts
 from scribengin.core.time_text import moment_text, now_text
 from scribengin.launch.contract import TellsEnds
 from scribengin.registry.contract import Conflict, Delete, RegistryEntry
@@ -80,7 +80,7 @@ class Agent:
         self._asked: dict[str, WorkerOrder] = {}
         """the last stop that was passed on, for each worker"""
         self._stopped = threading.Event()
-        self._said = Said()
+        self._said = ReportedTexts()
         self._heard: dict[str, WorkerOrder] = {}
         """the present order of each worker"""
         self._last_orders: deque[dict[str, Any]] = deque(maxlen=_LAST_ORDERS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from scribengin.control.masters import certificates_of, others, token_of
 from scribengin.control.registry_cache import Mirror
 from scribengin.core.errors import ScribenginError
-from scribengin.core.log_once import Said
+from scribengin.core.log_once import ReportedTexts
 from scribengin.packages.fetch import FetchedPackages
 from scribengin.registry.record_io import Stored
 from scribengin.registry.tree import SPEC
@@ -53,7 +53,7 @@ class PackageKeeper:
             store, lambda: others(registry, url), token=token_of(environment), certificates=certificates_of(environment)
         )
         self._here: set[str] = set()
-        self._said = Said()
+        self._said = ReportedTexts()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="packages", daemon=True)
 

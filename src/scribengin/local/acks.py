@@ -1,8 +1,8 @@
-"""Acknowledgements while a flow runs: once a second a look at how far the ends of the flow have come, and what may be released by that.
+"""Acknowledgements while a flow runs: once a second, check how far the ends of the flow have committed, and release the input up to there.
 
-A source whose range is acknowledged is released: a consumer group hears the offsets, files are deleted or archived where the flow says so.
-Files of a channel go once `retention` has passed since all their readers have acknowledged them, those too that an earlier lineage of the
-feeder has put there.
+When a range of a source is acknowledged, it is released: a consumer group commits the offsets, and files are deleted or archived if the
+flow says so. Files of a channel are deleted when `retention` has passed since all their readers have acknowledged them, including those
+that an earlier lineage of the upstream query has written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scribengin.local.backlog_view import Levels
 from scribengin.local.prepare import open_sinks, source_place
 from scribengin.local.source_cleanup import DoneFiles
 from scribengin.plan.tier_flows import source_id
-from scribengin.state.channel_acks import ChannelLink, QueryKey, QueryReading, QueryTopology, earlier_feeders
+from scribengin.state.channel_acks import ChannelLink, QueryKey, QueryReading, QueryTopology, earlier_writers
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
 from scribengin.state.source_log import SourceLog
@@ -45,14 +45,14 @@ _AGAIN_S = 30.0
 """seconds between a failed release outside of the flow and the next try"""
 _KEEP_EVERY_S = 5.0
 _MARKS = 100
-"""into so many parts a channel's retention is divided: so exact is the time at which its files go"""
-_TOLD_ENTRIES = 1000
-"""of a source's log that are reported at once: the newest say how far each partition is"""
+"""the retention of a channel is divided into so many parts, which is the precision with which its files are deleted"""
+_REPORTED_ENTRIES = 1000
+"""the most entries of a source's log that are reported at once: the newest ones have the position in each partition"""
 _KIND, _FORMAT = "released", 1
 
 
 def topology_of(plan: FlowPlan, root: Path) -> QueryTopology:
-    """The Queries and channels of a planned flow whose state is in `root`."""
+    """The queries and channels of a planned flow whose state is in `root`."""
     queries: dict[QueryKey, QueryFolder] = {}
     by_state = set()
     for tier in plan.tiers:
@@ -68,13 +68,14 @@ def topology_of(plan: FlowPlan, root: Path) -> QueryTopology:
 
 
 def is_by_state(plan: FlowPlan, tier: str, query: QueryPlan) -> bool:
-    """True if rows count as through only once they have left the Query's state."""
+    """True if rows are acknowledged only when they have left the query's state."""
     declared = plan.flow.tiers.get(tier)
     return query.stateful and declared is not None and declared.acknowledge == "state"
 
 
 def is_released_later(plan: FlowPlan, tier: str, query: QueryPlan) -> bool:
-    """True if a committed Batch of the Query is not yet an acknowledged one: others behind it have to commit first."""
+    """True if a committed Batch of the query is acknowledged later: the readers of its channels must commit first, or its rows must leave
+    its state."""
     holding = {channel.id for channel in plan.channels if channel.edge.durability != "best_effort"}
     return bool(holding.intersection(query.sinks)) or is_by_state(plan, tier, query)
 
@@ -93,7 +94,7 @@ def _link(plan: FlowPlan, channel: PlannedChannel) -> ChannelLink:
 
 @dataclass(slots=True)
 class _Source:
-    """One source of a Query that this process runs."""
+    """One source of a query that this process runs."""
 
     key: QueryKey
     tier: Prepared
@@ -101,25 +102,25 @@ class _Source:
     id: str
     log: SourceLog
     reader: Any = None
-    """what tells the world outside, opened when there is something to tell; False if nothing does"""
+    """the reader that reports positions outside of the flow, opened for the first report; False if the source has none"""
     again_at: float = 0.0
     """time before which a failed release is not retried"""
 
 
 @dataclass(slots=True)
 class _Record:
-    """What was released of one Query's sources and channels, kept in its folder."""
+    """The record of what was released of the sources and channels of one query; stored in its folder."""
 
     path: Path
     lineage: str
     told: dict[str, int] = field(default_factory=dict)
-    """source → entries that the world outside has heard of"""
+    """source → entries that were reported outside of the flow"""
     files: dict[str, int] = field(default_factory=dict)
-    """source → entries whose files were dealt with"""
+    """source → entries whose files were released"""
     marks: dict[str, list[list[float]]] = field(default_factory=dict)
-    """channel → (Batch, when it was seen acknowledged by all readers), some of them"""
+    """channel → (Batch, when it was found to be acknowledged by all readers), for some Batches"""
     earlier: dict[str, float] = field(default_factory=dict)
-    """channel → when all that earlier lineages had put in was seen acknowledged; 0 once its files are gone"""
+    """channel → when the output of all earlier lineages was found to be acknowledged; 0 once its files are deleted"""
 
     @staticmethod
     def of(folder: QueryFolder, lineage: str) -> _Record:
@@ -147,8 +148,15 @@ class Releases:
         stop: Callable[[Mismatch], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`levels` is what looks, where others in this process look too. `stop` hears of Batches that did not come out of a channel as they
-        went in."""
+        """Prepare the release for the tiers of a run.
+
+        Args:
+            prepared: The flow.
+            levels: The shared view of the flow's progress, if other parts of this process use one.
+            say: Receives a text about each release that failed.
+            stop: Receives each Batch that was not read from a channel as it was written.
+            clock: Seconds since 1970.
+        """
         self._prepared = prepared
         self._say = say
         self._stop = stop
@@ -172,17 +180,17 @@ class Releases:
 
     @property
     def wanted(self) -> bool:
-        """False if nothing waits for acknowledgements: in a flow that is not cut and keeps its files."""
+        """False if nothing depends on acknowledgements: the flow has no channels, and keeps its files."""
         return bool(self._topology.links or self._topology.by_state or self._files.wanted)
 
     def release_acknowledged(self) -> FlowAcks:
-        """Look how the flow stands, and release what is acknowledged, unless a channel's ends have disagreed. Raises nothing that may
-        pass; it is said."""
+        """Read the progress of the flow, and release what is acknowledged, unless the two ends of a channel have differed. A release that
+        fails is reported, not raised."""
         standing = self._levels.acknowledged()
         for mismatch in self._levels.mismatches():
             self._broken = True
             self._stop(mismatch)
-        if self._broken:  # what it takes to find out what happened is not deleted
+        if self._broken:  # data that may show what has happened is not deleted
             return standing
         for key, at in standing.queries.items():
             if at.lineage:
@@ -209,7 +217,7 @@ class Releases:
         return standing
 
     def keep(self) -> None:
-        """Record the progress of the Queries of this process."""
+        """Record the progress of the queries of this process."""
         self._kept_at, self._stale = self._clock(), False
         for key in self._mine:
             self._levels.keep(key)
@@ -220,7 +228,7 @@ class Releases:
             self._levels.acknowledged()
 
     def run(self, ended: threading.Event) -> None:
-        """Look once a second until the end, and once more."""
+        """Release once a second until `ended` is set, and once more after that."""
         last = False
         while not last:
             last = ended.wait(_EVERY_S)
@@ -236,7 +244,7 @@ class Releases:
         if record is None or record.lineage != at.lineage:
             folder = self._topology.queries[key]
             record = self._records[key] = _Record.of(folder, at.lineage)
-            self._files.go_on(key, at.lineage, record.files)
+            self._files.resume_at(key, at.lineage, record.files)
         return record
 
     def _release(self, source: _Source, at: QueryStanding) -> bool:
@@ -247,15 +255,15 @@ class Releases:
         if through <= told or self._clock() < source.again_at:
             return False
         if is_released_later(source.tier.whole, source.key.tier, source.query):
-            # whoever does not answer is asked again, but not at every look: each waits for an answer
+            # a system that does not answer is not tried at every call, because each attempt waits for an answer
             source.again_at = self._clock() + _AGAIN_S
             with self._explained(f"source {source.id}"):
                 if source.reader is None:
                     node = source.tier.plan.flow.sources[source.id]
-                    source.reader = _teller(source.tier, source.id) if _reports_position(node) else False
+                    source.reader = _reporting_reader(source.tier, source.id) if _reports_position(node) else False
                 if source.reader:
                     name = f"{source.tier.plan.flow.name}.{source.key.query}"
-                    source.reader.committed(source.log.own_range(max(told, through - _TOLD_ENTRIES), through), query=name)
+                    source.reader.committed(source.log.own_range(max(told, through - _REPORTED_ENTRIES), through), query=name)
                     for note in source.reader.notices():
                         self._tell(note)
                 source.again_at = 0.0
@@ -265,7 +273,7 @@ class Releases:
         return True
 
     def _sweep(self, link: ChannelLink, standing: FlowAcks) -> bool:
-        """Delete files of a channel that have outlived its retention; True if something was noted."""
+        """Delete files of a channel that have outlived its retention; True if the record has changed."""
         at = standing.queries[link.writer]
         readers = standing.of(link)
         if not at.lineage or len(readers) < len(link.readers) or not readers:
@@ -286,9 +294,9 @@ class Releases:
         return noted or left
 
     def _sweep_earlier(self, link: ChannelLink, record: _Record, readers: Sequence[LinkStanding], retention_s: float) -> bool:
-        """The same with what a rewind or a move of the feeder has left there, all of it at once; True if something was noted."""
+        """Delete, all at once, what earlier lineages of the upstream query have left in a channel; True if the record has changed."""
         if any(each.earlier_open is None or each.earlier_open.batches for each in readers):
-            return record.earlier.pop(link.channel, None) is not None  # a reader has gone back
+            return record.earlier.pop(link.channel, None) is not None  # a reader was rewound
         since = record.earlier.get(link.channel)
         if since is None:
             record.earlier[link.channel] = self._clock()
@@ -297,7 +305,7 @@ class Releases:
             return False
         with self._explained(f"channel {link.channel}"):
             folders = (*self._topology.queries.values(), *self._topology.left)
-            for earlier in earlier_feeders(link.channel, folders, record.lineage):
+            for earlier in earlier_writers(link.channel, folders, record.lineage):
                 newest = Decisions(earlier.part.decisions).newest()
                 if newest is not None:
                     self._sink(link).release(lineage=earlier.lineage.id, through=newest.batch.number)
@@ -317,13 +325,13 @@ class Releases:
             self._said.add(text)
             self._say(text)
 
-    def _explained(self, what: str) -> _Said:
-        return _Said(what, self._tell)
+    def _explained(self, what: str) -> _ReportedErrors:
+        return _ReportedErrors(what, self._tell)
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What fails inside is said, and tried again at the next look: nothing that keeps records rests on it."""
+class _ReportedErrors:
+    """A block whose errors are reported instead of raised, because it is tried again at the next call: no record depends on it."""
 
     what: str
     tell: Callable[[str], None]
@@ -342,8 +350,8 @@ def _reports_position(node: Source) -> bool:
     return "reports_position" in catalog.source_types(internal=True)[node.type].abilities
 
 
-def _teller(tier: Prepared, id_: str) -> Any:
-    """The source's reader, if it reports outside of the flow; else False."""
+def _reporting_reader(tier: Prepared, id_: str) -> Any:
+    """The source's reader, if it reports positions outside of the flow; otherwise False."""
     node = tier.plan.flow.sources[id_]
     reader = catalog.open_source(node.type, source_place(tier.plan.flow, id_)).reader()
     return reader if tells(reader) else False

@@ -1,4 +1,4 @@
-"""Inspects a flow without running it: the changes of a plan, and the audit. Does not need Spark, so that `plan` is fast."""
+"""Inspects a flow without running it: the changes that a plan makes, and the audit. Does not need Spark, so that `plan` is fast."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def audit_as_json(prepared: PreparedFlow, audit: FlowAudit) -> dict[str, Any]:
 
 
 def _called(report: AuditReport) -> str:
-    """The Query, and which of its lineages where a rewind has left it."""
+    """The name of the query, with the lineage if a rewind has ended it."""
     return f"{report.query} (lineage {report.lineage})" if report.past else report.query
 
 
@@ -94,7 +94,7 @@ def _query(report: AuditReport, by_spark: Collection[str]) -> dict[str, Any]:
 
 
 def _lines(prepared: PreparedFlow, report: AuditReport) -> list[dict[str, Any]]:
-    """The ledger as people add it up; of a Query that the flow does not make any more as it was counted."""
+    """The ledger as people add it up; for a query that the flow no longer has, as it was counted."""
     counts = report.totals.nodes
     for tier in prepared.tiers:
         for query in tier.plan.queries:
@@ -114,8 +114,12 @@ def _channel(channel: ChannelAudit) -> dict[str, Any]:
 
 
 def planned_changes(prepared: PreparedFlow, found: PlanChanges | None = None) -> PlanChanges:
-    """What running the plan would change against the state that is there. Raises Refused while a move between tiers is under way. `found`:
-    what `changes_and_moves` has found already."""
+    """The changes that running the plan would make to the present state. Raises Refused while a move between tiers is in progress.
+
+    Args:
+        prepared: The flow.
+        found: The result of `changes_and_moves`, if the caller has it already.
+    """
     changes = (found or changes_and_moves(prepared)[0]).with_remedies(prepared.named)
     if not changes.refused:
         return changes
@@ -134,7 +138,7 @@ def planned_changes(prepared: PreparedFlow, found: PlanChanges | None = None) ->
 
 
 def run_advice(prepared: PreparedFlow) -> tuple[str, ...]:
-    """What earlier runs say: how utilities run, and of a flow that is cut what their counts say of the way in which it is."""
+    """Advice from earlier runs: on the order of utilities, and, for a flow with several tiers, on how it is divided."""
     counted = {}
     orders: dict[str, None] = {}
     for tier in prepared.tiers:
@@ -151,21 +155,21 @@ def run_advice(prepared: PreparedFlow) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class FlowAudit:
-    """The audits of a flow's Queries; `running` where a run holds the lease (its newest Batches are left out)."""
+    """The audits of a flow's queries. If `running` is True, a run holds the lease, and its newest Batches are left out."""
 
     reports: tuple[AuditReport, ...]
     running: bool
     channels: tuple[ChannelAudit, ...] = ()
-    """what mismatches of theirs there are stands in the violations of the Queries that read them"""
+    """their mismatches are among the violations of the queries that read them"""
 
     @property
     def balanced(self) -> bool:
-        """True if every Query balances."""
+        """True if every query balances."""
         return all(report.balanced for report in self.reports)
 
 
 def audit_flow(prepared: PreparedFlow) -> FlowAudit:
-    """Read outputs, dead letters and ledger of every Query again. Raises Refused if nothing ever ran."""
+    """Read outputs, dead letters and ledger of every query again. Raises Refused if no query has run."""
     known = known_lineages(prepared.root, prepared.name)
     audits = [_audit_left(prepared), *(_audit_tier(tier, known) for tier in prepared.tiers)]
     reports = tuple(report for audit in audits for report in audit.reports)
@@ -184,7 +188,7 @@ def audit_flow(prepared: PreparedFlow) -> FlowAudit:
 
 
 def _with_others(report: AuditReport, sinks: Mapping[str, SinkConnector], known: Collection[str], channels: Collection[str]) -> AuditReport:
-    """Add what the targets of its sinks contain besides; those of channels are the flow's own."""
+    """Add what the targets of the sinks contain in addition. Channels belong to the flow, and are not examined."""
 
     def others(id_: str) -> tuple[Unaccounted, ...] | None:
         if id_ in channels:
@@ -234,7 +238,7 @@ def _audit_tier(prepared: Prepared, known: Collection[str]) -> FlowAudit:
 
 
 def _audit_left(prepared: PreparedFlow) -> FlowAudit:
-    """The Queries of any tier that a move has left, and in whose folder none goes on."""
+    """The audits of queries of any tier that a move has ended and that the flow no longer has there."""
     flow = prepared.plan.flow
     chosen = {(tier.tier, query.name) for tier in prepared.plan.tiers for query in tier.queries}
     reports = []
@@ -266,8 +270,8 @@ def _ends(folder: QueryFolder) -> dict[str, int]:
 def _fed_by(
     decision: Decision, *, query: QueryPlan, flow: Flow, known: dict[frozenset[str], dict[str, tuple[str, ...]]]
 ) -> dict[str, tuple[str, ...]]:
-    """Which nodes feed which in a Batch; of one that ran under another definition of the flow nothing is known. `known` keeps what was
-    found: most Batches have the same nodes."""
+    """Node → its upstream nodes in a Batch; empty for a Batch of another version of the flow. `known` is a cache: most Batches have the
+    same nodes."""
     if decision.plan != query.fingerprint:
         return {}
     nodes = frozenset(decision.counts)

@@ -1,9 +1,8 @@
-"""The roller while a flow runs: in a thread of its own, for the folders that no maintenance owner maintains; and once more where a Query
-ends.
+"""The compactor while a flow runs: in a thread of its own, for the folders without a maintenance owner; and once more when a query ends.
 
-A Query that ends leaves nothing hidden, even if another host maintains the folder: a caller that checks the result of a run, and a reader
-of its output, finds all of it. So it is for `--once`, and for a flow that was stopped or drained: there may be no process that publishes
-the rest later.
+A query that ends leaves no committed output hidden, even if another host maintains the folder: a caller that checks the result of a run,
+and a reader of its output, find all of it. This applies to `--once`, and to a flow that was stopped or drained, because no process may be
+left that publishes the rest.
 """
 
 from __future__ import annotations
@@ -29,45 +28,46 @@ if TYPE_CHECKING:
 
 
 EVERY_S = 5.0
-"""between two looks, where these cost little"""
+"""seconds between two checks of a place, if they cost little"""
 _SHARE = 20.0
-"""a look that cost a second of processor is followed by so many without one, unless segments have waited long enough"""
+"""a check that took a second of processor time is followed by so many seconds without one, unless segments have waited long enough"""
 _LEAST_S = 0.2
 _AGAIN_S, _AGAIN_AT_MOST_S = 5.0, 300.0
-"""after a turn that failed: twice as long each time, for what it tries may fill the disk for a while"""
+"""seconds until a failed compaction run is repeated: doubled each time, up to the second value, because each attempt may fill the disk for
+a while"""
 
 
 def _may() -> None:
-    """Whoever runs the flow may."""
+    """Allow the maintenance: the process that runs the flow always may."""
 
 
-def wants_rolling(folders: Collection[str]) -> list[Path]:
-    """Those folders that say they want to be kept, of any lineage."""
+def folders_with_settings(folders: Collection[str]) -> list[Path]:
+    """Those of the folders that have settings for their maintenance, of any lineage."""
     return [Path(folder) for folder in folders if any(RetentionSettings.read(each) is not None for each in lineages_in(Path(folder)))]
 
 
 @dataclass(slots=True)
 class BackgroundCompaction:
-    """Of one flow in this process. `say` hears, once each, why a folder could not be kept. Those of `folders` that want none are passed
-    over; they are asked each time, for a group's member may be claimed late."""
+    """The compaction of one flow's output in this process. `say` receives, once each, why a folder could not be maintained. Folders without
+    settings are skipped; that is checked each time, because a group's member may be claimed late."""
 
     folders: Sequence[Path]
     say: Callable[[str], None]
     stores: Sequence[StoreKeeper] = ()
     _said: set[str] = field(default_factory=set)
     _failed: dict[str, int] = field(default_factory=dict)
-    """folder, or place in a store → turns that failed since one did not"""
+    """folder, or place in a store → failures since the last success"""
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Keep the folders until `stop`."""
+        """Maintain the folders until `stop` is called."""
         if self.folders or self.stores:
             self._thread = threading.Thread(target=self._run, name="roller")
             self._thread.start()
 
     def stop(self) -> None:
-        """End behind the turn under way."""
+        """Stop after the current compaction run."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
@@ -83,16 +83,16 @@ class BackgroundCompaction:
             wait_s = max(0.0, min(due_s) - time.monotonic())
 
     def _turn(self, place: Path | StoreKeeper) -> float:
-        """Keep one; in how many seconds it wants to be looked at again."""
+        """Maintain one place; returns the seconds until it is to be checked again."""
         begun_s = time.thread_time()
         folder = str(place)
         due_s, every_s = None, EVERY_S
         try:
             if not isinstance(place, Path):
                 due_s, every_s = place.keep().due_s, place.look_s
-            elif wants_rolling([folder]):
+            elif folders_with_settings([folder]):
                 due_s = keep_folder(place, _may).due_s
-        except Exception as error:  # whatever is wrong with one folder: the others are kept, and it is tried again
+        except Exception as error:  # an error in one folder must not stop the others; it is tried again
             text = f"{folder} is not maintained: {text_of(error)}"
             if text not in self._said:
                 self._said.add(text)
@@ -110,9 +110,9 @@ def show_all(flow: Flow, sinks: Collection[str]) -> ScribenginError | None:
         folders = kept_folders(flow, sinks)
         if not any(
             "roll" in node.options for id_, node in flow.sinks.items() if id_ in sinks
-        ):  # a group's member that is away has said so, and hides nothing
+        ):  # an unavailable member of a group has been reported, and hides no output
             folders = tuple(folder for folder in folders if Path(folder).is_dir())
-        for folder in wants_rolling(folders):
+        for folder in folders_with_settings(folders):
             roll_folder(folder, _may, flush=True)
         for place in kept_stores(flow, sinks):
             if place.hides or place.closes:

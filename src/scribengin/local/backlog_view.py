@@ -1,7 +1,7 @@
-"""One shared look at the state of a flow with tiers, for all users of the backlog in this process: back-pressure, displays, releases and
-the lag of Queries.
+"""One shared view of the state of a flow with tiers, for all users of the backlog in this process: back-pressure, displays, releases and
+the lag of queries.
 
-`status` looks in the same way. It does not matter in which process the other tiers run.
+`status` reads the state in the same way. It does not matter in which process the other tiers run.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 LOOK_S = 0.25
-"""seconds for which a look at the state is reused"""
+"""seconds for which the state that was read is reused"""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelLevel:
-    """How full a channel is. `put_rows` were ever put in, counted from anywhere; `decided` is the newest Batch of the feeder's `lineage`
-    that is counted."""
+    """The fill level of a channel. `put_rows` is the number of rows written to it, from an arbitrary start; `decided` is the newest Batch
+    of the upstream's `lineage` that is included."""
 
     waiting: ChannelBacklog = NOTHING
     put_rows: int = 0
@@ -38,7 +38,8 @@ class ChannelLevel:
 
 
 class Levels:
-    """Thread-safe. A look is reused for `LOOK_S` seconds, so that its cost does not depend on the number of callers."""
+    """The progress of a flow and the fill levels of its channels. Thread-safe. What was read is reused for `LOOK_S` seconds, so that its
+    cost does not depend on the number of callers."""
 
     def __init__(self, topology: QueryTopology, now: Callable[[], float] = time.monotonic) -> None:
         self.topology = topology
@@ -51,7 +52,8 @@ class Levels:
         self._links: dict[str, ChannelLink] = {link.channel: link for link in topology.links}
 
     def acknowledged(self, *, fresh: bool = True) -> FlowAcks:
-        """The progress of the flow, at most `LOOK_S` seconds old. Raises what reading the state raises."""
+        """The progress of the flow: read now, or, with `fresh=False`, at most `LOOK_S` seconds old. Raises what reading the state
+        raises."""
         with self._lock:
             if fresh or self._standing is None or self._now() - self._looked_s >= LOOK_S:
                 self._looked_s = self._now()
@@ -66,12 +68,12 @@ class Levels:
             return found
 
     def keep(self, key: QueryKey) -> None:
-        """See `Acks.keep`."""
+        """Record the progress of a query; see `Acks.keep`."""
         with self._lock:
             self._acks.keep(key)
 
     def level(self, channel: str) -> ChannelLevel:
-        """The fill level of a channel; of several readers, that of the one with the largest backlog."""
+        """The fill level of a channel; with several readers, that of the one with the largest backlog."""
         link, standing = self._links[channel], self._last()
         if standing is None:
             return ChannelLevel()
@@ -81,13 +83,13 @@ class Levels:
         return ChannelLevel(standing.waiting(link), put_rows, at.lineage, at.decided)
 
     def waiting_for(self, reading: QueryReading) -> ChannelBacklog:
-        """The backlog of a Query in a channel."""
+        """The backlog of a query in a channel."""
         standing = self._last()
         at = None if standing is None else next((each for (_, who), each in standing.links.items() if who == reading), None)
         return ChannelBacklog() if at is None else at.waiting
 
     def _last(self) -> FlowAcks | None:
-        """The newest look that came through: what fails here fails for the releases too, which say so."""
+        """The newest progress that could be read. Errors are left to the releases, which read the same state and report them."""
         try:
             return self.acknowledged(fresh=False)
         except (ScribenginError, OSError):

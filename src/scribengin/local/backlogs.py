@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What waits at a source behind the newest decided Batch; of several Queries that read it the most, measure by measure.
+    """The backlog of a source after the newest decided Batch; if several queries read it, the largest figures of any.
 
     Attributes:
         backlog: None if it could not be measured.
-        why_not: Why, for people; empty if it was.
+        why_not: Why it could not be measured, for people; otherwise empty.
     """
 
     backlog: Backlog | None
     why_not: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """One object, for another process."""
+        """The backlog as one JSON object, for another process."""
         return {"backlog": None if self.backlog is None else asdict(self.backlog), "why_not": self.why_not}
 
 
 def measure_backlogs(prepared: PreparedFlow) -> dict[str, Measured]:
-    """Measure every source that brings data into the flow from outside. Nothing in the state or at the places changes.
+    """Measure every source that brings data into the flow from outside. Changes nothing in the state or at the places.
 
     Returns:
         Source → its backlog. Sources that cannot be measured without reading them (a snapshot, a sequence) are left out.
@@ -66,7 +66,7 @@ def _measured(tier: Prepared, folder: QueryFolder, source: str) -> Measured | No
         reader = catalog.open_source(tier.plan.flow.sources[source].type, source_place(tier.plan.flow, source)).reader()
         if not can_measure(reader):
             return None
-        # what was handed out, and is in no decided Batch, waits as if nobody had taken it
+        # entries that are in no decided Batch count as backlog
         decided = decided_ends(folder).get(source, 0)
         reader.restore(islice(SourceLog(folder.sources, source).entries(), decided))
         waits = reader.measure()

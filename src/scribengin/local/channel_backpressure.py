@@ -1,7 +1,7 @@
-"""Back-pressure control: the backlog and rates of each channel, and what follows for the Query that feeds it.
+"""Back-pressure control: the backlog and rates of each channel, and how they limit the query that writes it.
 
-How much waits is what acknowledgements say of the channel (`state.channel_acks`, looked at by `local.backlog_view`), the figures of
-`status`: rows of earlier lineages of the feeder are among them. Here they are only weighed, without a look at any file.
+The backlog is that of the acknowledgements (`state.channel_acks`, read by `local.backlog_view`), which `status` shows: rows of earlier
+lineages of the upstream query are included. Here the figures are only evaluated; no file is read.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ if TYPE_CHECKING:
 
 _RATE_S = 10.0
 _BYTES_A_ROW = 200
-"""a guess"""
+"""an estimate"""
 _FULL = 0.95
-"""maximum reduction of the upstream's rate before it pauses"""
+"""the greatest reduction of the upstream's rate, as a share, before it pauses"""
 
 
 @dataclass
 class ChannelThrottle:
-    """One channel, fed by Query `query`. Thread-safe."""
+    """One channel, which query `query` writes. Thread-safe."""
 
     channel: PlannedChannel
     query: str
     level: Callable[[], ChannelLevel]
-    """as of a moment ago"""
+    """returns the fill level as it was read last"""
     now: Callable[[], float] = time.monotonic
     clock: Callable[[], float] = time.time
-    """seconds since 1970: Batches say when they were decided"""
+    """seconds since 1970, to compare with the times of decisions"""
     _put: deque[tuple[str, int, int, int]] = field(default_factory=deque)
-    """(lineage, Batch, rows, bytes) that the feeder has put in since the newest level"""
+    """(lineage, Batch, rows, bytes) that the upstream has written and that the newest level does not include"""
     _moved: deque[tuple[float, str, int, int]] = field(default_factory=deque)
-    """(when, lineage, rows ever put in, rows that wait)"""
+    """(time, lineage, rows ever written, rows in the backlog)"""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     paused: bool = False
     """the upstream waits until the channel holds less than `low_water`"""
 
     def put(self, lineage: str, batch: int, rows: int, size: int) -> None:
-        """Record a committed Batch of the upstream in this process: its rows and bytes count before the next look at the channel."""
+        """Record a committed Batch of the upstream in this process: its rows and bytes count before the channel is read again."""
         with self._lock:
             self._put.append((lineage, batch, rows, size))
 
@@ -68,7 +68,7 @@ class ChannelThrottle:
         now_s, level = self.now(), self._level()
         there = level.waiting
         if self._moved and (self._moved[-1][1] != level.lineage or self._moved[-1][2] > level.put_rows):
-            self._moved.clear()  # another count
+            self._moved.clear()  # the count has started over
         self._moved.append((now_s, level.lineage, level.put_rows, there.rows))
         while len(self._moved) > 2 and self._moved[0][0] < now_s - _RATE_S:
             self._moved.popleft()
@@ -91,7 +91,7 @@ class ChannelThrottle:
         )
 
     def full_text(self) -> str:
-        """Why the channel has no room now; empty if it has."""
+        """The fill of the channel as a text, if it has reached its capacity; otherwise empty."""
         view, capacity = self.view(), self.channel.edge.capacity or Depth()
         figures = ((view.rows, capacity.rows), (view.bytes, capacity.bytes), (view.age_s, capacity.age_s))
         return f"full: {depth_text(view)}" if any(most is not None and there >= most for there, most in figures) else ""
@@ -108,18 +108,18 @@ class ChannelThrottle:
 
 @dataclass
 class QueryBackPressure:
-    """Back-pressure on one Query: from the depth of its channels and the rate limits of its edges. For the Query's thread."""
+    """Back-pressure on one query: from the depth of its channels and the rate limits of its edges. Used by the query's thread."""
 
     gates: Sequence[ChannelThrottle]
     limits: Mapping[str, BatchLimits]
-    """source → what a Batch takes of it at most"""
+    """source → the most that a Batch takes from it"""
     now: Callable[[], float] = time.monotonic
     _begun_s: float = 0.0
     _batch_s: float = 0.0
     _ready_s: float = 0.0
-    """when the rates allow the next Batch"""
+    """the time from which the rates allow the next Batch"""
     _given: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """channel → rows and bytes that a Batch of full size puts into it"""
+    """channel → rows and bytes that a Batch of full size writes to it"""
 
     def begun(self) -> None:
         """Record the start of a Batch."""
@@ -135,17 +135,17 @@ class QueryBackPressure:
             receipts = [receipt for receipt in batch.decision.receipts if receipt.sink == gate.channel.id]
             rows, size = sum(receipt.rows for receipt in receipts), sum(receipt.bytes for receipt in receipts)
             self._given[gate.channel.id] = (round(rows / share), round(size / share))
-            if gate.channel.edge.durability != "best_effort":  # which may have dropped it
+            if gate.channel.edge.durability != "best_effort":  # such an edge may have dropped the Batch
                 gate.put(batch.decision.batch.lineage, batch.decision.batch.number, rows, size)
             limit, pack = gate.channel.edge.limit, gate.channel.edge.pack
             if pack is not None and rows < (pack.rows or 0):
-                due_s = max(due_s, pack.linger_s or 0.0)  # a larger Batch fills its packs
+                due_s = max(due_s, pack.linger_s or 0.0)  # a larger Batch fills its record batches
             if limit is not None:
                 due_s = max(due_s, rows / limit.rows if limit.rows else 0.0, size / limit.bytes if limit.bytes else 0.0)
         self._ready_s = max(self._ready_s, self._begun_s) + due_s
 
     def _share_of(self, streams: Mapping[str, Sequence[SourceStream]]) -> float:
-        """How much of what its limits allow a Batch has taken, 0 to 1: of the source that took most of its own."""
+        """The share of its limits that a Batch has used, 0 to 1: that of the source with the largest share."""
         shares = [0.0]
         for source, limits in self.limits.items():
             taken = streams.get(source, ())
@@ -154,7 +154,7 @@ class QueryBackPressure:
         return min(1.0, max(shares))
 
     def admit(self) -> BatchAdmission:
-        """Whether the next Batch may begin now."""
+        """Decide whether the next Batch may begin now, or how long it must wait."""
         verdicts = [self._admitted(gate) for gate in self.gates if gate.channel.edge.durability != "best_effort"]
         verdicts.append(self._paced())
         paused = [verdict for verdict in verdicts if verdict.paused]
@@ -169,7 +169,7 @@ class QueryBackPressure:
         share, why = 1.0, ""
         for gate in self.gates:
             limit, (rows, size) = gate.channel.edge.limit, self._given.get(gate.channel.id, (0, 0))
-            # what goes over in about a second: a large Batch would come all at once, and then nothing for long
+            # a Batch writes what the limit allows in about a second: a large one would arrive all at once, followed by a long pause
             for most, there in ((limit and limit.rows, rows), (limit and limit.bytes, size)):
                 if most and there > most:
                     share = min(share, most / there)
@@ -227,14 +227,14 @@ class QueryBackPressure:
 
 
 def _over(there: float, most: float | None, full: float | None) -> float:
-    """The position between `high_water` and the capacity, 0 to 1."""
+    """The position of a figure between `high_water` (0) and the capacity (1 or more)."""
     if most is None or there <= most:
         return 0.0
     return (there - most) / max((2 * most if full is None else full) - most, 1e-9)
 
 
 def depth_text(view: GateView) -> str:
-    """`12,000 rows wait, 3.4 MiB, the oldest for 2.1s`."""
+    """A text such as `12,000 rows wait, 3.4 MiB, the oldest for 2.1s`."""
     return f"{view.rows:,} rows wait, {show_bytes(view.bytes)}, the oldest for {show_duration(view.age_s)}"
 
 

@@ -1,5 +1,5 @@
-"""A second look at a channel's Batch that did not come out as it went in: what the reader has taken is read again, and says which packs
-and which records it contains now. Changes nothing."""
+"""Reads again what a reader has taken of a channel's Batch that differs from what was written, and reports which record batches and records
+the channel contains now. Changes nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scribengin.core.errors import ScribenginError, text_of
 from scribengin.core.remedies import start_over
 from scribengin.local.prepare import source_place
 from scribengin.state.channel_checks import NAMED, named
-from scribengin.state.channel_digests import added
+from scribengin.state.channel_digests import add_sums
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
 from scribengin.state.source_log import SourceLog
@@ -36,7 +36,7 @@ MISMATCH_REMEDY = (
     f"stay lost or duplicated downstream, and `audit` reports them; or {start_over()}"
 )
 _MOST_ROWS = 2_000_000
-"""of a Batch that are compared with each other: some 24 bytes each in memory"""
+"""the most rows of a Batch that are compared with each other: each takes about 24 bytes of memory"""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,8 @@ class _Unit:
     packs: list[tuple[int | None, int, str]] = field(default_factory=list)
 
     def missing(self, put: int) -> list[str]:
-        """Which rows of the `put` ones are in no pack, counted from 1; empty if packs do not say it."""
+        """Which of the `put` rows are in no record batch, counted from 1; empty if record batches do not contain the numbers of
+        their rows."""
         gaps, reached = [], 0
         for first, rows, _ in sorted((first, rows, "") for first, rows, _ in self.packs if first is not None):
             if first > reached:
@@ -59,7 +60,7 @@ class _Unit:
 
 @dataclass(slots=True)
 class _Found:
-    """All packs of the Batch that are there now."""
+    """All record batches of the Batch that exist now."""
 
     units: dict[int, _Unit] = field(default_factory=dict)
     rows: int = 0
@@ -69,13 +70,13 @@ class _Found:
     first: str = ""
     last: str = ""
     bad: list[str] = field(default_factory=list)
-    """places that hold no whole pack"""
+    """places without a complete record batch"""
 
     def add(self, block: PackBlock) -> None:
         handed = block.handed
         assert handed is not None
         self.units.setdefault(handed.unit, _Unit()).packs.append((block.first_row, handed.rows, _place(block)))
-        self.rows, self.digest = added((self.rows, self.digest), (handed.rows, handed.digest))
+        self.rows, self.digest = add_sums((self.rows, self.digest), (handed.rows, handed.digest))
         if not handed.rows:
             return
         self.first = self.first or block.origins(range(1)).ids()[0]
@@ -85,7 +86,7 @@ class _Found:
             self.compared += handed.rows
 
     def twice(self) -> tuple[list[str], int, list[str]]:
-        """(ids of the first records that are there more than once, of how many that is so, where they stand)"""
+        """(ids of the first records that exist more than once, the number of such records, their places)"""
         if not self.parts:
             return [], 0, []
         marks = np.concatenate([part.marks() for part, _ in self.parts])
@@ -102,14 +103,14 @@ class _Found:
 
 
 def mismatch_text(plan: FlowPlan, root: Path, mismatch: Mismatch) -> str:
-    """Edge, Batch, units and ranges of a mismatch, and what a second look at the channel finds."""
+    """The edge, Batch, task outputs and ranges of a mismatch, and what is found when the channel is read again."""
     channel = next(each for each in plan.channels if each.id == mismatch.channel)
     edges = " and ".join(f'"{name}"' for name in channel.names)
-    return f"edge {edges}: {mismatch}; {second_look(plan, root, mismatch)}"
+    return f"edge {edges}: {mismatch}; {reread_text(plan, root, mismatch)}"
 
 
 def mismatches_by_query(plan: FlowPlan, root: Path, channels: Iterable[ChannelAudit]) -> dict[str, list[str]]:
-    """Query that reads → what is reported of each mismatch, in the words of a run that finds one."""
+    """Query that reads → the texts of its mismatches, as a run that finds one reports them."""
     told: dict[str, list[str]] = {}
     for channel in channels:
         texts = [mismatch_text(plan, root, mismatch) for mismatch in channel.mismatches]
@@ -119,9 +120,9 @@ def mismatches_by_query(plan: FlowPlan, root: Path, channels: Iterable[ChannelAu
     return told
 
 
-def second_look(plan: FlowPlan, root: Path, mismatch: Mismatch) -> str:
-    """What stands in the channel now of what its reader has taken of that Batch, in a sentence. Raises nothing: what cannot be read again
-    is said."""
+def reread_text(plan: FlowPlan, root: Path, mismatch: Mismatch) -> str:
+    """A sentence on which rows of that Batch, of those that its reader has taken, the channel now contains. Raises nothing: the text says
+    what cannot be read again."""
     if not mismatch.taken_by:
         return "no Batch of the reader has taken a record batch of it"
     found = _Found()
@@ -139,7 +140,7 @@ def second_look(plan: FlowPlan, root: Path, mismatch: Mismatch) -> str:
 
 
 def _read_again(plan: FlowPlan, root: Path, mismatch: Mismatch) -> Iterator[PackBlock]:
-    """All packs of those Batches of the reader."""
+    """All record batches that those Batches of the reader have taken."""
     key = mismatch.reading.query
     tier = plan.tier(key.tier)
     node = tier.flow.sources[mismatch.reading.source]

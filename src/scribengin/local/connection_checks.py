@@ -1,5 +1,5 @@
-"""Checks that every source and sink of a flow exists: its place, login, topic, table, and its owner. Connects, side by side; changes
-nothing."""
+"""Checks that every source and sink of a flow exists: its place, login, topic, table, and its owner. Connects to all of them at once;
+changes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scribengin.connectors.abilities import can_be_looked_at, is_looked_at
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError, Unreachable
 from scribengin.core.problems import Problem
 from scribengin.local.move_queries import changes_and_moves
-from scribengin.local.preflight import blaming, claimants, saying_what_is_in_the_trash, unlike_files, unmatched_patterns
+from scribengin.local.preflight import claimants, placing_errors, unlike_files, unmatched_patterns, with_trash_remedy
 from scribengin.local.prepare import sink_place, source_place
 from scribengin.plan.tier_flows import CHANNEL
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 Reached = Literal["ok", "wrong", "unreached", "unchecked"]
-"""`unchecked`: the connector cannot look without a run"""
+"""`unchecked`: the connector cannot check it without a run"""
 _SERVERS = ("path", "url", "server", "bootstrap")
 _NAMED = ("topic", "topics", "pattern", "keyspace", "table", "index")
 _TRANSIENT = (Unreachable, EnvironmentFault)
@@ -35,7 +35,7 @@ _TRANSIENT = (Unreachable, EnvironmentFault)
 
 @dataclass(frozen=True, slots=True)
 class NodeReach:
-    """What a look at one source or sink found. `says` is for people; `problem` says what is wrong, or what could not be reached."""
+    """The result of the check of one source or sink. `says` is for people; `problem` describes what is wrong, or could not be reached."""
 
     flow: str
     node: str
@@ -47,20 +47,20 @@ class NodeReach:
     problem: Problem | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """One object, without the problem."""
+        """The result as one JSON object, without the problem."""
         names = ("flow", "node", "role", "type", "place", "state", "says")
         return {name: getattr(self, name) for name in names}
 
 
-def look_at_places(prepared: PreparedFlow, *, within_s: float) -> list[NodeReach]:
-    """Look at every source and sink of the flow at once.
+def check_places(prepared: PreparedFlow, *, within_s: float) -> list[NodeReach]:
+    """Check every source and sink of the flow, all at once.
 
     Args:
-        prepared: the flow.
-        within_s: what has not answered after so many seconds is `unreached`.
+        prepared: The flow.
+        within_s: A node that has not answered after so many seconds is `unreached`.
 
     Returns:
-        One each, sources first. What a look of Scribengin's own connectors raises is in it, never raised.
+        One result for each node, sources first. Errors of Scribengin's own connectors are part of the results, and never raised.
     """
     looks = [*_looks(prepared)]
     found: list[NodeReach | None] = [None] * len(looks)
@@ -68,7 +68,7 @@ def look_at_places(prepared: PreparedFlow, *, within_s: float) -> list[NodeReach
     def check(nth: int) -> None:
         found[nth] = looks[nth][1]()
 
-    # daemons: a client that waits for a server longer than we do must not hold up the end of this process
+    # daemon threads: a client that waits longer for a server must not delay the end of this process
     threads = [threading.Thread(target=check, args=(nth,), daemon=True) for nth in range(len(looks))]
     for thread in threads:
         thread.start()
@@ -88,7 +88,7 @@ def look_at_places(prepared: PreparedFlow, *, within_s: float) -> list[NodeReach
 
 
 def _of_files(prepared: PreparedFlow, reached: NodeReach, error: ScribenginError) -> NodeReach:
-    """Of a source that is there, and whose first file no run would read."""
+    """The result for a source that exists, but whose first file no run would read."""
     if reached.state != "ok" or error.place is None:
         return reached
     return replace(
@@ -100,7 +100,7 @@ def _of_files(prepared: PreparedFlow, reached: NodeReach, error: ScribenginError
 
 
 _Look = tuple["Callable[[float], NodeReach]", "Callable[[], NodeReach]"]
-"""(what is said where it does not answer in so many seconds, the look itself)"""
+"""(returns the result if there is no answer within so many seconds, does the check)"""
 
 
 def _looks(prepared: PreparedFlow) -> Iterator[_Look]:
@@ -119,16 +119,16 @@ def _looks(prepared: PreparedFlow) -> Iterator[_Look]:
 
 
 def _claimants(prepared: PreparedFlow) -> dict[tuple[str, str], Claimant]:
-    """(tier, sink) → as whom a run would claim its place, as far as the state tells it."""
+    """(tier, sink) → the owner as which a run would claim its place, as far as the state shows it."""
     try:
         _, moves = changes_and_moves(prepared)
     except Refused:
-        return {}  # `plan` and `run` say it of the state; a look at the places does not depend on it
+        return {}  # `plan` and `run` report that of the state; the check of the places does not depend on it
     return claimants(prepared, {arrival.key for arrival in moves.arrivals}) or {}
 
 
 def _where(node: Source | Sink) -> str:
-    """Where a node's data are, for people: `broker1:9092, topic kept`."""
+    """The place of a node's data, for people: `broker1:9092, topic kept`."""
     given = node.options
     server = next((given[name] for name in _SERVERS if name in given), "")
     named = [f"{name} {_listed(given[name])}" for name in _NAMED if given.get(name)]
@@ -147,14 +147,14 @@ def _silent(tier: Prepared, node: str, shape: Callable[..., NodeReach], within_s
 
 def _looked(prepared: PreparedFlow, tier: Prepared, node: str, shape: Callable[..., NodeReach], look: Callable[[], str]) -> NodeReach:
     try:
-        with blaming(tier, node):
+        with placing_errors(tier, node):
             says = look()
     except ScribenginError as error:
         transient = isinstance(error, _TRANSIENT)
         place = error.place or tier.place_of(node)
         problem = Problem(error.code, place, error.message, prepared.named(error.remedy), "warning" if transient else "error")
         return shape("unreached" if transient else "wrong", error.message, problem)
-    except Exception as error:  # a client's own, which a run would meet too: one that hides the others would be worse
+    except Exception as error:  # an error of the client itself, which a run would get too; it must not hide the other results
         said = f'"{node}" cannot be checked: {type(error).__name__}: {error}'
         return shape("unreached", said, Problem("unreachable", tier.place_of(node), said, "run the flow to see the full error", "warning"))
     return shape("ok" if says else "unchecked", says or "cannot be checked before a run")
@@ -184,7 +184,7 @@ def _look_at_sink(prepared: PreparedFlow, tier: Prepared, id_: str, claimant: Cl
     place = sink_place(flow, id_)
     if "no_place" in catalog.sink_types(internal=True)[node.type].abilities:
         return "needs no external system"
-    with saying_what_is_in_the_trash(prepared.root, prepared.name):
+    with with_trash_remedy(prepared.root, prepared.name):
         if catalog.look_at_sink(node.type, place, claimant):
             return "is writable"
     sink = catalog.open_sink(node.type, place)

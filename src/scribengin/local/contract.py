@@ -18,36 +18,37 @@ if TYPE_CHECKING:
     from scribengin.local.ledger import LedgerLine
     from scribengin.local.rate_limit import FlowLimits
     from scribengin.spark.portions import Helpers
-    from scribengin.state.columns import Word
+    from scribengin.state.columns import ColumnsAcceptance
     from scribengin.state.contract import Counts
     from scribengin.state.lease import Right
 
 QueryState = Literal["starting", "running", "waiting", "paused", "recovering", "stopping", "stopped", "finished", "failed"]
-"""`waiting`: nothing new to read. `paused`: a channel that it feeds is full. `recovering`: failed temporarily, will restart.
-`finished`: `--once` is complete."""
+"""`waiting`: nothing new to read. `paused`: a channel that it writes is full. `recovering`: failed temporarily, will restart. `finished`:
+`--once` is complete."""
 SLOW_S = 30.0
 """a Batch without a finished task for this many seconds is reported as slow; it continues and has not failed"""
 
 
 @dataclass(slots=True)
 class RunSettings:
-    """How to run. `stop` asks to end after the Batches under way; it may be set from any thread or signal handler."""
+    """The settings of a run. `stop` requests the end after the current Batches; it may be set from any thread or signal handler."""
 
     once: bool = False
     state: Path | None = None
     """the state folder; `.scribengin` in the base by default"""
     here: Path | None = None
-    """where this machine keeps logs, where the state lies elsewhere; beside the code by default"""
+    """where this machine keeps logs if the state is elsewhere; beside the code by default"""
     base: Path | None = None
-    """where the paths of the flow's data start; the flow file's folder by default. Its code lies in that folder in any case"""
+    """the folder to which the paths of the flow's data are relative; that of the flow file by default. The code of the flow is always in
+    the latter"""
     metrics_port: int | None = None
     fail_fast: bool = False
     strict: bool = False
     append_new_lineage: bool = False
     tier: str | None = None
-    """the only one that runs; None: all of them"""
+    """the only tier that runs; None for all of them"""
     right: Right | None = None
-    """the registry's right to the tier, with which its lease is taken; None: the first process gets the lease"""
+    """the registry lease under which the tier's lease is taken; None: the first process gets the lease"""
     master: str = ""
     """Spark's master; `local[N,3]` over all cores by default"""
     memory: str = ""
@@ -55,22 +56,22 @@ class RunSettings:
     spark_conf: dict[str, str] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
     limits: Callable[[], FlowLimits] | None = None
-    """rate limits, read before each Batch; None: those of the flow file, for the whole run"""
+    """returns the rate limits, and is called before each Batch; None: those of the flow file, for the whole run"""
     turns: Callable[[str], MemberOverrides] | None = None
-    """the settings of a group, by its name, read before each Batch; None: those of the flow file"""
-    word: Word | None = None
-    """the acceptance of columns that differ from those in the sinks' folders, or from those that the flow names for sources; each
-    acceptance holds only for the start that it was given for"""
+    """returns the settings of a group, given its name, and is called before each Batch; None: those of the flow file"""
+    word: ColumnsAcceptance | None = None
+    """the acceptance of columns that differ from those in the sinks' folders, or from those that the flow declares for sources; it applies
+    only to the start for which it was given"""
     kept_elsewhere: frozenset[str] = frozenset()
     """folders of sinks that a maintenance owner maintains instead of the writer"""
     helpers: Helpers | None = None
-    """the other workers of the tier, which stage a part of its Batches; None: it has only this one"""
+    """the other workers of the tier, which stage a part of its Batches; None if there are none"""
 
 
 @dataclass(frozen=True, slots=True)
 class EndView:
-    """One source or sink of a Query now. Rows are of this process, the rate of the last seconds; what waits is a source's, as of the last
-    look at it."""
+    """One source or sink of a query now. Rows are those of this process, the rate is that of the last seconds, and the backlog of a source
+    is as of its last check."""
 
     rows: int = 0
     rows_per_s: float = 0.0
@@ -79,18 +80,18 @@ class EndView:
     lag_bytes: int | None = None
     lag_s: float | None = None
     channel: bool = False
-    """of a source: another tier of the flow feeds it"""
+    """for a source: True if another tier of the flow writes it"""
     looked_s: float | None = None
-    """of a source: how long ago it was looked at last; None if it never was, or unknown"""
+    """for a source: seconds since it was checked last; None if it never was, or if that is not known"""
     clear_at: float | None = None
-    """of a source: all that was there at that moment, seconds since 1970, was handed out; None if that is not known"""
+    """for a source: all data that existed at that time, in seconds since 1970, is assigned to Batches; None if that is not known"""
     bytes: int | None = None
-    """of a sink: what its committed Batches of this process have as bytes in its place; None for a source"""
+    """for a sink: bytes of the committed Batches of this process, as its place stores them; None for a source"""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryView:
-    """One Query now. Rows are of this process; `lineage_rows` of the whole lineage. Rates decay when nothing arrives."""
+    """One query now. Rows are those of this process. Rates decay when nothing arrives."""
 
     name: str
     state: QueryState
@@ -98,9 +99,9 @@ class QueryView:
     """empty if the flow has one tier"""
     batches: int = 0
     batch: int | None = None
-    """the number of the Batch that is under way, or comes next; None if an earlier release says nothing of it"""
+    """the number of the current Batch, or of the next one; None if an earlier release does not report it"""
     ready: bool = False
-    """it has committed a Batch, found nothing to read, or waits for room in a channel that it feeds"""
+    """True if it has committed a Batch, found nothing to read, or waits for room in a channel that it writes"""
     seconds: float = 0.0
     rows_in: int = 0
     rows_out: int = 0
@@ -108,7 +109,8 @@ class QueryView:
     dead: int = 0
     late: int = 0
     lost: int = 0
-    """records that were gone before they were read, at most; `lost_unknown`: the number of losses with an unknown count"""
+    """the greatest possible number of records that were deleted before they were read; `lost_unknown`: the number of losses of
+    unknown size"""
     lost_unknown: int = 0
     rows_per_s: float = 0.0
     phases_s: Mapping[str, float] = field(default_factory=dict)
@@ -118,9 +120,9 @@ class QueryView:
     tasks: tuple[int, int] | None = None
     """(finished tasks, all tasks) of the current Batch"""
     batch_s: float = 0.0
-    """since the Batch under way began; 0 if none is under way"""
+    """seconds since the current Batch began; 0 if there is none"""
     still_s: float = 0.0
-    """since the Batch under way began or a task of it ended, whichever is later; 0 if none is under way"""
+    """seconds since the current Batch began or a task of it ended, whichever is later; 0 if there is none"""
     restarts: int = 0
     lag_rows: int | None = None
     lag_files: int | None = None
@@ -128,38 +130,38 @@ class QueryView:
     lag_s: float | None = None
     """age of the oldest item in the backlog, in seconds"""
     catch_up_s: float | None = None
-    """estimated time until the backlog is empty; None if the current Batch takes all there is, or unknown yet"""
+    """estimated seconds until the backlog is empty; None if the current Batch takes all there is, or if that is not known yet"""
     falls_behind: bool = False
-    """more arrives than is read: at this rate it never catches up"""
+    """True if more arrives than is read, so that the backlog never becomes empty"""
     done: float | None = None
-    """0 to 1 where the end is known"""
+    """the share that is done, 0 to 1; None if the end is not known"""
     eta_s: float | None = None
     watermark: str = ""
     held_back_by: str = ""
     """the slowest of several inputs with a watermark, which determines the watermark"""
     behind_s: float | None = None
-    """how far it is behind the next slowest; None if one of the two has brought no rows"""
+    """how far that input is behind the next slowest one; None if one of the two has had no rows"""
     silent_s: float | None = None
-    """how long it has brought no rows"""
+    """how long that input has had no rows"""
     idle: tuple[str, ...] = ()
-    """inputs that no longer hold back the watermark, because they have brought no rows for as long as their `idle` says"""
+    """inputs that no longer hold back the watermark, because they have had no rows for as long as their `idle` allows"""
     message: str = ""
-    """why it waits, stops, recovers or failed"""
+    """why it waits, stops, recovers or has failed"""
     dead_cause: str = ""
     """why the number of dead letters counts as a failure; empty if there are few"""
     degraded: bool = False
     """True if the flow is degraded for that reason, by its `max_dead`"""
     slowest: tuple[str, float] | None = None
-    """the node in which tasks spent most of their time in the last Batch, and which share, 0 to 1"""
+    """the node in which tasks spent most of their time in the last Batch, and its share of that time, 0 to 1"""
     sources: Mapping[str, EndView] = field(default_factory=dict)
     sinks: Mapping[str, EndView] = field(default_factory=dict)
-    """channels among them, by their ids"""
+    """includes channels, by their ids"""
     state_rows: int | None = None
-    """rows or windows that its steps keep; None if they keep none"""
+    """rows or windows in the state of its steps; None if they keep no state"""
     state_bytes: int | None = None
-    """in memory"""
+    """the memory that the state takes"""
     members: Mapping[str, tuple[MemberSeen, ...]] = field(default_factory=dict)
-    """sink that goes to a group → how its members stand"""
+    """sink that writes to a group → the status of its members"""
     orders: tuple[str, ...] = ()
     """how its utilities run, a line for each step"""
 
@@ -186,19 +188,19 @@ class GateView:
 
     id: str
     name: str
-    """its edges, as the flow writes them"""
+    """the names of its edges, as in the flow"""
     query: str
-    """what feeds it"""
+    """the query that writes it"""
     feeding: str
     reading: str
     rows: int = 0
     bytes: int = 0
     age_s: float = 0.0
-    """of the oldest row"""
+    """the age of the oldest row"""
     in_per_s: float = 0.0
     out_per_s: float = 0.0
     paused: bool = False
-    """it is full: its upstream waits"""
+    """True if it is full, so that its upstream waits"""
 
     @property
     def grows_per_s(self) -> float:
@@ -228,18 +230,18 @@ class GateView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """What a display shows; handed out about four times a second and at every change of state."""
+    """What a display shows; made about four times a second, and at every change of phase."""
 
     flow: str
     phase: Literal["checking", "starting spark", "checking with spark", "running", "degraded", "stopping", "ended"]
-    """`degraded`: a Query has failed, the others go on"""
+    """`degraded`: a query has failed, the others continue"""
     seconds: float
     queries: tuple[QueryView, ...] = ()
     notices: tuple[str, ...] = ()
     """new sentences since the last view, each shown once"""
     gates: tuple[GateView, ...] = ()
     noticed: tuple[Mapping[str, object], ...] = ()
-    """what its data have that the schemas have not: rows as `status` shows them, for as long as Queries are shown"""
+    """differences between the data and the schemas: rows as `status` shows them, kept while queries are shown"""
     accepted: tuple[Mapping[str, object], ...] = ()
     """accepted columns of its sinks, in the same form"""
 
@@ -252,12 +254,12 @@ class SinkResult:
     rows: int
     place: str
     guarantee: str = ""
-    """the weakest of its paths, as the plan says it"""
+    """the weakest guarantee of its paths, as the plan shows it"""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """`nodes` and `rows` are the lineage's totals, `this_run` this process's share."""
+    """The result of one query. `nodes` and `rows` are the totals of the lineage, `this_run` is the share of this process."""
 
     name: str
     state: QueryState
@@ -272,18 +274,18 @@ class QueryResult:
     notes: tuple[str, ...] = ()
     """such as: 3 windows stay open in "hourly" until …"""
     view: QueryView | None = None
-    """its figures at the end; None if it was never looked at"""
+    """its figures at the end; None if there are none"""
     orders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """as Decision has them"""
+    """the order and cost of utilities; see `Decision.orders`"""
     lines: tuple[LedgerLine, ...] = ()
     """the ledger of all runs, for people"""
     lines_of_run: tuple[LedgerLine, ...] = ()
-    """the same of this process; its counts of state are as of now"""
+    """the ledger of this process, for people; its counts of state are those of now"""
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """`balanced` speaks of the whole lineage of every Query."""
+    """The result of a run. `balanced` refers to the whole lineage of every query."""
 
     flow: str
     state: Literal["finished", "stopped", "failed"]
@@ -292,9 +294,9 @@ class RunResult:
     balanced: bool
     violations: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
-    """warnings, and what failed"""
+    """warnings, and the causes of failures"""
     summaries: tuple[Mapping[str, Any], ...] = ()
-    """the tables of summary sinks, as `summary --json` gives them"""
+    """the tables of summary sinks, as `summary --json` prints them"""
 
     def as_json(self) -> dict[str, Any]:
         """The value of `result` in `run --json`."""

@@ -1,4 +1,4 @@
-"""Export, import and repair of dead letters."""
+"""Purge, export, import and repair of dead letters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
 from scribengin.core.remedies import flow_command
 from scribengin.formats.csv_records import RFC_4180, join_cells, split_cells
-from scribengin.local.dead_letter_replay import Cannot, Entrances, Given, with_repair
+from scribengin.local.dead_letter_replay import Cannot, ExportedLetter, ReplayPoints, with_repair
 from scribengin.local.dead_letters import LetterStates, Which, key_text, place_of
 from scribengin.state.dead_letters import (
     Repair,
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Doomed:
-    """Selected dead letters: by Query; how many of them were not replayed; and where they are."""
+class PurgeSelection:
+    """Dead letters that are selected for a purge: their number for each query, how many of them were not replayed, and their places."""
 
     count: int = 0
     unreplayed: int = 0
@@ -62,18 +62,24 @@ class Doomed:
     places: dict[tuple[QueryFolder, int], tuple[tuple[LineSegment, ...], set[int]]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """The dead letter as one JSON object."""
+        """The selection as one JSON object."""
         return {"purged": self.count, "unreplayed": self.unreplayed, "queries": dict(self.by_query)}
 
 
-def find_doomed(queries: Sequence[QueryFolder], which: Which, *, replayed: bool) -> Doomed:
-    """The dead letters that are meant; with `replayed` those whose replay has come through."""
-    found = Doomed()
+def select_for_purge(queries: Sequence[QueryFolder], which: Which, *, replayed: bool) -> PurgeSelection:
+    """Select dead letters.
+
+    Args:
+        queries: The folders of the queries.
+        which: The selection.
+        replayed: True to select only those whose replay is known to be committed.
+    """
+    found = PurgeSelection()
     for query in queries:
         states = LetterStates(query)
         for batch, place, letter in dated_letters(query, wanted=which.fits_batch):
             key = (batch.batch, place)
-            done = states.came_through(key)
+            done = states.is_replayed(key)
             if which.fits(letter) and which.fits_key(query.name, key) and (done or not replayed):
                 found.count += 1
                 found.unreplayed += not done
@@ -82,15 +88,19 @@ def find_doomed(queries: Sequence[QueryFolder], which: Which, *, replayed: bool)
     return found
 
 
-def purge(doomed: Doomed, trash: Trash) -> Discarded | None:
-    """Under the leases: delete dead letters, after a copy to the trash; None if there are none. What was asked to be replayed and waits
-    comes through all the same. May be killed at any point and done again: each dead letter is either there, or in the trash."""
+def purge(doomed: PurgeSelection, trash: Trash) -> Discarded | None:
+    """Delete the selected dead letters, after copying them to the trash; returns the removal, None if there is nothing to delete. The
+    caller holds the leases.
+
+    A replay that was requested takes place all the same. Idempotent: it may be interrupted at any point and repeated; each dead letter is
+    either in its place or in the trash.
+    """
     trash.drop_expired()
     if not doomed.count:
         return None
     discarded = trash.begin("", [{"query": query, "dead_letters": count} for query, count in doomed.by_query.items()])
-    for kept in discarded.letters:  # of a purge that was cut short behind its letters, before their repairs
-        with suppress(Refused):  # its Query has begun anew
+    for kept in discarded.letters:  # a purge that was interrupted after its dead letters, before their repairs
+        with suppress(Refused):  # its query has started over
             query = trash.query_of(kept)
             mark = read_purged(query, kept.batch)
             for place in () if mark is None else trash.letters(discarded, kept).keys() - set(mark.places):
@@ -109,28 +119,30 @@ def purge(doomed: Doomed, trash: Trash) -> Discarded | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
-    """What an undo has brought back: dead letters by Query. `expired` dead letters have outlived `retain` meanwhile, and stay away."""
+class UndonePurge:
+    """The result of an undo: the number of dead letters for each query. The `expired` ones have outlived `retain` meanwhile, and are
+    not restored."""
 
     discarded: Discarded
     by_query: Mapping[str, int]
     expired: int
 
     def as_json(self) -> dict[str, Any]:
-        """The withdrawn repair as one JSON object."""
+        """The result of the undo as one JSON object."""
         count = sum(self.by_query.values())
         return {"id": self.discarded.id, "restored": count, "expired": self.expired, "queries": dict(self.by_query)}
 
 
-def undo_purge(trash: Trash, id_: str = "") -> Undone:
-    """Under the leases: bring back what the newest purge has deleted, or the one of that id. May be killed at any point and done again.
+def undo_purge(trash: Trash, id_: str = "") -> UndonePurge:
+    """Restore what a purge has deleted: the newest one, or the one with that id. The caller holds the leases.
 
-    Raises Refused if there is none, and if the Query has begun anew since.
+    Idempotent: it may be interrupted at any point and repeated. Raises Refused if there is no such purge, or if a query has started over
+    since.
     """
     found = trash.find(id_)
     back: set[tuple[str, int, int]] = set()
     late: set[tuple[str, int, int]] = set()
-    # each Query is looked for before anything is written
+    # find each query before anything is written
     for query, kept in [(trash.query_of(each), each) for each in found.letters]:
         letters = trash.letters(found, kept)
         expired = kept.batch <= read_expired(query).through
@@ -143,18 +155,22 @@ def undo_purge(trash: Trash, id_: str = "") -> Undone:
         restore_places(query, kept.batch, {place: letter.line for place, letter in letters.items()})
         faults.reached("purge.undone")
     trash.forget(found)
-    return Undone(found, Counter(name for name, _, _ in back), len(late))
+    return UndonePurge(found, Counter(name for name, _, _ in back), len(late))
 
 
 _BESIDE = ("key", "lineage", "state", "place", "decided_at")
-"""what a line of an exported file holds beside the dead letter"""
+"""the fields of a line of an exported file that do not belong to the dead letter"""
 
 
-def whole_letters(queries: Sequence[QueryFolder], folder: Path, which: Which) -> Iterator[dict[str, Any]]:
-    """The dead letters that are meant, as lines of a file: all fields, `key` and `lineage` by which they are known, `state` of what was
-    done.
+def exported_letters(queries: Sequence[QueryFolder], folder: Path, which: Which) -> Iterator[dict[str, Any]]:
+    """The selected dead letters as lines of a file: all fields, `key` and `lineage`, which identify them, and their `state`.
 
-    Of one that is repaired and waits, as it will be replayed.
+    A dead letter that is repaired and not yet replayed has its repaired form.
+
+    Args:
+        queries: The folders of the queries.
+        folder: The folder of the flow, to which places are relative.
+        which: The selection.
     """
     for query in queries:
         states = LetterStates(query)
@@ -169,9 +185,10 @@ def whole_letters(queries: Sequence[QueryFolder], folder: Path, which: Which) ->
             yield {**said, **told, "place": place_of(letter, folder), "decided_at": batch.decided_at}
 
 
-def given_letters(lines: Iterable[bytes], name: str) -> dict[tuple[str, Key], Given]:
-    """(Query, dead letter) → what a file says of it. Raises Refused for a line that is no exported dead letter; `name` is the file's."""
-    found: dict[tuple[str, Key], Given] = {}
+def parse_exported_letters(lines: Iterable[bytes], name: str) -> dict[tuple[str, Key], ExportedLetter]:
+    """(query, key) → what an exported file contains for that dead letter. Raises Refused for a line that is not an exported dead letter;
+    `name` is the name of the file."""
+    found: dict[tuple[str, Key], ExportedLetter] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -187,13 +204,13 @@ def given_letters(lines: Iterable[bytes], name: str) -> dict[tuple[str, Key], Gi
                 remedy=f"change only `payload` or `came` in lines written by: {flow_command('dead-letter export', '--to', 'FILE')}",
                 code="letters-file",
             ) from None
-        found[key] = Given(lineage, letter.payload, came)
+        found[key] = ExportedLetter(lineage, letter.payload, came)
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Editing:
-    """A dead letter that is to be repaired. `text` is its record, or the row that came to `at`, as a repair before has left it."""
+    """A dead letter that is to be repaired. `text` is its record, or its input row at step `at`, with an earlier repair applied."""
 
     tier: Prepared
     query: QueryPlan
@@ -206,16 +223,16 @@ class Editing:
 
     @property
     def is_row(self) -> bool:
-        """True if it is a row as JSON."""
+        """True if `text` is a row as JSON."""
         return bool(self.at) or self.letter.form == "row"
 
     @property
     def digest(self) -> str:
-        """Of the dead letter, the step that it enters and the text."""
+        """The SHA-256 of the dead letter's id, the step at which it enters, and the text."""
         return hashlib.sha256(msgspec.json.encode((self.letter.id, self.at, self.text))).hexdigest()
 
     def as_json(self) -> dict[str, Any]:
-        """`text`, or `text_base64` where it is no UTF-8, whether it is a `row`, and the `digest`."""
+        """`text`, or `text_base64` if it is not valid UTF-8; `row`, True for a row; and the `digest`."""
         told = {"text_base64": None, "row": self.is_row, "digest": self.digest}
         try:
             return told | {"text": self.text.decode()}
@@ -223,7 +240,8 @@ class Editing:
             return told | {"text": None, "text_base64": base64.b64encode(self.text).decode()}
 
     def with_columns(self, values: Mapping[str, str]) -> bytes:
-        """The text with other values of columns. A value is JSON, or else text. Raises Refused if it has no columns."""
+        """The text with other values of columns. A value is JSON if it can be parsed as such and the column is not a STRING, otherwise
+        text. Raises Refused if the text has no such columns."""
         extra = self.letter.extra
         if not self.at and "delimiter" in extra:
             return self._csv(values, extra["header"])
@@ -237,7 +255,7 @@ class Editing:
                 remedy="pass the whole record: --with FILE, or edit it without --set",
                 code="letter-columns",
             ) from None
-        entrances = Entrances(self.tier, self.query)
+        entrances = ReplayPoints(self.tier, self.query)
         schema = entrances.columns_at(self.at) if self.at else entrances.decoder(self.letter.source).schema
         fields = () if schema is None else schema.fields
         known = {*row, *(field.name for field in fields)}
@@ -248,7 +266,7 @@ class Editing:
         return msgspec.json.encode(row | {name: value if name in texts else _json_or_text(value) for name, value in values.items()})
 
     def _csv(self, values: Mapping[str, str], header: Sequence[str] | None) -> bytes:
-        decoder = Entrances(self.tier, self.query).decoder(self.letter.source)
+        decoder = ReplayPoints(self.tier, self.query).decoder(self.letter.source)
         dialect = getattr(getattr(decoder, "strict", decoder), "dialect", RFC_4180)
         names = header or decoder.schema.names
         try:
@@ -272,14 +290,14 @@ class Editing:
         return record.encode()
 
     def keep(self, text: bytes) -> bool:
-        """Keep this as the dead letter's repair; False if nothing was changed. Raises Refused if the flow does not take it."""
+        """Store this text as the repair of the dead letter; False if nothing was changed. Raises Refused if the flow does not accept it."""
         repair = self.repair(text)
         if repair is not None:
             write_repair(self.folder, self.key, repair)
         return repair is not None
 
     def repair(self, text: bytes) -> Repair | None:
-        """The repair that `keep` would store for this text; None if it would store none."""
+        """The repair that `keep` would store for this text; None if nothing was changed."""
         text = text.removesuffix(b"\n")
         if text == self.text:
             return None
@@ -288,7 +306,7 @@ class Editing:
         except UnicodeDecodeError:
             why = f"{self.letter.id} was not changed: the row is not valid UTF-8"
             raise Refused(why, remedy="write it as JSON in UTF-8", code="letter-refused") from None
-        entrances = Entrances(self.tier, self.query)
+        entrances = ReplayPoints(self.tier, self.query)
         mended = with_repair(self.letter, repair)
         cannot = entrances.taken(mended, entrances.at(self.at, mended), key_text(self.query.name, self.key))
         if isinstance(cannot, Cannot):
@@ -301,7 +319,14 @@ class Editing:
 
 
 def new_text(editing: Editing, columns: Mapping[str, str], text: str | None, text_base64: str | None) -> bytes | None:
-    """What a client says that the dead letter shall be: other values of columns, or all of it; None if it says nothing. Raises Refused."""
+    """The new text of a dead letter, as a client requests it; None if it requests no change. Raises Refused.
+
+    Args:
+        editing: The dead letter.
+        columns: New values of columns.
+        text: The whole text.
+        text_base64: The whole text in base64. Only one of the three may be given.
+    """
     if (text is not None) + (text_base64 is not None) + bool(columns) > 1:
         raise Refused("columns, text and text_base64 exclude each other", remedy="send only one of them", code="body")
     if columns:
@@ -315,8 +340,8 @@ def new_text(editing: Editing, columns: Mapping[str, str], text: str | None, tex
 
 
 def keep_all(found: Sequence[Editing], text: bytes) -> list[str]:
-    """Keep this as the repair of one dead letter in all its Queries, or in none; the Queries where that changed it. Raises Refused as
-    `keep`."""
+    """Store this text as the repair of one dead letter in all its queries, or, if one of them does not accept it, in none. Returns the
+    queries in which it changed something. Raises Refused as `Editing.keep`."""
     changed = [each for each in found if each.repair(text) is not None]
     for each in changed:
         each.keep(text)
@@ -324,8 +349,18 @@ def keep_all(found: Sequence[Editing], text: bytes) -> list[str]:
 
 
 def repair_letter(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep a repair, which replaces an earlier one; without any, tell what can be repaired. `said` has the fields of a `RepairLetter`,
-    what is given back those of a `LetterRepaired`. Raises Refused as `find_to_edit`, `new_text` and `keep_all`."""
+    """Store a repair, which replaces an earlier one; or, if none is given, return what can be repaired.
+
+    Args:
+        prepared: The flow.
+        said: The fields of a `RepairLetter`.
+
+    Returns:
+        The fields of a `LetterRepaired`.
+
+    Raises:
+        Refused: As for `find_to_edit`, `new_text` and `keep_all`.
+    """
     which = Which(query=said["query"], prefix=said["letter"])
     found = find_to_edit(prepared, which, record=said["from_start"], digest=said["digest"])
     first = found[0]
@@ -335,12 +370,18 @@ def repair_letter(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, 
 
 
 def find_to_edit(prepared: PreparedFlow, which: Which, *, record: bool, digest: str = "") -> list[Editing]:
-    """The dead letter of that id, in each Query that has refused it so. `record`: what its source gave is edited, and replayed from the
-    start.
+    """Find the dead letter to repair, in each query that has rejected it.
 
-    Raises Refused if there is none, where several ids begin so, where it was replayed, or can never be, and if Queries would take
-    different texts for it: it enters them at different steps, or was repaired for one. With `digest` also where it is no longer the
-    dead letter that the editor read, so that only the text of that one is changed.
+    Args:
+        prepared: The flow.
+        which: Selects it by its id, the beginning of its id, or its key.
+        record: True to edit the record of its source, which is then replayed from the start.
+        digest: If given, the `Editing.digest` of the text that the editor has read: only that one may be changed.
+
+    Raises:
+        Refused: There is no such dead letter, several have such an id, its replay was requested or is not possible, or its queries need
+            different texts: it enters them at different steps, or was repaired for one of them only. With `digest`, also if the dead letter
+            has changed since it was read.
     """
     found: list[Editing] = []
     replayed = ""
@@ -350,7 +391,7 @@ def find_to_edit(prepared: PreparedFlow, which: Which, *, record: bool, digest: 
             folder = tier.folder.query(query.name)
             if which.query not in ("", query.name) or read_lineage(folder) is None:
                 continue
-            states, entrances = LetterStates(folder), Entrances(tier, query)
+            states, entrances = LetterStates(folder), ReplayPoints(tier, query)
             for batch, place, letter in dated_letters(folder):
                 key = (batch.batch, place)
                 if not which.fits(letter) or not which.fits_key(query.name, key):
@@ -393,7 +434,7 @@ def find_to_edit(prepared: PreparedFlow, which: Which, *, record: bool, digest: 
 
 
 def _check_alike(found: Sequence[Editing]) -> None:
-    """Raise Refused if one text does not do for a dead letter in all its Queries."""
+    """Raise Refused if one text does not fit a dead letter in all its queries."""
     if len({(each.at, each.text) for each in found}) == 1:
         return
     each_alone = "; ".join(flow_command("dead-letter edit", key_text(each.query.name, each.key)) for each in found)
@@ -408,8 +449,8 @@ def _check_alike(found: Sequence[Editing]) -> None:
     raise Refused(why, remedy=remedy, code="letter-unknown")
 
 
-def _at(entrances: Entrances, letter: DeadLetter, *, record: bool) -> str:
-    """The step at whose row it is edited; empty for its record. Raises Refused if a replay can begin at neither."""
+def _at(entrances: ReplayPoints, letter: DeadLetter, *, record: bool) -> str:
+    """The step whose input row is edited; empty for the record. Raises Refused if a replay can begin at neither."""
     entrance = entrances.of(letter, from_start=record)
     if isinstance(entrance, Cannot):
         remedy = entrance.remedy.replace("replay it with --from-start", "edit it with --from-start, then replay it with --from-start")

@@ -1,4 +1,4 @@
-"""Replaying dead letters of a flow: which, where they enter, what cannot; and the requests that its run takes up."""
+"""Replays dead letters of a flow: which ones, where they enter, which cannot be replayed, and the requests that a run processes."""
 
 from __future__ import annotations
 
@@ -53,12 +53,13 @@ if TYPE_CHECKING:
     from scribengin.state.replays import Key, ReplayRequest
 
 
-# The replay point of a dead letter in its Query, and whether the flow accepts it there. Does not need Spark.
+# The replay point of a dead letter in its query, and whether the flow accepts it there. Does not need Spark.
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayPoint:
-    """`at` is the step that had refused the dead letter, or empty: its source. `carrier`: the source in whose log the replay stands."""
+    """Where a replay enters a query. `at` is the step that rejected the dead letter; empty for its source. `carrier` is the source in whose
+    log the replay is written."""
 
     at: str
     carrier: str
@@ -66,7 +67,7 @@ class ReplayPoint:
 
 @dataclass(frozen=True, slots=True)
 class Cannot:
-    """Why a dead letter is not replayed, and what a person can do."""
+    """Why a dead letter is not replayed, and what an operator can do."""
 
     why: str
     remedy: str
@@ -76,8 +77,8 @@ EXPORT = flow_command("dead-letter export", "--to", "FILE")
 
 
 @dataclass
-class Entrances:
-    """The replay points of one Query of the present flow."""
+class ReplayPoints:
+    """The replay points of one query of the present flow."""
 
     prepared: Prepared
     query: QueryPlan
@@ -85,7 +86,13 @@ class Entrances:
     _opened: Mapping[str, SourceConnector] = field(default_factory=dict)
 
     def of(self, letter: DeadLetter, *, from_start: bool) -> ReplayPoint | Cannot:
-        """The replay point of a dead letter: its step if the input row is known; else its source, if that has the same result."""
+        """The replay point of a dead letter: its step, if the input row is known; otherwise its source, if a replay from there has the same
+        result.
+
+        Args:
+            `letter`: The dead letter.
+            from_start: True to replay it from its source in any case.
+        """
         known = bool(letter.file) and (bool(letter.form) or not letter.truncated)
         if letter.source in self.query.static_sources:
             return Cannot(
@@ -117,13 +124,21 @@ class Entrances:
         )
 
     def taken(self, letter: DeadLetter, entrance: ReplayPoint, key: str) -> Cannot | RecordBatch | None:
-        """The one row that the flow makes of the record, or row, there, as far as can be said without running its steps; None if only
-        Spark knows; or why it does not take it. `key` is what a person types for the dead letter."""
+        """Check whether the flow accepts a dead letter at a replay point, as far as possible without running its steps.
+
+        Args:
+            `letter`: The dead letter, with a repair applied.
+            entrance: The replay point.
+            key: The key of the dead letter, for commands in remedies.
+
+        Returns:
+            The one row that the flow makes of the record or input row; None if only Spark can decide that; or why it is not accepted.
+        """
         block: Block | None
         if entrance.at:
             schema = self.columns_at(entrance.at)
             if schema is None:
-                return None  # only Spark knows: what is no such row dies again
+                return None  # only Spark knows the columns: an input row that does not fit becomes a dead letter again
             block, decoder = row_block(letter, letter.came.encode()), row_decoder(schema)
         else:
             if letter.truncated:
@@ -146,7 +161,7 @@ class Entrances:
         return record_block(letter, decoder), letter_decoder(letter, decoder)
 
     def at(self, step: str, letter: DeadLetter) -> ReplayPoint:
-        """The replay point at that step, or at its source."""
+        """The replay point at that step, or, if `step` is empty, at the source."""
         return ReplayPoint(step, letter.source)
 
     def decoder(self, source: str) -> Decoder:
@@ -164,7 +179,7 @@ class Entrances:
         return self._decoders[source]
 
     def columns_at(self, step: str) -> Schema | None:
-        """The input columns of a step or sink, if they are known without Spark."""
+        """The input columns of a step or sink; None if only Spark knows them."""
         node = self.query.node(step)
         return self.prepared.plan.schemas.get(base(node.inputs[0])) if node.inputs else None
 
@@ -178,8 +193,8 @@ class Entrances:
         return self.query.sources[0]
 
     def _apart(self, letter: DeadLetter, node: PlannedNode) -> str:
-        """What parts a replay from the start from one from the step; empty if both come to the same: one way from the source to the
-        step, on which nothing branches off, nothing is kept, and no step makes several rows of one."""
+        """Why a replay from the source may have another result than one from the step; empty if it has the same. It has if a single path
+        leads from the source to the step, no other node reads from it, and no step on it keeps state or makes several rows of one."""
         above = self._above(node)
         below = self.below(letter.source)
         way = above & below
@@ -193,7 +208,7 @@ class Entrances:
                 return f'join "{id_}" may have made several rows from it'
             if sum(base(input_) in way for input_ in each.inputs) > 1 or len(self._ways(each, way)) > 1:
                 return f'it reaches "{id_}" on two paths'
-            # a stage knows of its own steps whether they had made several rows; Spark's steps end it
+            # `letter.alone` covers the steps of the stage in which the record died; Spark's steps end a stage
             behind = way & self.below(id_) - ({id_} if id_ != node.id or letter.reason != "require" else set())
             if self._is_python(id_) and any(self.query.node(other).stage == "native" or other == id_ for other in behind):
                 return f'Python step "{id_}" may have made several rows from it'
@@ -232,12 +247,13 @@ class Entrances:
         return found
 
 
-# Whether a dead letter that is replayed would be late: its time, as its source gives it, against its Query's watermark. Without Spark.
+# Whether a replayed dead letter would be late: its time, as its source reads it, is compared with the watermark of its query. Does not need
+# Spark.
 
 
 @dataclass(frozen=True, slots=True)
 class _Door:
-    """A step that keeps state, where rows of a source may be late: by this column of the source."""
+    """A step that keeps state, where rows of a source may be late by this column of the source."""
 
     column: str
     grid: WindowGrid | None
@@ -245,10 +261,10 @@ class _Door:
 
 
 class Lateness:
-    """The lateness check of one Query as of now. A row that is in time now may be late when a run processes it; steps on the way may give a
-    row another time."""
+    """Checks whether dead letters would be late in one query now. A row that is in time now may be late when a run processes it, and steps
+    on the way may give a row another time."""
 
-    def __init__(self, entrances: Entrances, folder: QueryFolder) -> None:
+    def __init__(self, entrances: ReplayPoints, folder: QueryFolder) -> None:
         self._entrances = entrances
         offsets = folder.checkpoint / "offsets"
         newest = newest_of(offsets) if entrances.query.stateful else None
@@ -257,11 +273,11 @@ class Lateness:
 
     @property
     def watermark(self) -> str:
-        """The watermark of the Query, in ISO 8601."""
+        """The watermark of the query, as ISO 8601."""
         return instant_text(pa.array([self._watermark_us], pa.timestamp("us", tz="UTC")))
 
     def is_late(self, source: str, row: pa.RecordBatch) -> bool:
-        """True if a dead letter that enters at its source, which makes this row of it, would be late there now."""
+        """True if a dead letter that enters at its source, which reads it as this row, would be late now."""
         for door in self._of(source):
             times = row.column(door.column).drop_null().cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
             at = np.asarray(times.to_numpy(zero_copy_only=False), np.int64)
@@ -293,14 +309,14 @@ class Lateness:
 
 
 _LETTERS, _BYTES = 10_000, 32 * 2**20
-"""what one request holds at most: it is one Batch"""
+"""the most dead letters and bytes of one request, which is processed as one Batch"""
 _LISTED, _LISTED_IN_ALL = 20, 200
-"""dead letters that are listed one by one, of one reason and in all"""
+"""the most dead letters that are listed one by one, for one reason and in all"""
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What a file of dead letters says of one: its lineage, record and row, changed or not."""
+class ExportedLetter:
+    """The contents of a file of dead letters for one of them: its lineage, record and row, changed or not."""
 
     lineage: str
     payload: bytes
@@ -309,40 +325,40 @@ class Given:
 
 @dataclass
 class Replayed:
-    """What a command has asked for. `waits` says whether a run has to come first."""
+    """The result of a replay command. If `running` is False, a run has to be started to process the requests."""
 
     flow: str
     asked: int = 0
     repaired: int = 0
     before: int = 0
-    """dead letters that were asked for already: nothing more happens to them"""
+    """dead letters whose replay was requested before: nothing more happens to them"""
     refused: list[dict[str, str]] = field(default_factory=list)
     refusals: int = 0
     listed: Counter[str] = field(default_factory=Counter)
-    """why → dead letters that stay"""
+    """reason → number of dead letters that are not replayed"""
     entering: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """(Query, where) → dead letters; a source where they begin at the start"""
+    """(query, replay point) → number of dead letters; the replay point is a step, or the source"""
     late: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """(Query, its watermark now) → dead letters behind it: they come back as dead letters"""
+    """(query, its watermark now) → number of dead letters before it, which will become dead letters again"""
     unchecked: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """(Query, step) → dead letters that enter at a step whose columns only Spark knows"""
+    """(query, step) → number of dead letters that enter at a step whose columns only Spark knows"""
     requests: list[str] = field(default_factory=list)
     running: bool = False
     dry: bool = False
 
     def refuse(self, query: str, key: Key, letter: DeadLetter, cannot: Cannot) -> None:
-        """One dead letter that stays where it is."""
+        """Count a dead letter of a query that is not replayed."""
         self.note(letter.id, key_text(query, key), cannot)
 
     def note(self, id_: str, key: str, cannot: Cannot) -> None:
-        """Count a dead letter that stays; the first ones of each reason are listed."""
+        """Count a dead letter that is not replayed. The first ones of each reason are listed."""
         self.refusals += 1
         self.listed[cannot.why] += 1
         if self.listed[cannot.why] <= _LISTED and len(self.refused) < _LISTED_IN_ALL:
             self.refused.append({"id": id_, "key": key, "why": cannot.why, "remedy": cannot.remedy})
 
     def as_json(self) -> dict[str, Any]:
-        """The replay as one JSON object."""
+        """The result as one JSON object."""
         return {
             "flow": self.flow,
             "dry_run": self.dry,
@@ -364,14 +380,25 @@ def replay(
     which: Which,
     *,
     from_start: bool = False,
-    given: Mapping[tuple[str, Key], Given] | None = None,
+    given: Mapping[tuple[str, Key], ExportedLetter] | None = None,
     as_they_were: bool = False,
     dry_run: bool = False,
 ) -> Replayed:
-    """Ask for the dead letters that are meant, and have not been asked for; `given`: only those, as it says. Needs no lease, and may
-    be done while the flow runs, by several at once, again, and after a kill: a dead letter is in one request.
+    """Request the replay of the selected dead letters, except of those for which it was requested before.
 
-    `as_they_were`: without what `dead-letter edit` has made of them. Raises Refused if the flow has no such Query with state.
+    Needs no lease. It may be done while the flow runs, by several processes at once, and again after an interruption: a dead letter is in
+    one request only.
+
+    Args:
+        prepared: The flow.
+        which: The selection.
+        from_start: True to replay them from their sources.
+        given: (query, key) → contents of an exported file: only these dead letters are replayed, as the file has them.
+        as_they_were: True to ignore the repairs of `dead-letter edit`.
+        dry_run: True to write no request.
+
+    Raises:
+        Refused: The flow has no such query with state, or queries are being moved to other tiers.
     """
     done = Replayed(prepared.name, dry=dry_run)
     there, owner = False, ""
@@ -394,14 +421,15 @@ def replay(
             owner = owner or known_owner(prepared.root)
             refusal = query_refusal(tier, made[folder.name], lineage, owner)
             if refusal is not None:
-                # no run takes the Query up as the flow is now: what is asked for would wait without end
+                # no run of the present flow continues the query: a request would wait for ever
                 stays = Cannot(refusal.message, refusal.remedy)
                 _refuse_all(folder, which, done, seen, stays, stays)
                 continue
             asked.append((folder, lineage))
             _Asking(tier, made[folder.name], folder, which, from_start, given, as_they_were, done, lineage, seen).ask()
     if done.requests:
-        # one that began meanwhile sees what was asked, and gives way, or is seen here: in its midst, or by what it has left
+        # a move that has begun meanwhile sees the requests and withdraws, or is seen here: in progress, or by the lineages that it has
+        # ended
         _no_move(prepared, done.requests)
         _not_left(prepared, asked, done.requests)
     if not there:
@@ -416,8 +444,8 @@ def replay(
 
 
 def _no_move(prepared: PreparedFlow, written: Sequence[str] = ()) -> None:
-    """Raise Refused while Queries are moved to other tiers: the owner of the dead letters and of the requests in `written` is unknown
-    then."""
+    """Raise Refused while queries are moved to other tiers: it is not known then which query owns the dead letters, and the requests in
+    `written`."""
     if Journal(prepared.root, prepared.name).there:
         says = f"; written, and possibly without effect: {_requests(written)}" if written else ""
         raise Refused(
@@ -428,7 +456,7 @@ def _no_move(prepared: PreparedFlow, written: Sequence[str] = ()) -> None:
 
 
 def _not_left(prepared: PreparedFlow, asked: Iterable[tuple[QueryFolder, Lineage]], written: Sequence[str]) -> None:
-    """Raise Refused if a move has begun and ended while the dead letters were asked for, and left a Query that was asked."""
+    """Raise Refused if a move has begun and ended while the replays were requested, and has ended the lineage of one of the queries."""
     for folder, lineage in asked:
         now = read_lineage(folder)
         if now is None or now.id != lineage.id or has_moved(folder):
@@ -446,13 +474,22 @@ def _requests(written: Sequence[str]) -> str:
 
 
 def _refuse_all(folder: QueryFolder, which: Which, done: Replayed, seen: set[tuple[str, Key]], asked: Cannot, why: Cannot) -> None:
-    """The dead letters that are meant of a Query that no run goes on with; `asked`: why those stay that were asked for."""
+    """Count the selected dead letters of a query that no run continues as not replayed.
+
+    Args:
+        folder: The folder of the query's state.
+        which: The selection.
+        done: The result to which they are added.
+        seen: The keys that were found, to which they are added.
+        asked: The reason for those whose replay was requested.
+        why: The reason for the others.
+    """
     states = LetterStates(folder)
     for batch, place, letter in dated_letters(folder, wanted=which.fits_batch):
         key = (batch.batch, place)
         if which.fits(letter) and which.fits_key(folder.name, key):
             seen.add((folder.name, key))
-            if states.came_through(key):
+            if states.is_replayed(key):
                 done.before += 1
             else:
                 done.refuse(folder.name, key, letter, asked if states.asked(key) else why)
@@ -470,7 +507,7 @@ class _Asking:
     folder: QueryFolder
     which: Which
     from_start: bool
-    given: Mapping[tuple[str, Key], Given] | None
+    given: Mapping[tuple[str, Key], ExportedLetter] | None
     as_they_were: bool
     done: Replayed
     lineage: Lineage
@@ -499,7 +536,7 @@ class _Asking:
                     self._note(request)
                     faults.reached("replay.asked.after")
                     break
-                # somebody was first: letters that are in that request are not ours any more
+                # another process was first: dead letters in its request are not requested again
                 for other in replays.all(number):
                     number = other.number + 1
                     asked.update(other.letters if other.lineage == lineage.id else ())
@@ -535,8 +572,9 @@ class _Asking:
             drop_repair(self.folder, key)
 
     def _entering(self, asked: set[Key]) -> Iterator[tuple[Key, str, Entering]]:
-        """(key, the source in whose log it stands, as it enters) of the dead letters that are meant and can be replayed."""
-        entrances = Entrances(self.tier, self.query)
+        """Yields (key, the source in whose log it is written, the dead letter as it enters) of the selected dead letters that can be
+        replayed."""
+        entrances = ReplayPoints(self.tier, self.query)
         lateness = Lateness(entrances, self.folder)
         self.watermark = lateness.watermark
         repaired = repaired_keys(self.folder) if self.given is None and not self.as_they_were else set()
@@ -584,31 +622,32 @@ _OF_ROW = Cannot(
 
 
 def _late_again(watermark: str) -> Cannot:
-    """Of a dead letter that was late, and would be nothing else."""
+    """The reason not to replay a dead letter that was late, and would be late again."""
     return Cannot(
         f"its time is still before the watermark of its query ({watermark}): it would be late again",
         f"correct its time: {flow_command('dead-letter edit', 'ID')}; or {start_over()}",
     )
 
 
-def _changed(letter: DeadLetter, given: Given, at: str) -> Repair | None:
-    """What a person has changed in a file; of both what is taken `at` the step where it enters: the row, which was made of the record, or
-    the record where it enters at its source. A line without a row says nothing of it."""
+def _changed(letter: DeadLetter, given: ExportedLetter, at: str) -> Repair | None:
+    """The change that an operator has made in a file; None if nothing was changed. If both were changed, the row counts if the dead letter
+    enters `at` a step, and the record if it enters at its source. A line without a row does not change it."""
     payload = None if given.payload == letter.payload else Repair(payload=given.payload)
     came = None if given.came in ("", letter.came) else Repair(came=given.came)
     return (came or payload) if at else (payload or came)
 
 
 def with_repair(letter: DeadLetter, repair: Repair) -> DeadLetter:
-    """The dead letter as a person has made it."""
+    """The dead letter with the repair applied."""
     if repair.payload is not None:
-        # what had come to the step was made of the record as it was
+        # the input row was made of the record as it was before
         return replace(letter, payload=repair.payload, came="", truncated=False, repaired=True)
     return replace(letter, came=repair.came or "", repaired=True)
 
 
 def _begins(folder: QueryFolder) -> Callable[[int, str], int]:
-    """Where in a source's log a Batch began to read; of one without details the end of the log: who goes back does not get there."""
+    """Returns a function from (Batch, source) to the position in the source's log at which the Batch began to read; the end of the log if
+    the details of the Batch are pruned."""
     decisions = Decisions(folder.decisions)
     known: dict[int, Mapping[str, int]] = {}
 

@@ -1,4 +1,4 @@
-"""Dead letters of a flow: counted, and page by page. Works whether the flow runs or not."""
+"""Dead letters of a flow: counts, and pages. Works whether the flow runs or not."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ if TYPE_CHECKING:
 
 
 KEY = re.compile(r"[a-z][a-z0-9_]*:\d+:\d+")
-"""of a dead letter: `key_text`"""
+"""the form of a dead letter's key; see `key_text`"""
 _FIGURES = ("count", "asked", "replayed", "repaired")
 _LOOK_S = 20.0
-"""how long is looked for the dead letters of one page"""
+"""seconds after which the search for the dead letters of one page ends"""
 
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """A selection of dead letters: of a Query, of a step (or one utility, `step.name`), of a reason, or whose id begins so, or whose record
-    is called so, or whose key that is (`key_text`). Empty: of any. `since` and `until`: of Batches decided then, ISO 8601, the second not
-    included."""
+    """A selection of dead letters. A field that is empty selects all.
+
+    `step` is a step, or one utility as `step.name`. `prefix` is the beginning of a dead letter's id, a whole record id, or a key
+    (`key_text`). `since` (inclusive) and `until` (exclusive) are limits, in ISO 8601, of when its Batch was decided.
+    """
 
     query: str = ""
     step: str = ""
@@ -45,7 +47,7 @@ class Which:
     until: str = ""
 
     def fits(self, letter: DeadLetter) -> bool:
-        """Whether this dead letter is selected; its Query, Batch and key are checked separately."""
+        """True if this dead letter is selected; its query, Batch and key are checked separately."""
         named = letter.id.startswith(self.prefix) or letter.record == self.prefix or KEY.fullmatch(self.prefix) is not None
         return named and self.step in ("", letter.step, base(letter.step)) and self.reason in ("", letter.reason)
 
@@ -54,7 +56,7 @@ class Which:
         return KEY.fullmatch(self.prefix) is None or self.prefix == key_text(query, key)
 
     def fits_batch(self, letters: BatchDeadLetters) -> bool:
-        """Whether dead letters of that Batch may be selected."""
+        """True if dead letters of that Batch may be selected."""
         if not self.since and not self.until:
             return True
         at = moment(letters.decided_at)
@@ -62,22 +64,23 @@ class Which:
 
 
 def key_text(query: str, key: Key) -> str:
-    """`kept:12:3`: dead letter 3 of Batch 12 of that Query, in its present lineage."""
+    """The key of a dead letter, such as `kept:12:3`: dead letter 3 of Batch 12 of that query, in its present lineage."""
     return f"{query}:{key[0]}:{key[1]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Dead letters, the oldest Batch of a Query first. `after` continues after them; empty if there are no more."""
+    """A page of dead letters, the oldest Batch of a query first. `after` requests the next page; empty if there is none."""
 
     letters: tuple[DeadLetter, ...]
     after: str
     told: tuple[Mapping[str, str], ...] = ()
-    """of each its `key`, the `lineage` in which that holds, its `state` (see LetterStates)"""
+    """for each dead letter its `key`, the `lineage` in which the key is valid, and its `state` (see LetterStates)"""
 
 
-def by_letter(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Groups of `count_letters` with those of several Queries together: a step that several share refuses a record in each of them."""
+def sum_over_queries(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The groups of `count_letters`, with those of several queries added up: a step that several queries share rejects a record in each of
+    them."""
     found: dict[tuple[str, str, bool], dict[str, Any]] = {}
     for group in groups:
         row = found.setdefault((group["step"], group["reason"], group["gone"]), {**group, "queries": [], **dict.fromkeys(_FIGURES, 0)})
@@ -91,9 +94,18 @@ def by_letter(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def count_letters(
     queries: Sequence[QueryFolder], folder: Path, which: Which | None = None, made: Collection[str] | None = None
 ) -> list[dict[str, Any]]:
-    """A row for each Query, step and reason, as `dead-letter list --json` prints them; `folder` is where the flow's paths start. `replayed`
-    of them have come through again, `asked` wait for that, `repaired` have been changed by a person and wait to be asked for. `made`: the
-    Queries that sinks of the flow make now, all where it is not said; others are `gone`."""
+    """Count dead letters by query, step and reason, as `dead-letter list --json` prints them.
+
+    Args:
+        queries: The folders of the queries.
+        folder: The folder of the flow, to which places are relative.
+        which: The selection; None for all.
+        made: The names of the queries that the flow has now; groups of other queries are `gone`. None if that is not known.
+
+    Returns:
+        One row for each group. Of its `count`, `replayed` were replayed in a committed Batch, `asked` wait for that, and `repaired` were
+        repaired and no replay is requested yet.
+    """
     which = which or Which()
     groups: dict[tuple[str, str, str], dict[str, Any]] = {}
     for query in queries:
@@ -122,7 +134,7 @@ def count_letters(
 
 
 class LetterStates:
-    """The states of the dead letters of a Query: requested, replayed, repaired."""
+    """The states of the dead letters of a query: requested, replayed, repaired."""
 
     def __init__(self, query: QueryFolder) -> None:
         lineage = read_lineage(query)
@@ -131,21 +143,21 @@ class LetterStates:
         self._waiting = {request.number for request in waiting(query)} if self._asked else set()
         self._repaired = repaired_keys(query)
 
-    def came_through(self, key: Key) -> bool:
-        """Whether a Batch is known to have come through with its replay; asking alone does not do it."""
+    def is_replayed(self, key: Key) -> bool:
+        """True if its replay is known to be committed in a Batch; a request alone is not enough."""
         request = self._asked.get(key)
         return request is not None and request.number not in self._waiting
 
     def asked(self, key: Key) -> bool:
-        """Whether its replay was requested, done or not."""
+        """True if its replay was requested, committed or not."""
         return key in self._asked
 
     def of(self, key: Key) -> str:
-        """`asked` where its replay waits for a run, `replayed` where it has come through, each with `, repaired` where it was; `repaired`
-        alone where that waits to be asked for; empty if nothing has been done."""
+        """The state of a dead letter: `asked` if its replay waits for a run, `replayed` if that is committed, each with `, repaired` if it
+        was repaired; `repaired` alone if no replay is requested yet; empty if nothing was done."""
         request = self._asked.get(key)
         if request is not None:
-            said = "replayed" if self.came_through(key) else "asked"
+            said = "replayed" if self.is_replayed(key) else "asked"
             return f"{said}, repaired" if key in request.repaired else said
         return "repaired" if key in self._repaired else ""
 
@@ -153,10 +165,19 @@ class LetterStates:
 def read_page(
     queries: Sequence[QueryFolder], which: Which, *, after: str = "", limit: int = 100, now: Callable[[], float] = time.monotonic
 ) -> Page:
-    """The next dead letters behind `after`, which an earlier page gave. It may hold fewer than `limit`, and even none, where it has taken
-    long to find them and there may be more: `after` says so.
+    """Read the next page of dead letters.
 
-    Raises Refused if no page ended at `after`, or there is no such Query any more.
+    It may have fewer than `limit`, or even none, if the search has taken long and there may be more: then `after` of the page is not empty.
+
+    Args:
+        queries: The folders of the queries.
+        which: The selection.
+        after: `Page.after` of the previous page; empty for the first page.
+        limit: The most dead letters on the page.
+        now: A monotonic clock, in seconds.
+
+    Raises:
+        Refused: No page ended at `after`, or the query no longer exists.
     """
     begin_query, begin_batch, begin_place = _begin(queries, after)
     until_s = now() + _LOOK_S
@@ -180,7 +201,7 @@ def read_page(
 
 
 def _begin(queries: Sequence[QueryFolder], after: str) -> tuple[int, int, int]:
-    """(index of the Query, Batch, how many of its dead letters were reported)."""
+    """The first dead letter of the page: (index of the query, Batch, place in it)."""
     if not after:
         return 0, 0, 0
     name, *numbers = after.split(":")
@@ -191,7 +212,8 @@ def _begin(queries: Sequence[QueryFolder], after: str) -> tuple[int, int, int]:
 
 
 def place_of(letter: DeadLetter, folder: Path) -> str:
-    """`data/a.jsonl line 7`, as exact as it is known; a file below the flow's folder is named from there."""
+    """The place of a dead letter's record, such as `data/a.jsonl line 7`, as precise as it is known. A file below `folder` is named
+    relative to it."""
     parts = [letter.file.removeprefix(f"{folder.absolute()}/") or letter.source]
     parts += [f"{what} {number}" for what, number in (("line", letter.line), ("row", letter.row)) if number is not None]
     if len(parts) == 1 and letter.offset is not None:

@@ -1,4 +1,4 @@
-"""Flows that run side by side in this process: from Spark's check of their steps to their results."""
+"""Runs flows side by side in this process, from Spark's check of their steps to their results."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ def run_checked(
     watch: Callable[[RunView], None],
     begun_s: float,
 ) -> RunResult:
-    """Run flows once Spark has analysed every step of them.
+    """Run flows after Spark has analysed every step of them.
 
     Args:
-        stack: keeps what lives as long as the run.
-        spark: the session.
-        flows: prepared; their sources were looked at.
-        leases: of each flow, by tier.
-        met: where one of the flows writes what another reads.
-        settings: of the run.
-        watch: is called with each view, from this thread.
-        begun_s: when the run began, by the monotonic clock.
+        stack: Closes what lives as long as the run.
+        spark: The session.
+        flows: The prepared flows, whose sources were checked.
+        leases: For each flow: tier → its lease.
+        met: The places that one of the flows writes and another one reads.
+        settings: The settings of the run.
+        watch: Called with each view, from this thread.
+        begun_s: When the run began, by the monotonic clock.
 
     Raises:
-        InputError: what Spark says against steps. A Query that fails later is in the result.
+        InputError: The problems that Spark finds in steps. A query that fails later is part of the result.
     """
     if settings.stop.is_set():
         return _not_begun(flows)
@@ -75,14 +75,14 @@ def run_checked(
 
 
 def _fed(runs: Mapping[str, FlowRun], met: Sequence[Meeting], reading: str, sources: Collection[str]) -> bool:
-    """True if no flow beside this one will write any more what these sources read."""
+    """True if no other flow of this run will write any more what these sources read."""
     return not any(runs[each.feeding].writes(each.sink) for each in met if each.reading == reading and each.source in sources)
 
 
 def _checked(
     spark: SparkSession, flows: Sequence[PreparedFlow], codes: Sequence[UserCode], accepting: Sequence[Accepting]
 ) -> list[PreparedFlow]:
-    """The flows as they are planned when Spark has analysed every step. Raises InputError."""
+    """The flows as they are planned after Spark has analysed every step. Raises InputError."""
     checked, problems = [], list[Problem]()
     for flow, code, takes in zip(flows, codes, accepting, strict=True):
         found, wrong = deep_problems(spark, flow, code, accepting=takes)
@@ -102,14 +102,24 @@ def open_run(
     settings: RunSettings,
     fed: Callable[[Collection[str]], bool],
 ) -> FlowRun:
-    """Recovered, its sinks claimed; nothing has started."""
+    """Recover a flow and claim its sinks; returns its run, which has not started yet.
+
+    Args:
+        stack: Closes the logs.
+        spark: The session.
+        flow: The prepared flow.
+        code: The user's code.
+        leases: Tier → its lease.
+        settings: The settings of the run.
+        fed: True if no other flow will write any more what the sources with these ids read.
+    """
     queries = [(tier, opened) for tier in flow.tiers for opened in build_parts(spark, tier, code, settings, leases[tier.plan.tier])]
     logs = {tier.plan.tier: stack.enter_context(open_run_log(tier.scratch / "run.log")) for tier in flow.tiers}
     return FlowRun(flow, settings, queries, logs, fed)
 
 
 def _drive(runs: Sequence[FlowRun], settings: RunSettings, watch: Callable[[RunView], None], begun: float) -> RunResult:
-    """From the start of the first Query to the end of the last."""
+    """Start the queries, make views until the last one has ended, and return the result."""
     flows = [run.prepared for run in runs]
 
     def show(phase: str) -> None:
@@ -154,7 +164,7 @@ def _result(runs: Sequence[FlowRun]) -> RunResult:
 
 
 def _summaries(runs: Sequence[FlowRun]) -> tuple[tuple[Mapping[str, Any], ...], tuple[Problem, ...]]:
-    """The tables, and a warning where a person's class cannot give one: the flow itself has done its work."""
+    """The tables of summaries, and a warning for each that a user's class cannot compute: the flow itself has done its work."""
     unread: list[StepError] = []
     found = tuple(each for run in runs for each in summaries_of(run.prepared, unread=unread))
     return found, tuple(Problem(error.code, Place(""), error.message, error.remedy, "warning") for error in unread)
@@ -173,6 +183,6 @@ def _folders(flows: Sequence[PreparedFlow]) -> str:
 
 
 def _not_begun(flows: Sequence[PreparedFlow]) -> RunResult:
-    """What a run gives that was stopped before any Query began."""
+    """The result of a run that was stopped before any query began."""
     problems = tuple(problem for flow in flows for problem in flow.warnings)
     return RunResult(_name(flows), "stopped", _folders(flows), (), balanced=True, problems=problems)

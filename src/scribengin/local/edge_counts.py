@@ -1,7 +1,7 @@
-"""What passed along each arrow of a flow in its last run, and what became of rows at each node: out of the ledger, for pictures.
+"""Counts, from the ledger, of the rows on each edge of a flow in its last run, and of the outcome of rows at each node: for pictures.
 
-A run is what was decided under one Term of a tier's lease; the last one is the last that decided anything. Native steps that run together
-are counted as one, at their ends: of an arrow between two of them nothing is known.
+A run is what was decided under one Term of a tier's lease; the last run is the last one that decided anything. Steps that Spark runs
+together are counted as one, at their ends: of an edge between two of them no count is known.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Query:
-    """The counts of a Query in the last run of its tier."""
+    """The counts of a query in the last run of its tier."""
 
     tier: str
     plan: QueryPlan
     totals: Totals
     last: str
     cut: bool = False
-    """True if it may have begun before what is still there"""
+    """True if the run may have begun before the oldest Batch whose details exist"""
     runs: dict[str, str] = field(default_factory=dict)
-    """node → the ledger's name for what it is counted in: its own, or `known+hot`"""
+    """node → the ledger's name of the steps that are counted with it: its own, or `known+hot`"""
 
     def __post_init__(self) -> None:
         self.runs = {id_: name for name in self.totals.nodes for id_ in name.split("+")}
@@ -49,14 +49,17 @@ class _Query:
 
 
 def edge_counts(prepared: PreparedFlow) -> dict[str, Any]:
-    """`{"batches", "last", "caption", "nodes", "edges"}`. Of a node: `in`, `dropped` (null where rows go several ways), `dead`, `late`,
-    `held`, and `run`, the name of the steps that are counted with it, at the first of them. Of an edge: `reads`, `node`, and `rows` as
-    text: several Queries that read for themselves may have come to different ones."""
+    """The counts of the last run: `{"batches", "last", "caption", "nodes", "edges"}`.
+
+    A node has `in`, `dropped` (null if its rows go several ways), `dead`, `late`, `held`, and `run`, the name of the steps that are counted
+    with it, which are listed at the first of them. An edge has `reads`, `node`, and `rows` as text, because several queries that read on
+    their own may have different counts.
+    """
     queries = [query for tier in prepared.tiers for query in _queries(tier)]
     graph = Graph(prepared.plan.flow)
 
     def own_of(id_: str) -> list[_Query]:
-        """Those of the node's own tier: in one that its rows come to by a channel a source has its name."""
+        """The queries of the node's own tier: in a tier that reads its rows from a channel, a source has its id."""
         arrives = {channel.reading for channel in prepared.plan.channels if source_id(channel) == id_}
         return [query for query in queries if query.tier not in arrives]
 
@@ -96,7 +99,8 @@ def _queries(tier: Prepared) -> Iterator[_Query]:
 
 
 def _first_of(log: Decisions, newest: Decision) -> int:
-    """The first Batch of the Term of `newest`: they only grow. Those that are pruned are left out, also of a run that began with them."""
+    """The first Batch with the Term of `newest`, by binary search, because Terms only rise. Pruned Batches are left out, even if the run
+    began with them."""
     low, high = log.pruned_mark() + 1, newest.batch.number
     while low < high:
         middle = (low + high) // 2
@@ -114,7 +118,8 @@ def _first_of(log: Decisions, newest: Decision) -> int:
 
 
 def _node(id_: str, queries: list[_Query], graph: Graph) -> dict[str, Any] | None:
-    """Of a node of several Queries, the one in which most came in: each reads for itself."""
+    """The counts of a node; with several queries, those of the one with the most rows, because each reads on its own. None if there are
+    none, or if they are listed at another node."""
     found = [(query, counts) for query in queries if (counts := query.own(id_)) is not None]
     if not found:
         return None
@@ -123,14 +128,14 @@ def _node(id_: str, queries: list[_Query], graph: Graph) -> dict[str, Any] | Non
     if together and together[0] != id_:
         return None
     run = query.runs[id_] if len(together) > 1 else ""
-    # what a Query lets go of a route's rows may be read by another
+    # rows of a route that one query drops may be read by another
     dropped = None if any(branches(graph.nodes[each]) for each in together) else counts.filtered
     shown = {"in": counts.rows_in, "dropped": dropped, "dead": counts.dead, "late": counts.late, "held": counts.held}
     return {"node": id_, "run": run, **shown}
 
 
 def _passed(prepared: PreparedFlow, graph: Graph, reference: str, reader: str, queries: list[_Query]) -> list[int]:
-    """The counts of the Queries in which the arrow is, each once; where it is cut, what was handed over."""
+    """The different counts that the queries with this edge have; for an edge with a channel, the rows that were written to it."""
     for channel in prepared.plan.channels:
         if channel.reference == reference and reader in channel.readers:
             sinks = [query.totals.nodes.get(channel.id) for query in queries if query.tier == channel.feeding]
@@ -154,14 +159,14 @@ def _passed(prepared: PreparedFlow, graph: Graph, reference: str, reader: str, q
 
 
 def _mixed(query: _Query, reader: str, graph: Graph) -> bool:
-    """True if what came into the run of `reader` came in elsewhere too."""
+    """True if rows came into the steps counted with `reader` by another edge too."""
     members = [id_ for id_ in graph.nodes if query.inside(reader, id_)]
     arrows = [(base(each), id_) for id_ in members for each in inputs_of(graph.nodes[id_])]
     return sum(not query.inside(start, reader) for start, _ in arrows) > 1
 
 
 def _mixed_out(query: _Query, start: str, graph: Graph) -> bool:
-    """True if rows left the run of `start` by another member too, or by a branch."""
+    """True if rows left the steps counted with `start` from another step too, or by a branch."""
     members = [id_ for id_ in graph.nodes if query.inside(start, id_)]
     own = {node.id for node in query.plan.nodes}
     leaving = {id_ for id_ in members for reader in graph.readers[id_] if reader in own and not query.inside(reader, start)}

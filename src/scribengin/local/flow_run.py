@@ -1,4 +1,4 @@
-"""One running flow in this process: its Queries, each in a thread, its back-pressure control, and the release of acknowledged input."""
+"""One running flow in this process: its queries, each in a thread, its back-pressure control, and the release of acknowledged input."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class LiveQuery:
-    """One Query. `ended` is set when its thread has ended."""
+    """A query that runs in a thread of its own. `ended` is set when the thread has ended."""
 
     tier: Prepared
     opened: OpenedQuery
@@ -71,7 +71,7 @@ class LiveQuery:
 
 
 class FlowRun:
-    """A flow's Queries from their start to their results. For one thread, beside those that it starts."""
+    """The queries of a flow, from their start to their results. Used by one thread, besides those that it starts."""
 
     def __init__(
         self,
@@ -81,14 +81,22 @@ class FlowRun:
         logs: Mapping[str, FilteringBoundLogger],
         fed_from_outside: Callable[[Collection[str]], bool],
     ) -> None:
-        """`logs`: tier → its run log. `fed_from_outside`: whether no other flow of this process feeds any of these sources any more."""
+        """Prepare the run of a flow, without starting it.
+
+        Args:
+            prepared: The flow.
+            settings: The settings of the run.
+            queries: The opened queries, each with its tier.
+            logs: Tier → its run log.
+            fed_from_outside: True if no other flow of this process will write any more what the sources with these ids read.
+        """
         self.prepared = prepared
         self._settings = settings
         self._logs = logs
         self._fed_from_outside = fed_from_outside
         self._begun = time.monotonic()
         self._noted: set[str] = set()
-        self._told: list[str] = [prepared.named(note) for tier in prepared.tiers for note in left_behind(tier)]
+        self._told: list[str] = [prepared.named(note) for tier in prepared.tiers for note in unreplayed_notices(tier)]
         self._levels = Levels(topology_of(prepared.plan, prepared.root))
         feeders = {link.channel: link.writer.query for link in self._levels.topology.links}
         self._gates = {
@@ -96,15 +104,15 @@ class FlowRun:
             for channel in prepared.plan.channels
         }
         self._mismatches: list[tuple[Mismatch, str]] = []
-        """with what is reported of each"""
-        self._releases = Releases(prepared, self._levels, say=self._hear, stop=self._stop)
+        """with the text that is reported for each"""
+        self._releases = Releases(prepared, self._levels, say=self._note_failure, stop=self._stop)
         self._ended = threading.Event()
         self._releasing = threading.Thread(target=self._releases.run, args=(self._ended,), name="releases")
         folders = {folder for tier in prepared.tiers for folder in kept_folders(tier.plan.flow)} - settings.kept_elsewhere
         stores = [store for tier in prepared.tiers for store in kept_stores(tier.plan.flow)]
-        self._rolling = BackgroundCompaction([Path(folder) for folder in sorted(folders)], self._hear, stores)
+        self._rolling = BackgroundCompaction([Path(folder) for folder in sorted(folders)], self._note_failure, stores)
         self._hidden: list[tuple[Prepared, OpenedQuery, ScribenginError]] = []
-        """whose rows are not all seen, and why"""
+        """queries whose output is not all visible, and why"""
         self._trash = TrashKeeper(prepared)
         self._accepted: tuple[Mapping[str, object], ...] | None = None
         keep_all_learned(prepared.plan.flow, prepared.root)
@@ -186,7 +194,7 @@ class FlowRun:
         return Paced(opened.plan, self.prepared.plan, tier.plan.tier, opened.limits, self._settings.limits, depth)
 
     def _follow_turns(self, tier: Prepared, opened: OpenedQuery) -> None:
-        """Pass the settings of its group to each sink that writes to a whole group."""
+        """Give each sink that writes to a whole group the function that returns the settings of the group."""
         for id_, sink in opened.parts.sinks.items():
             group = target(tier.plan.flow.sinks[id_])
             if self._settings.turns is not None and chooses(sink) and group is not None and "." not in group:
@@ -195,7 +203,7 @@ class FlowRun:
     # --- life ---
 
     def start(self) -> None:
-        """Start every Query."""
+        """Start every query."""
         for log in self._logs.values():
             log.info("run started", flow=self.prepared.name, pid=os.getpid(), once=self._settings.once)
         if self._releases.wanted:
@@ -207,16 +215,16 @@ class FlowRun:
 
     @property
     def alive(self) -> bool:
-        """True while a Query runs."""
+        """True while a query runs."""
         return any(live.thread.is_alive() for live in self.live)
 
     @property
     def failed(self) -> bool:
-        """True if a Query has failed."""
+        """True if a query has failed."""
         return bool(self._mismatches or self._hidden) or any(live.run.state == "failed" for live in self.live)
 
     def join(self) -> None:
-        """Wait for the Queries, which were told to stop or end by themselves, and for the last releases."""
+        """Wait for the queries, which were requested to stop or end on their own, and for the last releases."""
         for live in self.live:
             live.thread.join()
         self._ended.set()
@@ -230,13 +238,13 @@ class FlowRun:
             log.info("run ended", state=state, balanced=balanced, seconds=time.monotonic() - self._begun)
 
     def writes(self, sink: str) -> bool:
-        """True while a Query may still write that sink."""
+        """True while a query may still write that sink."""
         return any(sink in live.opened.plan.sinks and not live.ended.is_set() for live in self.live)
 
     # --- what is shown ---
 
     def views(self) -> tuple[QueryView, ...]:
-        """The current view of every Query."""
+        """The current view of every query."""
         tier = (lambda live: live.tier.plan.tier) if self._gates else (lambda _: "")
         return tuple(
             replace(live.meter.view(live.opened.plan.name, live.run), tier=tier(live), members=_members(live.opened)) for live in self.live
@@ -254,7 +262,7 @@ class FlowRun:
         return notices
 
     def noticed(self) -> tuple[Mapping[str, object], ...]:
-        """What the data have that the schemas have not, as `status` shows it."""
+        """The differences between the data and the schemas, as `status` shows them."""
         return self._noticed.rows()
 
     def accepted(self) -> tuple[Mapping[str, object], ...]:
@@ -270,23 +278,23 @@ class FlowRun:
         self._told.append(text)
         next(iter(self._logs.values())).info("columns", message=text)
 
-    def _hear(self, text: str) -> None:
-        """Record what could not be released."""
+    def _note_failure(self, text: str) -> None:
+        """Report what could not be released or maintained."""
         self._told.append(text)
         next(iter(self._logs.values())).warning("release", message=text)
 
     def _stop(self, mismatch: Mismatch) -> None:
-        """Stop the Queries, because continuing would spread the error."""
+        """Stop the queries, because to continue would spread the error."""
         self._mismatches.append((mismatch, str(mismatch)))
         self._settings.stop.set()
         text = mismatch_text(self.prepared.plan, self.prepared.root, mismatch)
         self._mismatches[-1] = (mismatch, text)
         next(iter(self._logs.values())).error("channel mismatch", message=text)
 
-    # --- what came of it ---
+    # --- results ---
 
     def results(self) -> tuple[QueryResult, ...]:
-        """The result of every Query."""
+        """The result of every query."""
         told: dict[str, None] = {}
         results = []
         for live, learning in zip(self.live, self._learning, strict=True):
@@ -300,7 +308,7 @@ class FlowRun:
         return tuple(violation for live in self.live for violation in live.opened.balance())
 
     def problems(self) -> tuple[Problem, ...]:
-        """The warnings, and the reasons of Queries that failed."""
+        """The warnings, and the reasons of queries that failed."""
         failed = [(live, live.run.error) for live in self.live if live.run.error is not None and live.run.state == "failed"]
         return (
             *self.prepared.warnings,
@@ -311,7 +319,7 @@ class FlowRun:
         )
 
     def _too_many_dead(self) -> Iterator[Problem]:
-        """Of Queries that did not fail."""
+        """The problems of queries that have not failed, but have too many dead letters."""
         for live in self.live:
             tally, name = live.run.context.tally, live.opened.plan.name
             if live.run.state == "failed" or not tally.cause:
@@ -330,7 +338,7 @@ class FlowRun:
             self._logs[tier.plan.tier].error("roller", query=opened.plan.name, message=error.message)
 
     def _unseen(self, tier: Prepared, opened: OpenedQuery, error: ScribenginError) -> Problem:
-        """Warnings for committed output that readers do not see yet."""
+        """The problem for committed output that readers do not see yet."""
         message = f"query {opened.plan.name}: {error.message}"
         remedy = f"{error.remedy}; then: {flow_command('maintain', '--flush')}"
         return Problem(error.code, tier.place_of(opened.plan.name), message, self.prepared.named(remedy))
@@ -357,14 +365,14 @@ class FlowRun:
         error = live.run.error
         progress = live.run.progress
         stateful = stateful_runs(totals.nodes, plan)
-        if progress.held is not None and len(stateful) == 1:  # Spark's figure is the sum over all state of the Query
+        if progress.held is not None and len(stateful) == 1:  # Spark's figure is the sum over all state of the query
             totals.nodes[min(stateful)].held = progress.held
             if progress.batch == totals.last:
                 write_held(opened.folder, totals.last, {min(stateful): progress.held})
         newest = Decisions(opened.folder.decisions).newest()
         clocks = {} if newest is None else newest.clocks
         held = progress.held
-        if held is None and len(stateful) == 1 and not live.meter.batches:  # Spark does not say what it keeps where no Batch ran
+        if held is None and len(stateful) == 1 and not live.meter.batches:  # Spark does not report how much state it keeps if no Batch ran
             held = read_held(opened.folder).get(min(stateful))
         notes = [open_windows_note(opened.parts, held=held, watermark=progress.watermark, clocks=clocks)]
         notes += noticed
@@ -396,9 +404,9 @@ class FlowRun:
         )
 
 
-def left_behind(tier: Prepared) -> list[str]:
-    """Of Queries that the flow does not make any more: dead letters that were asked to be replayed there. Who asked one that was moved to
-    another tier was reported so: no sink brings it back."""
+def unreplayed_notices(tier: Prepared) -> list[str]:
+    """Notices about queries that the flow no longer has, and where dead letters wait for a replay. Queries that were moved to another tier
+    are left out: no sink brings them back, and the replay command has reported that."""
     made = {query.name for query in tier.plan.queries}
     gone = (folder for folder in tier.folder.queries() if folder.name not in made and not has_moved(folder))
     left = {folder.name: letters_waiting(folder) for folder in gone}

@@ -1,4 +1,4 @@
-"""A Query's counts as people ask for them."""
+"""The counts of a query, as people read them."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 
 def stateful_runs(nodes: Iterable[str], plan: QueryPlan) -> frozenset[str]:
-    """Of the ledger's nodes (`known+by_hour` is one) those that keep state."""
+    """The nodes of the ledger that keep state; `known+by_hour` is one node."""
     return runs_with(nodes, {node.id for node in plan.nodes if node.stateful})
 
 
 def runs_with(nodes: Iterable[str], steps: Collection[str]) -> frozenset[str]:
-    """Of the ledger's nodes those in which one of the steps ran."""
+    """The nodes of the ledger in which one of the steps ran."""
     return frozenset(name for name in nodes if not set(steps).isdisjoint(name.split("+")))
 
 
 def query_rows(counts: Mapping[str, Counts], sources: tuple[str, ...], sinks: tuple[str, ...]) -> Counts:
-    """A Query's rows: in from its sources, out to its sinks, and what happened to the others on the way."""
+    """The rows of a query: in from its sources, out to its sinks, and the outcome of the others on the way."""
     rows = Counts()
     for node, count in counts.items():
-        # what a replay has sent in behind the sources came in, too
+        # rows that a replay has sent in behind the sources came in, too
         rows.rows_in += count.rows_in if node in sources else count.replayed
         rows.out += count.out if node in sinks else 0
         rows.filtered += count.filtered
@@ -47,8 +47,8 @@ def query_rows(counts: Mapping[str, Counts], sources: tuple[str, ...], sinks: tu
 
 
 def in_plan_order(nodes: Mapping[str, Counts], plan: QueryPlan, flow: Flow) -> dict[str, Counts]:
-    """The ledger's nodes as the rows meet them, sinks last; a run of native steps (`known+by_hour`) stands at its first step. Utilities
-    stand as they are written."""
+    """The ledger's nodes in the order in which rows pass them, sinks last; steps that Spark counts as one (`known+by_hour`) have the place
+    of their first step. The `parts` of each node are put into the order of the flow file."""
     order = {id_: index for index, id_ in enumerate([*(node.id for node in plan.nodes if node.id not in plan.sinks), *plan.sinks])}
     for id_, counts in nodes.items():
         step = flow.steps.get(id_)
@@ -60,28 +60,28 @@ def in_plan_order(nodes: Mapping[str, Counts], plan: QueryPlan, flow: Flow) -> d
 
 @dataclass(frozen=True, slots=True)
 class LedgerLine:
-    """The rows of a node as people add them up: rows_in + made == out + filtered + folded + dead + late."""
+    """The rows of a node, in figures that add up: rows_in + made == out + filtered + folded + dead + late."""
 
     node: str
-    """of a run of steps that Spark counts as one, `known+hot`"""
+    """`known+hot` for steps that Spark counts as one"""
     rows_in: int
     out: int
     made: int = 0
     filtered: int = 0
     folded: int = 0
-    """rows that a step with state took in without putting one out for them: into groups, into joins, as duplicates"""
+    """rows that a step with state took in without writing one for them: into groups, into joins, as duplicates"""
     dead: int = 0
     late: int = 0
     held: int | None = None
-    """groups or rows in the state now, beside the sum; None if the node keeps none"""
+    """groups or rows in the state now, which are not part of the sum; None if the node keeps none"""
     replayed: int = 0
     lookup: bool = False
-    """a table that each Batch reads again: it comes from no stream"""
+    """True for a lookup table, which each Batch reads again: its rows come from no stream"""
     part_of: str = ""
-    """of one of several utilities, their step"""
+    """for a utility: its step"""
 
     def as_json(self) -> dict[str, Any]:
-        """`node`, `in`, `out`, `made`, …"""
+        """The line as one JSON object: `node`, `in`, `out`, `made`, …"""
         data = asdict(self)
         return {"node": data.pop("node"), "in": data.pop("rows_in"), **data}
 
@@ -92,8 +92,8 @@ class LedgerLine:
 
 
 def ledger_lines(counts: Mapping[str, Counts], plan: QueryPlan, flow: Flow) -> tuple[LedgerLine, ...]:
-    """The ledger of a Query in the order of `counts`. What a join looks up in a static table is neither input of the join nor dropped by
-    it: of a table that two nodes read each gets half."""
+    """The ledger of a query, in the order of `counts`. Rows that a join looks up in a static table count neither as its input nor as
+    filtered by it; if two nodes read a table, half of its rows is attributed to each."""
     graph = Graph(flow)
     stateful = stateful_runs(counts, plan)
     tables = frozenset(node.id for node in plan.nodes if node.id in graph.nodes and is_static(graph, node.id))
@@ -111,12 +111,12 @@ def ledger_lines(counts: Mapping[str, Counts], plan: QueryPlan, flow: Flow) -> t
 
 
 def plain_lines(counts: Mapping[str, Counts]) -> tuple[LedgerLine, ...]:
-    """A line for each node, from the decisions' counts alone: the plan is not known."""
+    """A line for each node, from the counts of decisions alone, if the plan is not known."""
     return _with_parts(counts, partial(_line, looked_up=0))
 
 
 def _with_parts(counts: Mapping[str, Counts], line: Callable[[str, Counts], LedgerLine]) -> tuple[LedgerLine, ...]:
-    """Each node's line, with those of its utilities behind it."""
+    """Each node's line, followed by those of its utilities."""
     lines: list[LedgerLine] = []
     for name, count in counts.items():
         lines.append(line(name, count))
@@ -136,7 +136,7 @@ def _line(name: str, count: Counts, looked_up: int, *, stateful: bool = False, l
     if stateful:
         surplus = rows_in - out
         made, filtered, folded = max(0, -surplus), 0, max(0, surplus)
-        rows_in += dead + late  # the state takes in neither
+        rows_in += dead + late  # neither of them enters the state
     elif looked_up:
         surplus = rows_in + made - out - dead
         made, filtered = made + max(0, -surplus), max(0, surplus)

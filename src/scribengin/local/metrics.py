@@ -1,4 +1,5 @@
-"""`--metrics PORT`: what the display shows, for Prometheus, on 127.0.0.1 alone. A scrape reads the newest RunView; a Batch pays nothing."""
+"""`--metrics PORT`: the figures of the display for Prometheus, only on 127.0.0.1. A scrape reads the newest RunView; Batches bear
+no cost."""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ _LABELS = ("flow", "query")
 
 @contextmanager
 def serve_metrics(port: int) -> Iterator[Callable[[RunView], None]]:
-    """Serve until the block ends; the function that it gives takes each new view, from any thread.
+    """Serve metrics until the block ends. Yields a function that takes each new view, from any thread.
 
-    Raises EnvironmentFault if the port is taken or forbidden.
+    Raises EnvironmentFault if the port is in use or cannot be opened.
     """
     views = _Views()
     registry = CollectorRegistry()
@@ -49,7 +50,7 @@ def serve_metrics(port: int) -> Iterator[Callable[[RunView], None]]:
 
 
 def declared() -> list[tuple[str, str, tuple[str, ...], str]]:
-    """(name as queries write it, gauge or counter, labels, meaning) of each metric, in the order of a scrape; for the docs."""
+    """(name as PromQL queries have it, gauge or counter, labels, meaning) of each metric, in the order of a scrape; for the docs."""
     query = QueryView("q", "running", phases_total_s={"plan": 1.0}, lag_rows=1, lag_files=1, lag_bytes=1, lag_s=1.0, catch_up_s=1.0)
     query = replace(query, held_back_by="a", behind_s=1.0, silent_s=1.0)
     views = _Views()

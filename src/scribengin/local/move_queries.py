@@ -1,8 +1,8 @@
-"""Moves Queries from the tiers where they ran to those where they are going to run, when the tier layout of a flow was changed.
+"""Moves queries from the tiers where they ran to those where they are going to run, when the tier layout of a flow was changed.
 
 It runs under the leases, before any lineage is opened. The steps, in this order:
 
-1. Finish what the old Queries have decided.
+1. Finish what the old queries have decided.
 2. Record the planned migration.
 3. Withdraw it if replays were requested meanwhile; otherwise confirm the record.
 4. Take over the state that continues in another tier.
@@ -31,7 +31,7 @@ from scribengin.core.errors import Refused
 from scribengin.core.time_text import now_text
 from scribengin.local.prepare import open_sinks
 from scribengin.local.stored_queries import letters_waiting, logs_of, reached, read_stored
-from scribengin.local.summaries import SUMMARY, goes_on_from
+from scribengin.local.summaries import SUMMARY, continue_table
 from scribengin.plan.channels import clusters
 from scribengin.plan.diff import label_of, letters
 from scribengin.plan.flow_diff import flow_changes
@@ -44,7 +44,7 @@ from scribengin.state.columns import ChannelFolder
 from scribengin.state.decisions import Decisions, decision_as_json, decision_from_json, input_hash
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease
-from scribengin.state.lineage import Lineage, begin_moved, finish_rewind, leave, lift_state, new_id, read_lineage, set_down
+from scribengin.state.lineage import Lineage, attach_state, begin_moved, detach_state, finish_rewind, leave, new_id, read_lineage
 from scribengin.state.publishing import recover_query
 from scribengin.state.replays import settle
 from scribengin.state.source_log import SourceLog
@@ -66,8 +66,12 @@ if TYPE_CHECKING:
 
 
 def changes_and_moves(prepared: PreparedFlow, *, drained: bool = False) -> tuple[PlanChanges, Moves]:
-    """What running the plan would change, and the moves that belong to it; `drained` as for `plan_moves`. Raises Refused while a move is
-    under way."""
+    """The changes that running the plan would make, and the moves that belong to them. Raises Refused while a move is in progress.
+
+    Args:
+        prepared: The flow.
+        drained: See `plan_moves`.
+    """
     name = prepared.name
     if Journal(prepared.root, name).there:
         raise Refused(
@@ -81,10 +85,16 @@ def changes_and_moves(prepared: PreparedFlow, *, drained: bool = False) -> tuple
 
 
 def migrate(prepared: PreparedFlow, leases: Mapping[str, Lease]) -> None:
-    """Under the leases of the tiers that are going to run: adapt the state to the tier layout of the flow.
+    """Adapt the state to the tier layout of the flow. The caller holds the leases of the tiers that are going to run.
 
-    Takes for a moment the leases of other tiers that have a part in it. Raises Refused if one of them runs, and, with reason and
-    remedy, where the flow cannot go on as it is cut now.
+    Takes for a moment the leases of other tiers that are involved.
+
+    Args:
+        prepared: The flow.
+        leases: Tier → its lease.
+
+    Raises:
+        Refused: One of the other tiers runs, or the flow cannot continue in the present layout; the error has the reason and the remedy.
     """
     with ExitStack() as stack:
         taken = dict(leases)
@@ -98,11 +108,11 @@ def migrate(prepared: PreparedFlow, leases: Mapping[str, Lease]) -> None:
         if (unfinished := journal.read()) is not None:
             for tier in _tiers(unfinished):
                 take(tier)
-            unfinished = journal.read()  # who had the leases a moment ago may have done it
+            unfinished = journal.read()  # another process that held the leases may have completed it
         if unfinished is not None and journal.is_confirmed(unfinished):
             _carry_out(prepared, unfinished, take)
         elif unfinished is not None:
-            journal.remove()  # nothing of it is done, and what may have been asked meanwhile was not looked at
+            journal.remove()  # nothing of it is done, and replays that were requested meanwhile were not considered
         for there in tiers_with_state(prepared.root, prepared.name):
             for folder in there.queries():
                 if folder.rewind.exists():
@@ -128,8 +138,11 @@ def migrate(prepared: PreparedFlow, leases: Mapping[str, Lease]) -> None:
 
 
 def _give_way(prepared: PreparedFlow, journal: Journal, body: Mapping[str, Any]) -> None:
-    """Where dead letters wait after all: who asks needs no lease, writes, and then looks for the journal, so that of the two one sees the
-    other. What has come through is noted, before the logs that say so are left."""
+    """Withdraw the move if dead letters wait for a replay after all. A replay command needs no lease: it writes its request, and then looks
+    for the journal, so that one of the two sees the other.
+
+    Replays that are committed are recorded, before the logs that show it are left.
+    """
     for each in body["leaving"]:
         folder = StateFolder(prepared.root, prepared.name, each["tier"]).query(each["query"])
         if each["to"] and (count := letters_waiting(folder)):
@@ -147,11 +160,11 @@ def first_refusal(flow: str, changes: PlanChanges) -> Refused:
     return Refused(f'flow "{flow}", {what} "{change.label}": {change.says}', remedy=change.remedy, code="tiers-changed")
 
 
-# --- what is going to be done ---
+# --- the plan of a move ---
 
 
 def _decided(prepared: PreparedFlow, moves: Moves, topology: StoredTopology) -> dict[str, Any]:
-    """The journal's record: JSON, with all that `_carry_out` needs beside the flow's own sinks."""
+    """The body of the journal: JSON, with everything that `_carry_out` needs besides the flow's own sinks."""
     owner = prepared.tiers[0].folder.read_owner()
     stored = read_stored(prepared.root, prepared.plan)
     arrivals = []
@@ -191,8 +204,11 @@ def _decided(prepared: PreparedFlow, moves: Moves, topology: StoredTopology) -> 
 
 
 def _last_in_the_state(prepared: PreparedFlow, state: StoredQuery, begun: Lineage) -> dict[str, Any] | None:
-    """The last Batch that was decided for a state that goes on, as one of the new lineage: without its rows, which the old one has
-    written. Where Spark has not noted it yet, it takes its records in again by that. None before the first Batch."""
+    """The decision of the last Batch of a state that continues, changed to one of the new lineage; None before the first Batch.
+
+    Its rows are left out, because the old lineage has written them. If Spark has not committed the Batch yet, it takes the records into the
+    state again by this decision.
+    """
     folder = StateFolder(prepared.root, prepared.name, state.tier).query(state.name)
     last = Decisions(folder.decisions).newest()
     if last is None:
@@ -205,7 +221,7 @@ def _last_in_the_state(prepared: PreparedFlow, state: StoredQuery, begun: Lineag
 
 
 def _tables(flow: Flow, arrival: MovedQuery) -> dict[str, list[str]]:
-    """Summary → tier, Query and lineage with whose table it goes on."""
+    """Summary → tier, query and lineage whose table it continues."""
     return {
         sink: [query.tier, query.name, query.lineage]
         for sink, lineages in arrival.adopts.items()
@@ -216,19 +232,19 @@ def _tables(flow: Flow, arrival: MovedQuery) -> dict[str, list[str]]:
 
 
 def _parent(stored: StoredFlow, arrival: MovedQuery) -> str:
-    """The lineage that stands in its folder, else that of a Query in whose place it goes on."""
+    """The lineage in the folder of the new one; otherwise that of a query that it replaces; empty if there is neither."""
     here = [query for query in (*stored.past, *stored.live) if query.key == arrival.key]
     return here[-1].lineage if here else next((query.lineage for query in arrival.after), "")
 
 
 def _tiers(body: Mapping[str, Any]) -> list[str]:
-    """The tiers that take part: those that Queries enter or leave, or that have logs to copy."""
+    """The tiers that take part: those that queries enter or leave, and those whose logs are copied."""
     givers = [tier for each in body["arrivals"] for tier, *_ in each["logs"].values()]
     return list(dict.fromkeys([*(each["tier"] for each in (*body["arrivals"], *body["leaving"])), *givers]))
 
 
 def _recover(prepared: PreparedFlow, arrivals: Iterable[MovedQuery], take: Callable[[str], Lease]) -> None:
-    """Publish what the old Queries have decided, at the sinks that are taken over, and see that these are theirs still."""
+    """Publish what the old queries have decided at the sinks that are taken over, and check that these still belong to them."""
     owner = prepared.tiers[0].folder.read_owner()
     done: dict[tuple[str, str], dict[str, OpenSink]] = {}
     for arrival in arrivals:
@@ -246,7 +262,7 @@ def _recover(prepared: PreparedFlow, arrivals: Iterable[MovedQuery], take: Calla
 
 
 def _open(prepared: PreparedFlow, tier: str, sinks: Iterable[str], query: StoredQuery) -> dict[str, OpenSink]:
-    """Sinks of a planned tier, with the work folder of the stored Query that wrote to them."""
+    """Open sinks of a planned tier, with the work folder of the stored query that wrote to them."""
     plan = prepared.plan.tier(tier)
     chosen = {sink: plan.flow.sinks[sink] for sink in sinks}
     flow = replace(plan.flow, sinks=chosen)
@@ -257,7 +273,17 @@ def _open(prepared: PreparedFlow, tier: str, sinks: Iterable[str], query: Stored
 def open_left_sinks(
     flow: Flow, root: Path, folder: QueryFolder, tier: str, own: Iterable[str], channels: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, OpenSink]:
-    """The sinks of a Query that a move has left, for a look: those of the flow by its own options, channels as they were."""
+    """Open the sinks of a query that a move has ended, to read their output: sinks of the flow with its present options, channels with
+    their earlier ones.
+
+    Args:
+        flow: The flow.
+        root: The state folder.
+        folder: The folder of the query's state.
+        tier: The query's tier.
+        own: The ids of its sinks; those that the flow no longer has are left out.
+        channels: Channel id → the options that the move has recorded.
+    """
     sinks = {id_: flow.sinks[id_] for id_ in own if id_ in flow.sinks}
     for id_, options in channels.items():
         given = dict(options)
@@ -271,11 +297,11 @@ def open_left_sinks(
     return open_sinks(whole, Plan(whole, (query,), tier), StateFolder(root, flow.name, tier))
 
 
-# --- doing it ---
+# --- the steps of a move ---
 
 
 def _carry_out(prepared: PreparedFlow, body: Mapping[str, Any], take: Callable[[str], Lease]) -> None:
-    """Perform all steps, each of which may already be done. May be killed at any point and repeated."""
+    """Perform all steps, each of which may be done already. Idempotent: it may be interrupted at any point and repeated."""
     root, flow = prepared.root, prepared.name
     for tier in _tiers(body):
         take(tier)
@@ -286,7 +312,7 @@ def _carry_out(prepared: PreparedFlow, body: Mapping[str, Any], take: Callable[[
     for each, folder in zip(body["arrivals"], folders.values(), strict=True):
         if given := each.get("state"):
             tier, query, lineage = given
-            lift_state(StateFolder(root, flow, tier).query(query), lineage, folder)
+            detach_state(StateFolder(root, flow, tier).query(query), lineage, folder)
     faults.reached("move.lifted")
     for key, folder in folders.items():
         if key in left:
@@ -300,11 +326,11 @@ def _carry_out(prepared: PreparedFlow, body: Mapping[str, Any], take: Callable[[
     for key, folder in folders.items():
         begin_moved(folder, lineages[key])
         for sink, (tier, query, lineage) in tables[key].items():
-            goes_on_from(folder, sink, lineages[key].id, (tier, query, lineage))
+            continue_table(folder, sink, lineages[key].id, (tier, query, lineage))
         faults.reached("move.begun")
     for each, folder in zip(body["arrivals"], folders.values(), strict=True):
         if each.get("state"):
-            set_down(folder)
+            attach_state(folder)
         if last := each.get("last"):
             Decisions(folder.decisions).decide(decision_from_json(last))
     faults.reached("move.carried")
@@ -328,14 +354,14 @@ def _lineage(arrival: Mapping[str, Any]) -> Lineage:
 
 
 def _mark(folder: QueryFolder, left: Mapping[str, Any]) -> None:
-    """Beside the lineage that is left, as long as it is the one that is there."""
+    """Write the move record beside the lineage that is left, if it is still the one in the folder."""
     lineage = read_lineage(folder)
     if lineage is not None and lineage.id == left["lineage"]:
         write_moved(folder, MovedLineage(left["lineage"], tuple(left["to"]), left["sinks"], tuple(left.get("stateful", ()))))
 
 
 def _copy(source: Path, target: Path) -> None:
-    """The records of a log, each durable; what is there already is the same, or newer by nothing."""
+    """Copy the records of a log, each durably. A record that exists already is the same, and is kept."""
     storage.make_folder(target)
     for name in storage.names_in(source):
         if (source / name).is_dir():
@@ -345,12 +371,12 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _adopt(prepared: PreparedFlow, arrival: Mapping[str, Any], channels: Mapping[str, KnownChannel]) -> None:
-    """Make the new lineage the owner of the sinks' places. A sink that was removed from the flow has no owner any more."""
+    """Make the new lineage the owner of the sinks' places. A sink that was removed from the flow gets no owner."""
     flow, root, name = prepared.plan.flow, prepared.root, arrival["tier"]
     folder = StateFolder(root, flow.name, name)
     plan = next((tier for tier in prepared.plan.tiers if tier.tier == name), None)
     own = {} if plan is None else open_sinks(plan.flow, plan, folder)
-    earlier = [id_ for id_ in arrival["adopts"] if id_ not in own]  # the flow was cut otherwise since
+    earlier = [id_ for id_ in arrival["adopts"] if id_ not in own]  # the layout of the flow has changed since
     known = {id_: channels[id_].sink for id_ in earlier if id_ in channels}
     own |= open_left_sinks(flow, root, folder.query(arrival["query"]), name, earlier, known)
     for id_, lineages in arrival["adopts"].items():
@@ -359,7 +385,7 @@ def _adopt(prepared: PreparedFlow, arrival: Mapping[str, Any], channels: Mapping
 
 
 def _take_over(sink: OpenSink, lineage: Lineage, earlier: Iterable[str]) -> None:
-    """Claim the place for the lineage, from one of the earlier ones alone. Raises Refused if another has it by now."""
+    """Claim the sink's place for the lineage, but only from one of the earlier ones. Raises Refused if another lineage owns it by now."""
     try:
         sink.prepare(owner=lineage.owner, lineage=lineage.id)
         return

@@ -1,4 +1,4 @@
-"""Source positions that are set by an operator while the flow is stopped: forward to skip entries, back to read them again."""
+"""Source positions that an operator sets while the flow is stopped: forward to skip entries, back to read them again."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MovedPosition:
-    """A position before and after, in entries of the source's log, and what the entries between them hold.
+    """A changed position: before and after, in entries of the source's log, and what the entries between them contain.
 
-    Forward these are never read. Back they are read again, under the new lineage `lineage`, and what was written of them stays:
-    `doubled` says how many rows of a sink at most.
+    If it moved forward, these entries are never read. If it moved back, they are read again in the new lineage `lineage`, and what was
+    written for them stays: `doubled` is the greatest possible number of duplicated rows of each sink.
     """
 
     query: str
@@ -55,7 +55,7 @@ class MovedPosition:
 
 
 def decided_ends(query: QueryFolder) -> dict[str, int]:
-    """Source → entries that decided Batches are through with, or that a rewind begins behind."""
+    """Source → number of entries that decided Batches have taken; before the first Batch, the position at which the lineage starts."""
     newest = Decisions(query.decisions).newest()
     if newest is not None:
         return {taken.source: taken.end for taken in newest.sources}
@@ -64,10 +64,18 @@ def decided_ends(query: QueryFolder) -> dict[str, int]:
 
 
 def move_forward(flow: Flow, query: QueryFolder, source: str, position: int | None) -> MovedPosition:
-    """Under the lease: let the entries from the present position to `position` be passed over; None means all that is there now.
+    """Skip the entries of a source from the present position on. The caller holds the lease.
 
-    The next run goes through them as empty Batches, so that nothing else in the state changes. Raises Refused for a position that the
-    source cannot reach yet.
+    The next run takes them as empty Batches, so that nothing else in the state changes. Replayed dead letters are not skipped.
+
+    Args:
+        flow: The flow.
+        query: The folder of the query's state.
+        source: The id of the source.
+        position: The first entry that is not skipped; None skips everything that exists now.
+
+    Raises:
+        Refused: The source cannot reach that position yet. The existing entries are skipped then.
     """
     before = decided_ends(query).get(source, 0)
     log = SourceLog(query.sources, source)
@@ -81,7 +89,7 @@ def move_forward(flow: Flow, query: QueryFolder, source: str, position: int | No
         if not streams and number >= log.length():
             break
         passed = [replace(stream, skipped=True) for stream in streams]
-        if not streams:  # dead letters that are replayed: nobody passes over these
+        if not streams:  # replays, which are not skipped
             number += 1
             continue
         if number < log.length():
@@ -102,12 +110,18 @@ def move_forward(flow: Flow, query: QueryFolder, source: str, position: int | No
     return _moved(query, source, before, number, skipped)
 
 
-def way_back(query: QueryFolder, source: str, position: int, starts: Mapping[str, int] | None = None) -> MovedPosition:
-    """What a rewind to `position`, which is behind the present one, would read and write again; changes nothing. `starts`: where
-    all sources go, if not this one alone.
+def preview_move_back(query: QueryFolder, source: str, position: int, starts: Mapping[str, int] | None = None) -> MovedPosition:
+    """Compute what a rewind to `position`, which is before the present one, would read and write again. Changes nothing.
 
-    Raises Refused for a Query that keeps state: what it remembers cannot be unlearned; and where replays are among it whose dead letters
-    are gone by now, though the rewind does not read their records.
+    Args:
+        query: The folder of the query's state.
+        source: The id of the source.
+        position: The first entry that is read again.
+        starts: The new positions of all sources, if others change too.
+
+    Raises:
+        Refused: The query keeps state, which cannot be undone; or there are replays among the entries whose dead letters no longer exist,
+            while the rewind does not read their records.
     """
     lineage = read_lineage(query)
     assert lineage is not None
@@ -130,19 +144,38 @@ def way_back(query: QueryFolder, source: str, position: int, starts: Mapping[str
 
 
 def move_back(prepared: Prepared, query: QueryFolder, source: str, position: int, lease: Lease) -> MovedPosition:
-    """Under the lease: begin a new lineage of the Query that reads `source` from `position` on, and let its sinks' places take it.
+    """Begin a new lineage of the query that reads `source` from `position` on, and make it the owner of the sinks' places. The caller holds
+    the lease. The other sources keep their positions.
 
-    The other sources go on where they are. Raises Refused as `way_back`, where a place is another's by now, and where Batches wait for
-    a channel that is away: the new lineage would never hand them over.
+    Args:
+        prepared: The tier.
+        query: The folder of the query's state.
+        source: The id of the source.
+        position: The first entry that is read again.
+        lease: The lease of the tier.
+
+    Raises:
+        Refused: As for `preview_move_back`; a place belongs to another owner by now; or Batches wait for a channel that is unavailable, to
+            which the new lineage would never write them.
     """
-    moved = way_back(query, source, position)
+    moved = preview_move_back(query, source, position)
     begun = go_back(prepared, query, decided_ends(query) | {source: position}, lease)
     return replace(moved, lineage=begun.id)
 
 
 def go_back(prepared: Prepared, query: QueryFolder, starts: Mapping[str, int], lease: Lease) -> Lineage:
-    """Under the lease: publish what is decided, begin a new lineage that reads from `starts` on, and let the sinks' places take it. What
-    the old one remembers is left with it. Raises Refused as `move_back`."""
+    """Publish what is decided, begin a new lineage that reads from `starts` on, and make it the owner of the sinks' places. The state of
+    the old lineage is not taken over. The caller holds the lease.
+
+    Args:
+        prepared: The tier.
+        query: The folder of the query's state.
+        starts: Source → the position from which it is read.
+        lease: The lease of the tier.
+
+    Raises:
+        Refused: No sink uses the query any more, a place belongs to another owner, or Batches wait for a channel that is unavailable.
+    """
     planned = next((each for each in prepared.plan.queries if each.name == query.name), None)
     lineage = read_lineage(query)
     assert lineage is not None
@@ -177,7 +210,7 @@ def go_back(prepared: Prepared, query: QueryFolder, starts: Mapping[str, int], l
 
 
 def closed_text(sink: Sink) -> str:
-    """What happens to rows that are read again for closed time folders; empty if no folder is closed."""
+    """A text on rows that are read again for closed time folders; empty if no folder is closed."""
     close = sink.options.get("close")
     if not close:
         return ""
@@ -187,7 +220,8 @@ def closed_text(sink: Sink) -> str:
 
 
 def _written_since(query: QueryFolder, source: str, position: int) -> dict[str, int]:
-    """Sink → rows of the Batches that took any entry of `source` from `position` on; of pruned Batches all, which are too many."""
+    """Sink → rows of the Batches that took any entry of `source` from `position` on. If pruned Batches may be among them, all pruned
+    Batches are counted, which is too many."""
     decisions = Decisions(query.decisions)
     pruned = decisions.pruned()
     written = dict.fromkeys(pruned.sinks, 0)

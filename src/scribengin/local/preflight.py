@@ -1,4 +1,4 @@
-"""What a run would refuse before its first Batch, as far as it is known without Spark and without a connection: `plan` and `run` ask here.
+"""Finds what a run would refuse before its first Batch, as far as it is known without Spark and without a connection: for `plan` and `run`.
 
 These checks only read: they create, claim and change nothing, so that they can be used on a running flow.
 """
@@ -21,7 +21,7 @@ from scribengin.connectors.files.globs import WILDCARD
 from scribengin.connectors.files.reader import FilesReader
 from scribengin.core.errors import EnvironmentFault, Exit, InputError, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.problems import Problem
-from scribengin.core.remedies import call_again, put_state_back, put_state_back_over, start_over, write_beside
+from scribengin.core.remedies import put_state_back, put_state_back_over, rename_back, start_over, write_beside
 from scribengin.core.storage import names_in, shown_path
 from scribengin.local.move_queries import first_refusal
 from scribengin.local.prepare import first_file_faults, open_sinks, sink_place, source_place, static_streams
@@ -50,18 +50,18 @@ if TYPE_CHECKING:
     from scribengin.state.lineage import Lineage
 
 _WHERE = ("path", "url")
-"""options that say where a node's data are: an error of the place has theirs"""
+"""options with the place of a node's data: an error about that place points to them"""
 _HEADER_BYTES = 2**16
-"""a longer file of CSV has a record, whatever its header is"""
+"""a longer CSV file has a record, however long its header is"""
 _LOOKUP_BYTES = 2**24
-"""a larger lookup table is not read before a run reads it"""
+"""a larger lookup table is not checked"""
 _SHOWN = 60
-"""characters of a value in a message"""
+"""the most characters of a value in a message"""
 
 
 @contextmanager
-def blaming(tier: Prepared, node: str) -> Iterator[None]:
-    """Errors get the place of a node in the flow file; what the system says of a path becomes a SourceError or a SinkError."""
+def placing_errors(tier: Prepared, node: str) -> Iterator[None]:
+    """Add the place of the node in the flow file to errors of the block. An OSError about a path becomes a SourceError or a SinkError."""
     flow = tier.plan.flow
     try:
         yield
@@ -72,7 +72,7 @@ def blaming(tier: Prepared, node: str) -> Iterator[None]:
             where = isinstance(error, (SourceError, SinkError)) and not isinstance(error, Refused)
             error.place = tier.place_of(node, (error.option, *_WHERE) if where else ())
             if where:
-                error.exit = Exit.INPUT  # nothing has begun: it is what the flow says, as `plan` judges it
+                error.exit = Exit.INPUT  # nothing has begun: the error is in the flow file, as `plan` reports it
         raise
     except OSError as error:
         of_source = node in flow.sources
@@ -90,14 +90,15 @@ def blaming(tier: Prepared, node: str) -> Iterator[None]:
 
 
 def unlike_files(prepared: PreparedFlow) -> Iterator[ScribenginError]:
-    """Sources on this machine whose first file has other columns than the flow says; not known where Arrow is not installed."""
+    """The errors of sources on this machine whose first file has other columns than the flow declares. Finds none if Arrow is not
+    installed."""
     with suppress(ModuleNotFoundError):
         yield from (error for error in first_file_faults(prepared, types=["files"]) if error.code == "source-columns")
 
 
 def _changed_files(prepared: PreparedFlow, arriving: Collection[tuple[str, str]]) -> tuple[list[ScribenginError], list[Problem]]:
-    """Files on this machine that changed after a Query had taken them, each once: what a run refuses, and what it reads again. `arriving`:
-    as in `state_refusals`."""
+    """Files on this machine that changed after a query had taken them, each once: those that a run refuses, and those that it reads again.
+    `arriving` as in `state_refusals`."""
     found: dict[str, ScribenginError] = {}
     again: dict[str, Problem] = {}
     for tier in prepared.tiers:
@@ -105,7 +106,7 @@ def _changed_files(prepared: PreparedFlow, arriving: Collection[tuple[str, str]]
             files = [id_ for id_ in query.sources if tier.plan.flow.sources[id_].type == "files"]
             for id_ in files if (tier.plan.tier, query.name) not in arriving else ():
                 try:
-                    with blaming(tier, id_), suppress(ModuleNotFoundError):
+                    with placing_errors(tier, id_), suppress(ModuleNotFoundError):
                         reader = catalog.open_source("files", source_place(tier.plan.flow, id_)).reader()
                         if isinstance(reader, FilesReader):
                             reader.holds, reader.quiet = False, True
@@ -119,18 +120,21 @@ def _changed_files(prepared: PreparedFlow, arriving: Collection[tuple[str, str]]
 
 
 def _open(open_: Callable[[], object]) -> None:
-    """Nothing is connected by it. A flow may be planned where the clients of its connectors are not installed."""
+    """Open a connector, which connects to nothing. A flow may be planned without the clients of its connectors being installed."""
     with suppress(EnvironmentFault, ModuleNotFoundError):
         open_()
 
 
 def planned_refusals(prepared: PreparedFlow, changes: PlanChanges, moves: Moves) -> tuple[list[Problem], list[Problem]]:
-    """Everything that a run would refuse, each with its place: the state first, then sources and sinks; and warnings.
+    """Everything that a run would refuse, each with its place, the state first, then sources and sinks; and warnings.
 
     Args:
-        prepared: the flow.
-        changes: what the plan changes against the state, by `changes_and_moves`.
-        moves: that belong to it.
+        prepared: The flow.
+        changes: What the plan changes in the state; see `changes_and_moves`.
+        moves: The moves that belong to it.
+
+    Returns:
+        The problems, and the warnings.
     """
     arriving = {arrival.key for arrival in moves.arrivals}
     sources = [*source_refusals(prepared)]
@@ -142,8 +146,8 @@ def planned_refusals(prepared: PreparedFlow, changes: PlanChanges, moves: Moves)
 
 
 def outputs_without_state(prepared: PreparedFlow) -> list[Problem]:
-    """A warning for each sink of a Query that has no state, whose place holds what a run would refuse to write beside: the state may have
-    been moved or deleted."""
+    """A warning for each sink of a query without state whose place contains output that a run would refuse to write beside: the state may
+    have been moved or deleted."""
     queries = {
         sink: query.name
         for tier in prepared.tiers
@@ -163,7 +167,7 @@ def outputs_without_state(prepared: PreparedFlow) -> list[Problem]:
 
 
 def empty_lookups(prepared: PreparedFlow) -> list[Problem]:
-    """A warning for each table of files to look things up in that has no record yet."""
+    """A warning for each lookup table of files that has no record yet."""
     found = []
     for tier in prepared.tiers:
         flow = tier.plan.flow
@@ -183,7 +187,7 @@ def empty_lookups(prepared: PreparedFlow) -> list[Problem]:
 
 def repeated_keys(prepared: PreparedFlow) -> list[Problem]:
     """A warning for each join that finds a key in several rows of a small table of files, and so makes several rows of one record. Reads
-    the table; what cannot be read is left to who says it, and nothing is known where Arrow is not installed."""
+    the table. Errors are left to other checks; finds nothing if Arrow is not installed."""
     found = []
     for tier in prepared.tiers:
         flow = tier.plan.flow
@@ -218,7 +222,7 @@ def _repeated(tier: Prepared, step: Step, keys: int, value: Sequence[object], ro
 
 
 def _keys_repeated(flow: Flow, id_: str, key: Sequence[str]) -> Iterator[tuple[int, tuple[object, ...], int]]:
-    """(how many keys are in several rows, the most frequent of them, its rows), if any is, and the table is small."""
+    """Yields (number of keys that are in several rows, the most frequent of them, its rows), if there are any and the table is small."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -228,11 +232,11 @@ def _keys_repeated(flow: Flow, id_: str, key: Sequence[str]) -> Iterator[tuple[i
         return
     numbered = [str(nth) for nth in range(len(key))]
     table = columns.rename_columns(numbered)
-    for name in numbered:  # a null finds nothing
+    for name in numbered:  # a null matches no row
         table = table.filter(pc.is_valid(table[name]))
     try:
         counts = table.group_by(numbered).aggregate([([], "count_all")])
-    except pa.ArrowNotImplementedError:  # of nested types
+    except pa.ArrowNotImplementedError:  # nested types
         return
     counts = counts.filter(pc.greater(counts["count_all"], 1))
     if counts.num_rows:
@@ -241,7 +245,7 @@ def _keys_repeated(flow: Flow, id_: str, key: Sequence[str]) -> Iterator[tuple[i
 
 
 def _key_columns(source: OpenSource, key: Sequence[str]) -> pa.Table | None:
-    """These columns of all that a source of files has now; None of one that is large, or has not all of them."""
+    """These columns of all data that a files source has now; None if it is large, or does not have all of the columns."""
     import pyarrow as pa
 
     from scribengin.core.types import arrow_schema
@@ -257,7 +261,7 @@ def _key_columns(source: OpenSource, key: Sequence[str]) -> pa.Table | None:
     for stream in streams:
         for block in source.read(stream):
             batch = decoder.columns(block).batch.select(key).cast(form)
-            left -= batch.nbytes  # a compressed file may hold many times its size
+            left -= batch.nbytes  # a compressed file may contain many times its size
             if left < 0:
                 return None
             batches.append(batch)
@@ -270,7 +274,7 @@ def _files_of(source: Source, flow: Flow) -> Path:
 
 
 def _has_record(path: Path, *, headed: bool) -> bool:
-    """Whether the file may have a record. `headed`: the first line of a file names its columns."""
+    """True if the file may have a record. If `headed`, the first line of a file names its columns."""
     size = path.stat().st_size
     if not headed or size > _HEADER_BYTES:
         return size > 0
@@ -279,7 +283,7 @@ def _has_record(path: Path, *, headed: bool) -> bool:
 
 
 def unmatched_patterns(prepared: PreparedFlow) -> dict[str, Problem]:
-    """Source of files on this machine → a warning that its pattern means none of the files that are there."""
+    """Source of files on this machine → a warning that its pattern matches none of the existing files."""
     found = {}
     for tier in prepared.tiers:
         flow = tier.plan.flow
@@ -298,8 +302,8 @@ def unmatched_patterns(prepared: PreparedFlow) -> dict[str, Problem]:
 
 
 def state_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]] = ()) -> Iterator[ScribenginError]:
-    """Why the state does not fit: a copy, another installation's, or made by other steps. `arriving`: (tier, Query) of those that are going
-    to begin in place of others."""
+    """The errors of a state that does not fit: a copy, another installation's, or made by other steps. `arriving`: (tier, query) of the
+    queries that are going to replace others."""
     try:
         owner = known_owner(prepared.root)
     except Refused as error:
@@ -317,7 +321,14 @@ def state_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]]
 
 
 def query_refusal(tier: Prepared, query: QueryPlan, lineage: Lineage, owner: str) -> Refused | None:
-    """Why the state of one Query does not fit what the flow is now; None if it does."""
+    """Why the state of one query does not fit the present flow; None if it does.
+
+    Args:
+        tier: The tier of the query.
+        query: The planned query.
+        lineage: The query's lineage.
+        owner: The id of the installation.
+    """
     types = {sink: tier.plan.flow.sinks[sink].type for sink in query.sinks}
     try:
         check_lineage(tier.folder.query(query.name), lineage, owner=owner, state_fingerprint=query.state_fingerprint, types=types)
@@ -329,7 +340,7 @@ def query_refusal(tier: Prepared, query: QueryPlan, lineage: Lineage, owner: str
 
 
 def _check_names(tier: Prepared, query: QueryPlan, lineage: Lineage) -> None:
-    """Raise Refused if a source has another id than before, and nothing else is changed: its records would be read a second time."""
+    """Raise Refused if a source has another id than before and is otherwise unchanged: its records would be read a second time."""
     left = {id_: lineage.parts[id_] for id_ in lineage.sources if id_ not in query.sources and id_ in lineage.parts}
     fresh = [id_ for id_ in query.sources if id_ not in lineage.sources and tier.plan.flow.sources[id_].type != CHANNEL]
     if not (left and fresh) or Decisions(tier.folder.query(query.name).decisions).newest() is None:
@@ -339,18 +350,19 @@ def _check_names(tier: Prepared, query: QueryPlan, lineage: Lineage) -> None:
         if before:
             raise Refused(
                 f'query "{query.name}": the source "{id_}" is "{before}" under another id and would be read again from its start',
-                remedy=f"{call_again('source', before)}; or {write_beside(query.sinks[0])}; or {start_over()}",
+                remedy=f"{rename_back('source', before)}; or {write_beside(query.sinks[0])}; or {start_over()}",
                 code="source-renamed",
                 node=id_,
             )
 
 
 def source_refusals(prepared: PreparedFlow) -> Iterator[ScribenginError]:
-    """Sources on this machine whose place is missing or forbidden, and others whose options mean nothing to their connector."""
+    """The errors of sources: on this machine, of a missing or forbidden place; of others, of options that are not valid for their
+    connector."""
     for tier in prepared.tiers:
         for node in tier.plan.flow.sources.values():
             try:
-                with blaming(tier, node.id):
+                with placing_errors(tier, node.id):
                     place = source_place(tier.plan.flow, node.id)
                     if node.type != CHANNEL and not catalog.look_at_source(node.type, place):
                         _open(partial(catalog.open_source, node.type, place))
@@ -359,12 +371,17 @@ def source_refusals(prepared: PreparedFlow) -> Iterator[ScribenginError]:
 
 
 def sink_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]] = (), *, adopt: bool = False) -> Iterator[ScribenginError]:
-    """Sinks on this machine that cannot be written to, or are another's, and others whose options mean nothing to their connector.
+    """The errors of sinks: on this machine, of a place that is not writable or belongs to another owner; of others, of options that are not
+    valid for their connector.
 
-    `arriving`: as in `state_refusals`; `adopt`: as in `Sink.prepare`."""
+    Args:
+        prepared: The flow.
+        arriving: As in `state_refusals`.
+        adopt: As in `Sink.prepare`.
+    """
     who = claimants(prepared, arriving, adopt=adopt)
     if who is None:
-        return  # `state_refusals` says it
+        return  # `state_refusals` reports it
     for tier in prepared.tiers:
         for query in tier.plan.queries:
             for id_ in query.sinks:
@@ -372,7 +389,7 @@ def sink_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]] 
                 if node.type == CHANNEL:
                     continue
                 try:
-                    with blaming(tier, id_), saying_what_is_in_the_trash(prepared.root, prepared.name):
+                    with placing_errors(tier, id_), with_trash_remedy(prepared.root, prepared.name):
                         place = sink_place(tier.plan.flow, id_)
                         if not catalog.look_at_sink(node.type, place, who.get((tier.plan.tier, id_))):
                             _open(partial(catalog.open_sink, node.type, place))
@@ -384,8 +401,16 @@ def sink_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]] 
 def claimants(
     prepared: PreparedFlow, arriving: Collection[tuple[str, str]] = (), *, adopt: bool = False
 ) -> dict[tuple[str, str], Claimant] | None:
-    """(tier, sink) → as whom a run would claim its place, but for those of Queries that are `arriving`; None if the state does not say
-    whose it is. The other arguments are those of `sink_refusals`."""
+    """The owners as which a run would claim the places of its sinks.
+
+    Args:
+        prepared: The flow.
+        arriving: As in `state_refusals`; the sinks of these queries are left out.
+        adopt: As in `Sink.prepare`.
+
+    Returns:
+        (tier, sink) → the owner; None if the state does not show to which installation it belongs.
+    """
     try:
         owner = known_owner(prepared.root)
     except Refused:
@@ -398,16 +423,17 @@ def claimants(
                 newest = None if lineage is None else Decisions(tier.folder.query(query.name).decisions).newest()
                 for sink in query.sinks:
                     decided = None if newest is None else newest.of_sink(sink)
-                    # one that has no rows of it may be another sink of this Query, and new; what was decided for a member lies at its place
+                    # without rows in the Batch, the sink may be a new one of this query; rows for a member are at the member's place
                     wrote = decided if decided is not None and decided.receipts and "member" not in decided.behind else None
                     found[tier.plan.tier, sink] = Claimant(owner, "" if lineage is None else lineage.id, adopt, wrote)
     return found
 
 
 @contextmanager
-def saying_what_is_in_the_trash(root: Path, flow: str) -> Iterator[None]:
-    """Where a place is another's, a reset may have taken the state to which it belonged: its undoing is the first remedy. Where it has not,
-    and the folder of the state is a new one, that has to give way to the one that is put back."""
+def with_trash_remedy(root: Path, flow: str) -> Iterator[None]:
+    """Improve the remedy of an error about a place that belongs to another owner. If a reset may have removed the state to which it
+    belongs, the first remedy is to undo that. Otherwise, if the folder of the state is new and empty, it has to be removed before the old
+    one is put back."""
     try:
         yield
     except ScribenginError as error:
@@ -415,7 +441,7 @@ def saying_what_is_in_the_trash(root: Path, flow: str) -> Iterator[None]:
             hint = Trash(root, flow).hint()
             ran = any(tier.queries() for tier in tiers_with_state(root, flow))
             if not hint and not ran and start_over() in error.remedy:
-                hint = put_state_back()  # the place is this flow's own, and so is the folder in which its state was
+                hint = put_state_back()  # the place belongs to this flow, and so does the folder in which its state was
             elif not ran and root.exists() and not _holds_anything(root):
                 error.remedy = put_state_back_over(error.remedy, str(root))
             error.remedy = "; or ".join(filter(None, [hint, error.remedy]))
@@ -423,22 +449,22 @@ def saying_what_is_in_the_trash(root: Path, flow: str) -> Iterator[None]:
 
 
 def _holds_anything(root: Path) -> bool:
-    """Whether any flow has a Query there, or something in the trash."""
+    """True if any flow has a query in the state folder, or something in its trash."""
     return has_trash_in(root) or any(
         tier.queries() for name in names_in(root) if (root / name).is_dir() for tier in tiers_with_state(root, name)
     )
 
 
 def check_before_spark(prepared: PreparedFlow, *, adopt: bool) -> None:
-    """Of a flow without state, or under the leases, moves done: raises the first thing that the claims of a run would refuse, and the
-    first look at its files."""
+    """Raise the first error that the claims of a run, or the first check of its files, would find. For a flow without state, or under the
+    leases when moves are done."""
     for error in (*state_refusals(prepared), *sink_refusals(prepared, adopt=adopt), *_changed_files(prepared, ())[0]):
         raise error
 
 
-def what_is_added_to(prepared: PreparedFlow) -> Iterator[str]:
-    """For a run that may write beside what others have written: a line for each sink of a Query that begins there, of what it holds. What
-    the run reads again is duplicated by it."""
+def existing_output_notices(prepared: PreparedFlow) -> Iterator[str]:
+    """Lines for a run that may write beside the output of others, one for each sink of a new query, on what its place contains. Rows that
+    the run reads again are duplicated there."""
     known = known_lineages(prepared.root, prepared.name)
     again = "it is kept, and the rows that this run reads again are duplicated"
     for tier in prepared.tiers:
@@ -451,7 +477,7 @@ def what_is_added_to(prepared: PreparedFlow) -> Iterator[str]:
             place, sink = flow.sinks[id_].place, sinks[id_]
             try:
                 held = [each for each in sink.unaccounted(known) if each.is_of_lineage] if counts_others(sink) else None
-            except ScribenginError:  # preparing the sink says it, or waits until it answers
+            except ScribenginError:  # the preparation of the sink reports it, or waits for an answer
                 held = None
             if held is None:
                 yield f'sink "{id_}": the contents of {place} were not counted; {again}'
@@ -468,7 +494,7 @@ def _problem(error: ScribenginError, prepared: PreparedFlow) -> Problem:
 
 
 def _of_changes(prepared: PreparedFlow, changes: PlanChanges, *, known: Iterable[str]) -> Iterator[Problem]:
-    """What the comparison refuses and nothing else has said: a cut that the state does not fit."""
+    """The refusal of the compared plans, if no other check has reported its cause: the state does not fit the tier layout."""
     if changes.refused and not {"state-changed", "sink-type-changed", "state-copied", "state-foreign"}.intersection(known):
         error = first_refusal(prepared.name, changes)
         error.place = prepared.tiers[0].place_of(error.node)

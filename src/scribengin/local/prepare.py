@@ -1,4 +1,4 @@
-"""From a flow file to a flow that can run: checked, planned, its state folder found, its sinks claimed."""
+"""Prepares a flow file for a run: checks and plans the flow, finds the folder of its state, and opens its connectors."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ if TYPE_CHECKING:
 
 DEFAULT_STATE = ".scribengin"
 DEFAULT_BATCH_BYTES = 2**30
-"""What one Batch takes at most where a source says nothing: a kill costs one Batch, so that it must not be all there is."""
+"""The most bytes that one Batch takes from a source that sets no limits: an interruption costs one Batch, so that it must not be
+all data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A tier of a flow that may run (all of it, where the flow is not cut), and the folder of its state."""
+    """A tier of a flow that may run (all of the flow, if it has a single tier), and the folder of its state."""
 
     path: Path
     whole: FlowPlan
@@ -55,11 +56,16 @@ class Prepared:
     folder: StateFolder
     warnings: tuple[Problem, ...]
     here: Path
-    """as that of PreparedFlow"""
+    """see `PreparedFlow.here`"""
 
     def place_of(self, node: str, options: Sequence[str] = ()) -> TextPlace:
-        """Where a node, or a Query's first sink, stands in the flow file; the call that made it where the flow is written in Python. A
-        channel stands where the node is that feeds it. `options`: of the first one that the node has, its value's place."""
+        """The place of a node, or of a query's first sink, in the flow file; of the call that made it in a flow written in Python. For a
+        channel it is the place of the node that writes it.
+
+        Args:
+            node: The id of a node or of a channel, or the name of a query.
+            options: The result is the place of the value of the first of these options that the node has.
+        """
         flow = self.whole.flow
         node = next((query.sinks[0] for query in self.plan.queries if query.name == node), node)
         node = next((base(channel.reference) for channel in self.whole.channels if node in (channel.id, source_id(channel))), node)
@@ -73,7 +79,7 @@ class Prepared:
 
     @property
     def scratch(self) -> Path:
-        """A folder of this machine for logs and what Spark throws away."""
+        """A folder on this machine for logs and temporary files of Spark."""
         return self.here / self.folder.flow / self.folder.tier / "tmp"
 
     def _places(self) -> Places:
@@ -91,7 +97,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class PreparedFlow:
-    """A flow that may run: its tiers, each behind those that feed it."""
+    """A flow that may run, with its tiers, upstream ones first."""
 
     path: Path
     plan: FlowPlan
@@ -99,7 +105,7 @@ class PreparedFlow:
     tiers: tuple[Prepared, ...]
     warnings: tuple[Problem, ...]
     here: Path
-    """`root`; where that lies elsewhere, a folder of this machine for logs and what Spark throws away"""
+    """`root`; if that is in another file system, a folder on this machine for logs and temporary files of Spark"""
 
     @property
     def name(self) -> str:
@@ -108,27 +114,34 @@ class PreparedFlow:
 
     @property
     def folder(self) -> Path:
-        """Where its state lies: the tier's, if there is one only."""
+        """The folder of its state: that of its tier, if there is only one."""
         return self.tiers[0].folder.path if len(self.plan.tiers) == 1 else self.root / self.name
 
     def named(self, remedy: str) -> str:
-        """The remedy, with commands that find this flow and its state."""
+        """The remedy, with commands that name this flow and its state folder."""
         settings = () if self.root == state_root(self.path, None) else ("--state", str(self.root))
         return for_flow(remedy, str(self.path), *settings)
 
     def again(self) -> PreparedFlow:
-        """The flow planned again with the columns of channels that are known by now."""
+        """Plan the flow again, with the columns of channels that are known by now."""
         plan = _planned(self.plan.flow, self.root, self.here)
         chosen = {tier.plan.tier for tier in self.tiers}
         return replace(self, plan=plan, tiers=_tiers(self.path, plan, self.root, self.here, self.warnings, chosen))
 
 
 def prepare(path: Path, *, state: Path | None, tier: str | None = None, base: Path | None = None, here: Path | None = None) -> PreparedFlow:
-    """Check and plan; a flow in Python is executed. `base` is where the paths of its data start, and where its state lies unless `state`
-    says where; by default the folder of the file, in which its code always lies. Where the state lies elsewhere, `here` is where this
-    machine keeps logs; by default beside the code.
+    """Check and plan a flow; a flow in Python is executed.
 
-    Raises InputError with every Problem, Refused if it has no such tier.
+    Args:
+        path: The flow file.
+        state: The state folder; None for `.scribengin` in `base`.
+        tier: The only tier to prepare; None for all.
+        base: The folder to which the paths of its data are relative; None for the folder of the file, which always has the code.
+        here: Where this machine keeps logs if the state is in another file system; None for a folder beside the code.
+
+    Raises:
+        InputError: The file is wrong; the error has every Problem.
+        Refused: The flow has no such tier.
     """
     return prepare_valid(path, *validate_file(path, os.environ, execute=True, base=base), state=state, tier=tier, base=base, here=here)
 
@@ -143,7 +156,18 @@ def prepare_valid(
     base: Path | None = None,
     here: Path | None = None,
 ) -> PreparedFlow:
-    """`prepare`, of what `validate_file` has said of the path."""
+    """Prepare a flow that `validate_file` has checked.
+
+    Args:
+        path: The flow file.
+        flow: The flow; None if it is not valid.
+        problems: All problems of the file, with warnings.
+        state: See `prepare`, like the other arguments.
+
+    Raises:
+        InputError: The flow is None, or one of the problems is an error.
+        Refused: The flow has no such tier.
+    """
     if flow is None or any(problem.severity == "error" for problem in problems):
         raise InputError(problems)
     root = state_root(path, state, base)
@@ -176,17 +200,17 @@ def _tiers(
 
 
 def state_root(path: Path, state: Path | None, base: Path | None = None) -> Path:
-    """The given folder, or `.scribengin` beside the data: in `base`, by default the flow file's folder."""
+    """The given state folder, or `.scribengin` beside the data: in `base`, by default the folder of the flow file."""
     return state or (path.resolve().parent if base is None else base.resolve()) / DEFAULT_STATE
 
 
 def open_sources(flow: Flow) -> dict[str, OpenSource]:
-    """Every source of the flow, configured."""
+    """The connector of every source of the flow."""
     return {node.id: catalog.open_source(node.type, source_place(flow, node.id)) for node in flow.sources.values()}
 
 
 def is_begun(tier: Prepared, source: str) -> bool:
-    """True if a Query of the tier has taken something of the source, or of one that is static has started."""
+    """True if a query of the tier has taken something of the source, or, for a static source, has started."""
     for query in tier.plan.queries:
         folder = tier.folder.query(query.name)
         if source in query.sources and SourceLog(folder.sources, source).length():
@@ -197,11 +221,11 @@ def is_begun(tier: Prepared, source: str) -> bool:
 
 
 def first_file_faults(flow: PreparedFlow, types: Collection[str] = ()) -> Iterator[SourceError | Unreachable]:
-    """What sources say of the files that they are going to read first, if no Query has started to read them; each with its place.
+    """The errors of sources in the files that they are going to read first, if no query has started to read them; each with its place.
 
-    A lookup table is read whole at each start, so that its keys are looked for in each of its files, begun or not.
-
-    `types`: of sources of these types alone."""
+    A lookup table is read as a whole at each start, so that its keys are looked for in each of its files in any case. `types`: check only
+    sources of these types; empty for all.
+    """
     keys = key_columns(flow.plan.flow)
     for tier in flow.tiers:
         for node in tier.plan.flow.sources.values():
@@ -225,7 +249,7 @@ def first_file_faults(flow: PreparedFlow, types: Collection[str] = ()) -> Iterat
 
 
 def source_place(flow: Flow, id_: str) -> ConnectorContext:
-    """The Place with which the source's connector is created."""
+    """The context with which the source's connector is opened."""
     node = flow.sources[id_]
     options = catalog.source_types(internal=True)[node.type].filled(node.options, flow.defaults.profile)
     schema = node.schema.fields if node.schema else None
@@ -244,7 +268,7 @@ def source_place(flow: Flow, id_: str) -> ConnectorContext:
 
 
 def sink_place(flow: Flow, id_: str) -> ConnectorContext:
-    """The Place with which the sink's connector is created to check its target; `open_sinks` adds what it needs for writing."""
+    """The context with which the sink's connector is opened to check its target; `open_sinks` adds what it needs to write."""
     node = flow.sinks[id_]
     options = catalog.sink_types(internal=True)[node.type].filled(node.options, flow.defaults.profile)
     return ConnectorContext(
@@ -261,7 +285,14 @@ def sink_place(flow: Flow, id_: str) -> ConnectorContext:
 def open_sinks(
     flow: Flow, plan: Plan | None = None, folder: StateFolder | None = None, kept_elsewhere: frozenset[str] = frozenset()
 ) -> dict[str, SinkConnector]:
-    """Every sink of the flow, configured; with `plan` and `folder` so that it can write. `kept_elsewhere`: see `ConnectorContext`."""
+    """The connector of every sink of the flow.
+
+    Args:
+        flow: The flow.
+        plan: The plan of the flow; with `folder`, the sinks can write.
+        folder: The state folder of the tier.
+        kept_elsewhere: See `ConnectorContext`.
+    """
     of_sink = {sink: query for query in plan.queries for sink in query.sinks} if plan is not None else {}
     sinks = {}
     for node in flow.sinks.values():
@@ -274,13 +305,13 @@ def open_sinks(
 
 
 def limits_of(options: Mapping[str, object]) -> BatchLimits:
-    """The limits of one Batch for a source."""
+    """The limits of one Batch for a source with these options."""
     given = {name: value for name in ("max_files", "max_bytes", "max_rows") if (value := options.get(name)) is not None}
     return BatchLimits(**({"max_bytes": DEFAULT_BATCH_BYTES} | given))  # type: ignore[arg-type]
 
 
 def static_streams(source: OpenSource, *, looking: bool = False) -> tuple[SourceStream, ...]:
-    """The present contents of a static source. `looking`: they are not for a Batch, so that others may delete them meanwhile."""
+    """The present contents of a static source. With `looking` they are not for a Batch, so that others may delete them meanwhile."""
     reader = source.reader()
     if looking and isinstance(reader, FilesReader):
         reader.holds, reader.quiet = False, True

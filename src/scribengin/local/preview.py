@@ -1,7 +1,7 @@
-"""`preview`: a sample of each source through the flow's steps, one after the other, with the outcome of each row.
+"""`preview`: passes a sample of each source through the flow's steps, one after the other, and shows the outcome of each row.
 
-Nothing is written but in a scratch folder of its own, which goes with it: no state folder, no sink, no lease, nothing acknowledged. So it
-can be had beside a flow that runs. A flow that is cut is looked at as the whole that it is.
+It writes only into a scratch folder of its own, which is deleted at the end: no state folder, no sink, no lease, no acknowledgement. So it
+can be used beside a running flow. A flow with several tiers is treated as a whole.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from scribengin.formats.rows import batch_to_rows
 from scribengin.local.prepare import source_place, state_root
 from scribengin.local.preview_contract import NodePreview, Preview, PreviewedRow
 from scribengin.local.schema_drift import sentence, why_new_dropped, with_learned
-from scribengin.local.spark_analysis import held_problems, unlike_what_is_held
+from scribengin.local.spark_analysis import column_differences, held_problems
 from scribengin.plan.describe import describe
 from scribengin.plan.graph import Graph, base, inputs_of
 from scribengin.plan.resolve import resolve
@@ -61,11 +61,11 @@ if TYPE_CHECKING:
     from scribengin.spec.places import Places
 
 
-# The first records of a source, for a preview: nothing is acknowledged, nothing remembered, no more is read than is looked at.
+# The first records of a source, for a preview: nothing is acknowledged or remembered, and no more is read than is shown.
 
 
 STATIC_RECORDS = 10_000
-"""of a static source at most: a sample joined with a sample would find nothing"""
+"""the most records of a static source, which are more than a sample: a join of two samples would find no matches"""
 _FORMATS = {
     "json": "json",
     "jsonl": "json",
@@ -77,7 +77,7 @@ _FORMATS = {
     "parquet": "parquet",
     "avro": "avro",
 }
-"""suffix → format of a file that stands for a source"""
+"""suffix → format of a file that replaces a source"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class SourcePreview:
-    """What was found: `records` in all, the readable ones as rows, `skipped` empty lines. `schema` is what the source gives, which with
-    `parse: spark` is not what `sample` holds: its lines."""
+    """The first records of a source: `records` is their number, `sample` has the readable ones as rows, `skipped` is the number of empty
+    lines. `schema` is that of the source; with `parse: spark`, `sample` has its lines instead."""
 
     sample: RowSample
     schema: Schema
@@ -103,7 +103,19 @@ class SourcePreview:
 
 
 def preview_source(flow: Flow, id_: str, records: int, file: Path | None = None) -> SourcePreview:
-    """The first records of the source, or of a file that stands for it. Raises SourceError, Unreachable or InputError."""
+    """Read the first records of a source.
+
+    Args:
+        flow: The flow.
+        id_: The id of the source.
+        records: The most records to read; a static source has a limit of its own.
+        file: A file that replaces the source.
+
+    Raises:
+        SourceError: The source cannot be read.
+        Unreachable: Its system does not answer.
+        InputError: The file cannot replace the source.
+    """
     node = flow.sources[id_]
     type_, place = node.type, source_place(flow, id_)
     notes: list[str] = []
@@ -114,7 +126,7 @@ def preview_source(flow: Flow, id_: str, records: int, file: Path | None = None)
         place = replace(place, options={**place.options, "start": "earliest"})
         notes.append("a run starts after the newest record (start: latest); the preview uses the oldest existing records")
     limit = STATIC_RECORDS if node.static else records
-    if ends_by := catalog.source_types()[type_].ends_by:  # which may be endless, and is as slow as its rate
+    if ends_by := catalog.source_types()[type_].ends_by:  # it may be endless, and is as slow as its rate
         rows = place.options[ends_by]
         slow = {"rate": None} if "rate" in place.options else {}
         place = replace(place, options={**place.options, ends_by: limit if rows is None else min(rows, limit), **slow})
@@ -174,7 +186,7 @@ def _sample(decoded: DecodedColumns, schema: Schema, rows: list[int], roots: _Ro
 
 
 def _blocks(source: OpenSource, limit: int) -> Iterator[Block]:
-    """Block by block, and stream by stream: no file is opened before the last one is through."""
+    """The blocks of one stream after the other: no file is opened before the last one was read."""
     reader = source.reader()
     if isinstance(reader, FilesReader):
         reader.holds = False
@@ -187,8 +199,8 @@ def _blocks(source: OpenSource, limit: int) -> Iterator[Block]:
 # --- a file in place of a source ---
 
 
-def stand_ins(flow: Flow, given: Mapping[str, Path]) -> dict[str, Path]:
-    """Source → the file that stands for it; a file without a source stands for the only stream. Raises InputError."""
+def replaced_sources(flow: Flow, given: Mapping[str, Path]) -> dict[str, Path]:
+    """Source → the file that replaces it; a file without a source replaces the only stream. Raises InputError."""
     found: dict[str, Path] = {}
     for source, file in given.items():
         if source and source not in flow.sources:
@@ -213,7 +225,7 @@ def _only_stream(flow: Flow, file: Path) -> str:
 
 
 def _of_file(flow: Flow, id_: str, place: SourcePlace, file: Path) -> tuple[str, SourcePlace, list[str]]:
-    """The files source that reads it: as its suffix says, else as the source's own records."""
+    """The type, context and notes of a files source that reads the file in the format of its suffix, or else of the source's records."""
     own = str(place.options.get("format") or "json")
     suffixes = [suffix[1:].lower() for suffix in file.suffixes]
     format_ = next((_FORMATS[suffix] for suffix in reversed(suffixes) if suffix in _FORMATS), own)
@@ -236,7 +248,7 @@ def _of_file(flow: Flow, id_: str, place: SourcePlace, file: Path) -> tuple[str,
 
 
 def _schema_there(flow: Flow, id_: str, place: SourcePlace, format_: str) -> Schema | None:
-    """The columns of a source that declares none."""
+    """The columns of a source that declares none; None if the format of the file gives them."""
     if format_ in ("parquet", "text") and place.options.get("format") == format_:
         return None
     try:
@@ -247,16 +259,23 @@ def _schema_there(flow: Flow, id_: str, place: SourcePlace, format_: str) -> Sch
 
 
 _SHOWN_BYTES = 400
-"""of a record that could not be decoded"""
+"""the most bytes that are shown of a record that could not be decoded"""
 
 
 class Previews:
-    """Previews of one flow file, one after the other; Spark is started once, when a step first needs it. A context."""
+    """Previews of one flow file, one after the other. Spark is started once, when a step first needs it. A context manager."""
 
     def __init__(
         self, path: Path, settings: PreviewSettings, *, spark: SparkSession | None = None, tell: Callable[[str], None] = lambda _: None
     ) -> None:
-        """`spark` lends a session (tests); else one is started and stopped. `tell` hears what takes seconds."""
+        """Prepare previews.
+
+        Args:
+            path: The flow file.
+            settings: The settings of each preview.
+            spark: A session to use (for tests); otherwise one is started and stopped.
+            tell: Receives a text about each thing that takes seconds.
+        """
         self._tell = tell
         self._path = path
         self._settings = settings
@@ -275,16 +294,16 @@ class Previews:
             close_session(self._spark)
         if self._folder is not None:
             deactivate_below(self._folder)
-            if self._spark is None or not self._lent:  # a session that goes on fetches the code that it was given again
+            if self._spark is None or not self._lent:  # a session that continues fetches its code again
                 shutil.rmtree(self._folder, ignore_errors=True)
 
     def session(self) -> SparkSession:
-        """The warm session; takes some seconds the first time. Raises EnvironmentFault."""
+        """The Spark session, which takes some seconds to start the first time. Raises EnvironmentFault."""
         from scribengin.spark.shared_session import open_session
 
         assert self._folder is not None, "inside its context"
         if self._spark is None:
-            # a worker that stays would keep the modules of an earlier save
+            # a Python worker that is reused would keep the modules of an earlier version
             conf = {"spark.sql.shuffle.partitions": "1", "spark.python.worker.reuse": "false", **self._settings.spark_conf}
             self._tell("starting Spark, for steps that it runs")
             self._spark = open_session(
@@ -293,9 +312,12 @@ class Previews:
         return self._spark
 
     def preview_now(self) -> Preview:
-        """The flow as it stands in its file now, its modules loaded anew. Raises InputError with every Problem of the file, and for what
-        the settings ask that the flow does not have, EnvironmentFault where Spark is needed and does not start; what else fails on the way
-        is in the Preview."""
+        """Preview the flow as its file is now, with its modules loaded again. All other failures are part of the Preview.
+
+        Raises:
+            InputError: The file is wrong, with every Problem of it, or the settings name something that the flow does not have.
+            EnvironmentFault: Spark is needed, and does not start.
+        """
         assert self._folder is not None, "inside its context"
         forget(self._path.resolve().parent)
         flow, problems = validate_file(self._path, os.environ, execute=True)
@@ -308,14 +330,14 @@ class Previews:
         if at is not None and base(at) not in graph.nodes:
             remedy = did_you_mean(at, graph.nodes) or f"it has {', '.join(graph.nodes)}"
             raise InputError([Problem("preview-at", Place(str(self._path)), f'flow "{flow.name}" has no step "{at}"', remedy)])
-        files = stand_ins(flow, self._settings.files)
+        files = replaced_sources(flow, self._settings.files)
         code = pack(flow.code_folder, self._folder)
         walk = _Walk(flow, graph, places, self._settings, files, LoneSteps(code, _once(self.session)))
         return Preview(flow.name, tuple(walk.nodes()), (*problems, *walk.problems), walk.exit)
 
 
 def forget(folder: Path) -> None:
-    """Unload the modules of a flow's folder, so that they are read again; nothing compiled is left there, nor taken for what it was."""
+    """Unload the modules of a flow's folder, so that they are read again. From now on this process writes no compiled modules."""
     sys.dont_write_bytecode = True
     inside = str(folder) + os.sep
     for name, module in list(sys.modules.items()):
@@ -326,7 +348,7 @@ def forget(folder: Path) -> None:
 
 
 def _once(session: Any) -> Any:
-    """A session of its own for each preview: views that an earlier one has named are not there."""
+    """A function that returns one new session for a preview, without the views of an earlier one."""
     made: list[SparkSession] = []
 
     def ask() -> SparkSession:
@@ -358,7 +380,7 @@ class _Walk:
         self._resolved: Resolved = resolve(graph)
         self._samples: dict[str, RowSample] = {}
         self._failed: dict[str, str] = {}
-        """node → the node that failed, itself or above it"""
+        """node → the node that failed: itself, or one upstream of it"""
         self.problems: list[Problem] = []
         self.exit = Exit.DONE
 
@@ -386,7 +408,7 @@ class _Walk:
             self._failed[node.id] = node.id
             self._tell(node, error)
             return self._blank(node, error.message)
-        except Exception as error:  # of Spark's or of a user's code: one step fails, the others are shown
+        except Exception as error:  # an error of Spark or of user code: one step fails, the others are shown
             self._failed[node.id] = node.id
             said = StepError(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
             self._tell(node, said)
@@ -478,7 +500,7 @@ class _Walk:
         )
 
     def _stops(self, step: Step, outcome: StepOutcome) -> list[str]:
-        """Where a value that Spark cannot take is no dead letter in a run."""
+        """A note if a run stops at a value that Spark cannot process, instead of making a dead letter."""
         below = self._graph.downstream([step.id])
         keeping = [id_ for id_ in self._graph.order if id_ in below and id_ in self._resolved.stateful]
         if not keeping or all(died.reason != "sql-error" for died in outcome.died):
@@ -488,7 +510,7 @@ class _Walk:
     def _sink(self, node: Sink) -> NodePreview:
         samples = [(id_, self._samples[id_]) for id_ in node.inputs]
         schema = union_schema(node.id, [(id_, sample.schema) for id_, sample in samples])
-        held = held_problems(node.id, unlike_what_is_held(self._flow, node.id, schema), self._place_of(node))
+        held = held_problems(node.id, column_differences(self._flow, node.id, schema), self._place_of(node))
         self.problems += [replace(problem, severity="warning") for problem in held]
         rows = [row for _, sample in samples for row in batch_to_rows(sample.rows.select(schema.names))]
         shown = tuple(PreviewedRow("kept", None, (("", row),)) for row in rows[: self._settings.rows])
@@ -535,7 +557,7 @@ def _text(payload: bytes) -> str:
 
 
 def _before(inputs: list[tuple[str, RowSample]]) -> list[tuple[dict[str, Any], str]]:
-    """Each input row, and the place of its record."""
+    """Each input row, with the place of its record."""
     return [
         (row, "" if root is None else show_place(root.place))
         for _, sample in inputs
@@ -573,7 +595,8 @@ def _untraced(outcome: StepOutcome) -> list[PreviewedRow]:
 
 
 def _chosen(rows: list[PreviewedRow], count: int) -> list[PreviewedRow]:
-    """So many, in their order: half of them that came through, if there are; and as many dead ones, for these a person looks for."""
+    """The rows that are shown, in their order: up to `count` dead ones, which users look for, and up to `count` others, half of them kept
+    ones, if there are as many."""
     dead = [index for index, row in enumerate(rows) if row.fate == "dead"][:count]
     through = [index for index, row in enumerate(rows) if row.fate in ("kept", "made")]
     dropped = [index for index, row in enumerate(rows) if row.fate == "dropped"]

@@ -18,30 +18,33 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 Fate = Literal["kept", "dropped", "dead", "made"]
-"""`made`: a row that has no single row before it, as behind an aggregation"""
+"""`made`: a row that no single input row corresponds to, as after an aggregation"""
 
 
 @dataclass(frozen=True, slots=True)
 class PreviewSettings:
-    """The settings of a preview. `sample` records are taken of each stream, `rows` of them shown at each node."""
+    """The settings of a preview. `sample` records are taken from each stream, `rows` of them are shown at each node."""
 
     rows: int = 20
     sample: int = 20
     at: str | None = None
-    """the one node that is shown; only what feeds it runs"""
+    """the only node that is shown; only its upstream nodes are run"""
     files: Mapping[str, Path] = field(default_factory=dict)
-    """source → a file that stands for it; under "" for the only one there is"""
+    """source → a file that replaces it; the key "" stands for the only source"""
     state: Path | None = None
-    """the state folder, which says what columns sources with `evolve: add` have learned; nothing else of it is looked at"""
+    """the state folder, from which only the columns are read that sources with `evolve: add` have learned"""
     memory: str = ""
     spark_conf: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PreviewedRow:
-    """One row on its way through a node. `before` is None if none stands behind it, `after` holds (branch, row), several where a step
-    makes several. Of a dead one `reason` and `message` say why, `code_line` where in a person's code, `place` where the record stood, and
-    `payload` what it was where it is no row yet, `utility` which of the step's it was."""
+    """One row and its outcome at a node.
+
+    `before` is the input row, None if there is no single one. `after` has (branch, row) for each output row. A dead row has `reason` and
+    `message`; `code_line` in the user's code; `place`, the place of its record; `payload`, the record if it is not a row yet; and
+    `utility`, the one of the step that rejected it.
+    """
 
     fate: Fate
     before: Mapping[str, Any] | None
@@ -54,7 +57,7 @@ class PreviewedRow:
     utility: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Times are ISO 8601, bytes BASE64."""
+        """The row as JSON: times in ISO 8601, bytes in Base64."""
         after = [{"branch": branch, "row": plain(row)} for branch, row in self.after]
         shown = {"fate": self.fate, "place": self.place, "before": plain(self.before), "after": after}
         return shown | {
@@ -68,8 +71,9 @@ class PreviewedRow:
 
 @dataclass(frozen=True, slots=True)
 class NodePreview:
-    """A node. `rows_in` counts what came in (of a source what was looked at), `out` what each branch gave, the node itself under "".
-    `dropped` is None if rows in and rows out cannot be matched. `failure` says why there is nothing behind it."""
+    """The preview of a node. `rows_in` counts its input rows (for a source, the records of the sample), `out` the output rows of each
+    branch; the key "" is the node itself. `dropped` is None if rows in and rows out cannot be matched. `failure` says why the node has no
+    output."""
 
     node: str
     kind: str
@@ -77,21 +81,21 @@ class NodePreview:
     inputs: tuple[str, ...]
     columns: Schema | None = None
     columns_in: Schema | None = None
-    """of a node with one input, or with equal ones"""
+    """for a node with one input, or with inputs of equal columns"""
     rows_in: int = 0
     out: Mapping[str, int] = field(default_factory=dict)
     dropped: int | None = None
     dead: int = 0
     on_error: str = "dead_letter"
-    """what a run does with the dead ones"""
+    """what a run does with dead rows"""
     rows: tuple[PreviewedRow, ...] = ()
     notes: tuple[str, ...] = ()
     failure: str = ""
     came: tuple[tuple[str, Mapping[str, Any]], ...] = ()
-    """(input, row): the first rows of each input, where rows in and rows out cannot be matched"""
+    """(input, row): the first rows of each input, if rows in and rows out cannot be matched"""
 
     def as_json(self) -> dict[str, Any]:
-        """The object that docs/json.md shows."""
+        """The node as JSON, in the form that docs/json.md shows."""
         columns = [{"name": f.name, "type": str(f.type), "nullable": f.nullable} for f in self.columns.fields] if self.columns else None
         return {
             "node": self.node,
@@ -113,7 +117,8 @@ class NodePreview:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A flow, node by node along the stream. `problems` are warnings and what failed, `exit` is what the command ends with for it."""
+    """The preview of a flow, node by node in the direction of the stream. `problems` are warnings and failures; `exit` is the exit status
+    of the command."""
 
     flow: str
     nodes: tuple[NodePreview, ...]
@@ -121,12 +126,12 @@ class Preview:
     exit: Exit = Exit.DONE
 
     def as_json(self) -> dict[str, Any]:
-        """The object that docs/json.md shows."""
+        """The preview as JSON, in the form that docs/json.md shows."""
         return {"flow": self.flow, "nodes": [node.as_json() for node in self.nodes]}
 
 
 def plain(value: Any) -> Any:
-    """A value of a row as JSON has it."""
+    """A value of a row in a form that JSON supports."""
     match value:
         case None | bool() | int() | str():
             return value

@@ -1,4 +1,4 @@
-"""Figures of a Query in this process, for displays and metrics: fed by commits, read several times a second."""
+"""Figures of a query in this process, for displays and metrics: updated by commits, read several times a second."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.local.contract import EndView, QueryView
 from scribengin.local.ledger import query_rows
-from scribengin.state.clocks import held_back, idle_nodes
+from scribengin.state.clocks import idle_nodes, watermark_holder
 from scribengin.state.contract import Counts
 from scribengin.state.decisions import moment
 from scribengin.state.utility_orders import order_texts
@@ -25,37 +25,38 @@ if TYPE_CHECKING:
     from scribengin.state.clocks import Clock
 
 
-# Estimated time until the backlog is empty, from the backlog of the source at the last looks.
+# Estimated time until the backlog is empty, from the last sizes of the backlog.
 
 
 WINDOW_S = 20.0
 _LOOKS = 3
-"""kept however old they are: Batches may take longer than the window"""
+"""the number of sizes that are kept at any age, because Batches may take longer than the window"""
 
 
 class CatchUp:
-    """The backlog shrinks by the difference between the rates of reading and of arrival; two looks give that difference.
+    """Estimates when the backlog is empty. It shrinks by the difference between the rates of reading and of arrival; two sizes give that
+    difference.
 
-    Only looks that were made at the same point of a Batch can be compared; all seconds are of one clock. For one thread.
+    Only sizes that were taken at the same point of a Batch can be compared; all seconds are of one clock. Used by one thread.
     """
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, int]] = deque()
 
     def note(self, now_s: float, waits: int) -> None:
-        """Record a new look at the source: the size of its backlog."""
+        """Record a new size of the backlog."""
         self._looks.append((now_s, waits))
         while len(self._looks) > _LOOKS and self._looks[0][0] < now_s - WINDOW_S:
             self._looks.popleft()
 
     def forget(self) -> None:
-        """Reset the estimate: the Query has caught up."""
+        """Reset the estimate: the query has caught up."""
         self._looks.clear()
 
     def seconds(self, now_s: float, waits: int) -> float | None:
-        """Seconds until the present backlog is processed; infinity if it does not shrink; None if unknown yet.
+        """Seconds until a backlog of size `waits` is processed; infinity if it does not shrink; None if that is not known yet.
 
-        It rises while a look is overdue: a Batch that takes longer than those before makes the rate smaller.
+        The result rises while a new size is overdue: a Batch that takes longer than those before lowers the rate.
         """
         if len(self._looks) < 2:
             return None
@@ -71,15 +72,15 @@ class CatchUp:
 
 RATE_WINDOW_S = 10.0
 _LEAST_LEFT = 0.01
-"""of all work while a Batch is under way"""
+"""the least share of all work that is left while a Batch is in progress"""
 _FIGURES = ("files", "bytes", "rows")
 
 
 class Meter:
-    """Thread-safe: `begun` and `committed` are called by the Query's thread, `view` by the display's.
+    """The figures of a query. Thread-safe: `begun` and `committed` are called by the query's thread, `view` by the display's.
 
-    `last` is the newest Batch that was through before this process began. `channels`: source that is a channel → what waits in it; its
-    reader counts packs, which say nothing of rows.
+    `last` is the newest Batch that was committed before this process began. `channels`: source that is a channel → a function that returns
+    its backlog. It is needed because the reader of a channel counts record batches, from which the number of rows cannot be derived.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class Meter:
         self._begun = now()
         self._ended: float | None = None
         self._recent: deque[tuple[float, int, Mapping[str, int]]] = deque()
-        """(when, rows read, rows of each end)"""
+        """(time, rows read, rows of each source and sink)"""
         self._ends: dict[str, int] = dict.fromkeys((*sources, *sinks), 0)
         self._sink_bytes: dict[str, int] = dict.fromkeys(sinks, 0)
         self._phases: Mapping[str, float] = {}
@@ -113,9 +114,9 @@ class Meter:
         self._phases_total: defaultdict[str, float] = defaultdict(float)
         self._done = dict.fromkeys(_FIGURES, 0)
         self._done_rows = 0
-        """of channels"""
+        """rows taken from channels"""
         self._streams: Mapping[str, Sequence[SourceStream]] = {}
-        """that the Batch under way reads"""
+        """the streams that the current Batch reads"""
         self._moved: float | None = None
         self._batch_begun: float | None = None
         self._tasks: tuple[int, int] | None = None
@@ -136,7 +137,7 @@ class Meter:
             self._moved = self._batch_begun = self._now()
 
     def committed(self, batch: CommittedBatch) -> None:
-        """Count a Batch that is through, once: one that was through before this process is published again, and counts nothing."""
+        """Count a committed Batch once: one that was committed before this process began is published again, and not counted."""
         with self._lock:
             self._phases = batch.phases_s
             self._slowest_node = _slowest_of(batch.seconds) or self._slowest_node
@@ -168,11 +169,11 @@ class Meter:
             self._done_rows += sum(batch.decision.counts[source].rows_in for source in self._channels if source in batch.decision.counts)
 
     def end(self) -> None:
-        """Record the end of the Query: its run time no longer rises."""
+        """Record the end of the query: its run time no longer rises."""
         self._ended = self._now()
 
     def seconds(self) -> float:
-        """How long the Query runs or ran; without the start of Spark."""
+        """The seconds for which the query has run, without the start of Spark."""
         return (self._ended or self._now()) - self._begun
 
     def view(self, name: str, run: QueryRun | None) -> QueryView:
@@ -256,23 +257,23 @@ class Meter:
         return now - self._moved
 
     def _held_back(self, run: QueryRun) -> dict[str, Any]:
-        """What holds the watermark back, by how much and since when; inputs that are idle do not."""
+        """The input that holds back the watermark, by how much and since when. Idle inputs do not hold it back."""
         now_us = round(self._clock() * 1e6)
         idle = frozenset() if run.idle is None else idle_nodes(self._clocks, run.idle.idle_us, now_us)
         by = self._slowest([origin for origin in run.progress.gated if origin not in idle])
         said: dict[str, Any] = {"held_back_by": by, "idle": tuple(sorted(idle))}
-        held = held_back(self._clocks, idle)
+        held = watermark_holder(self._clocks, idle)
         if held is not None and held.by == by:
             said["behind_s"] = None if held.behind_us is None else held.behind_us / 1e6
             said["silent_s"] = max(0.0, (now_us - held.silent_since_us) / 1e6)
         return said
 
     def _slowest(self, origins: Sequence[str]) -> str:
-        """Of several the node whose watermark rules; one that has brought no rows since the start holds all back, as Spark counts it."""
+        """The node of several that determines the watermark. One that has had no rows since the start holds back all, as in Spark."""
         return min(origins, key=lambda origin: self._newest_us.get(origin, -float("inf"))) if len(origins) > 1 else ""
 
     def _backlog(self, looked: Mapping[str, Mapping[str, Any]], now: float) -> dict[str, Any]:
-        """What waited at the last look, without what was committed since; in channels what waits now."""
+        """The backlog at the last check, less what was committed since; for channels the present backlog."""
         before = _sum({source: each for source, each in looked.items() if source not in self._channels})
         new = looked is not self._looked
         if new:
@@ -284,13 +285,13 @@ class Meter:
             if before.get(figure) is not None:
                 before[figure] = max(0, before[figure] - (done - self._done_at_look[figure]))
         if before.get("oldest_s") is not None:
-            # what waits grows older between two looks; what was committed meanwhile waits no more
+            # the backlog grows older between two checks; what was committed meanwhile is no longer part of it
             figure = _finest(before)
             before["oldest_s"] = before["oldest_s"] + now - self._looked_at if figure is None or before[figure] else None
         return self._with_channels(before, looked)
 
     def _with_channels(self, outside: Mapping[str, Any], looked: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """What waits outside the flow, and in channels. Of these rows are reported, and files only beside those of others."""
+        """The backlog outside of the flow and in channels. Channels count in rows and bytes; they have no files."""
         if not self._channels:
             return dict(outside)
         parts = {"outside": outside} if "more" in outside else {}
@@ -308,7 +309,8 @@ class Meter:
         return _sum(parts)
 
     def _under_way(self, figure: str) -> int:
-        """How much the Batch under way takes; of a channel its share of what waits, as the reader counted packs."""
+        """The amount that the current Batch takes; of a channel its share of the backlog, from the record batches that the reader has
+        counted."""
         taken = self._amount(self._streams)[figure]
         for source, waiting in self._waits.items():
             seen, streams = self._looked.get(source, {}), self._streams.get(source, ())
@@ -319,12 +321,12 @@ class Meter:
         return taken
 
     def _amount(self, streams: Mapping[str, Sequence[SourceStream]]) -> dict[str, int]:
-        """The backlog of sources outside of the flow."""
+        """The amount of data in the streams of sources outside of the flow."""
         return _amount({source: each for source, each in streams.items() if source not in self._channels})
 
     def _level_in(self, state: str, backlog: Mapping[str, Any], now: float) -> float | None:
-        """Seconds until nothing waits, infinity for never; None if the Batch under way takes all there is. A Query that has ended
-        keeps what it had."""
+        """Estimated seconds until the backlog is empty, infinity for never; None if the current Batch takes all there is. A query that has
+        ended keeps its last estimate."""
         figure = _finest(backlog)
         if state in ("waiting", "finished") or figure is None or backlog[figure] <= self._under_way(figure):
             self._catch_up.forget()
@@ -334,9 +336,9 @@ class Meter:
         return self._catch_up_s
 
     def _left(self, backlog: Mapping[str, Any], share: float) -> tuple[float | None, float | None]:
-        """(share that is left, share that is done), by the finest figure the sources give; None if no end is known.
+        """(share that is left, share that is done), by the most exact figure that the sources give; None if the end is not known.
 
-        `share` is how far the Batch under way has come, which waits until it is through.
+        `share` is the progress of the current Batch, which counts as backlog until it is committed.
         """
         if backlog.get("more", True):
             return None, None
@@ -344,7 +346,7 @@ class Meter:
             waits = backlog.get(figure)
             total = (waits or 0) + self._done[figure] + (self._done_rows if figure == "rows" else 0)
             if waits is not None and total:
-                # until it is through, the Batch under way is never all that there is to do
+                # until it is committed, the current Batch is never all the work that is left
                 left = max(_LEAST_LEFT if self._streams else 0.0, max(0.0, waits - share * self._under_way(figure)) / total)
                 return left, 1.0 - left
         return None, None

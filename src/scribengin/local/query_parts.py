@@ -1,4 +1,4 @@
-"""Everything that one Query needs to run in this process: sources and sinks opened, lineage, recovery, the deep check."""
+"""Everything that a query needs to run in this process: opened sources and sinks, its lineage, and its recovery."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scribengin.connectors.group.contract import chooses
 from scribengin.core.errors import Unreachable
 from scribengin.local.acks import is_released_later
 from scribengin.local.ledger import stateful_runs
-from scribengin.local.preflight import blaming
+from scribengin.local.preflight import placing_errors
 from scribengin.local.prepare import limits_of, open_sinks, open_sources, source_place, static_streams
 from scribengin.plan.key_columns import key_columns
 from scribengin.spark.commit import QueryContext
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpenedQuery:
-    """One Query, ready to run."""
+    """A query that is ready to run."""
 
     spark: SparkSession
     plan: QueryPlan
@@ -72,7 +72,18 @@ class OpenedQuery:
         pressure: BackPressure | None = None,
         helpers: Helpers | None = None,
     ) -> QueryRun:
-        """Create a run of the Query in this process."""
+        """Create a run of the query in this process.
+
+        Args:
+            once: True to end when all data that exists is processed.
+            stop: Set to end after the current Batch.
+            on_begin: Called with the streams of each Batch before it runs.
+            on_commit: Called after each committed Batch.
+            log: The log of the run.
+            fed: True if nothing will be written any more that the query reads.
+            pressure: Decides when the next Batch may begin; None for no limits.
+            helpers: The other workers of the tier, which stage a part of its Batches.
+        """
         context = QueryContext(
             spark=self.spark,
             parts=self.parts,
@@ -105,12 +116,20 @@ class OpenedQuery:
         )
 
     def place_of(self, sink: str) -> str:
-        """The place of a sink's rows, as text."""
+        """The place of a sink's rows, as a text."""
         return self.parts.plan.flow.sinks[sink].place
 
 
 def build_parts(spark: SparkSession, prepared: Prepared, code: UserCode, settings: RunSettings, lease: Lease) -> list[OpenedQuery]:
-    """Every Query, checked by Spark, recovered, its sinks claimed; nothing has started."""
+    """Open every query of a tier, claim the places of its sinks, and recover it. Nothing has started then.
+
+    Args:
+        spark: A session, in which Spark has analysed the tier's steps.
+        prepared: The tier.
+        code: The user's code.
+        settings: The settings of the run.
+        lease: The lease of the tier.
+    """
     plan = prepared.plan
     sources, sinks = open_sources(plan.flow), open_sinks(plan.flow, plan, prepared.folder, settings.kept_elsewhere)
     any_columns = settings.word is not None
@@ -121,7 +140,16 @@ def build_parts(spark: SparkSession, prepared: Prepared, code: UserCode, setting
 def query_parts(
     plan: Plan, query: QueryPlan, folder: QueryFolder, code: UserCode, sources: Mapping[str, OpenSource], sinks: Mapping[str, SinkConnector]
 ) -> QueryParts:
-    """The parts of a Query that are the same in all Batches."""
+    """The parts of a query that are the same in all Batches.
+
+    Args:
+        plan: The plan of its tier.
+        query: The planned query.
+        folder: The folder of its state.
+        code: The user's code.
+        sources: The connectors of the flow's sources.
+        sinks: The connectors of the flow's sinks.
+    """
     used = [*query.sources, *query.static_sources]
     keys = key_columns(plan.flow)
     refs = {
@@ -180,12 +208,12 @@ def limits_by_source(parts: QueryParts) -> dict[str, BatchLimits]:
 
 
 def static_by_source(query: QueryPlan, sources: Mapping[str, OpenSource]) -> dict[str, tuple[SourceStream, ...]]:
-    """The present contents of each static source; fixed until the Query restarts."""
+    """The present contents of each static source, which stay the same until the query restarts."""
     return {id_: static_streams(sources[id_]) for id_ in query.static_sources}
 
 
 def _claimed(opened: OpenedQuery, prepared: Prepared, *, adopt: bool) -> OpenedQuery:
-    """Open the lineage, claim the sinks' places, finish what an earlier process decided."""
+    """Complete an interrupted rewind, open the lineage, claim the sinks' places, and complete what an earlier process has decided."""
     owner = prepared.folder.read_owner()
     finish_rewind(opened.folder)
     lineage = open_lineage(
@@ -198,28 +226,29 @@ def _claimed(opened: OpenedQuery, prepared: Prepared, *, adopt: bool) -> OpenedQ
         types={sink: prepared.plan.flow.sinks[sink].type for sink in opened.plan.sinks},
     )
     for id_, sink in opened.parts.sinks.items():
-        with blaming(prepared, id_):
+        with placing_errors(prepared, id_):
             sink.prepare(owner=owner, lineage=lineage.id, adopt=adopt)
     try:
         recover_query(opened.folder, opened.parts.sinks, lineage=lineage.id, lease=opened.lease)
     except Unreachable:
-        # a Batch that is decided for a member of a group that is away: Spark runs it again, and so it is published when that is back
+        # a Batch was decided for a member of a group that is unavailable: Spark runs it again, so that it is published when the member is
+        # back
         if not any(chooses(sink) for sink in opened.parts.sinks.values()):
             raise
     return replace(opened, lineage=lineage.id, starts=lineage.starts, first=lineage.first)
 
 
 def open_stager(spark: SparkSession, tier: Prepared, code: UserCode, settings: RunSettings) -> Stager:
-    """Of all Queries of the tier whose Batches can be shared; nothing is claimed before the first portion comes.
+    """A stager for all queries of a tier whose Batches can be shared among workers. Nothing is claimed before the first portion arrives.
 
     Args:
-        spark: a session; Spark has analysed the tier's steps in it.
-        tier: planned with what Spark has said of its channels.
-        code: the flow's own.
-        settings: those of a run of the tier.
+        spark: A session, in which Spark has analysed the tier's steps.
+        tier: The tier, planned with the columns of its channels.
+        code: The user's code.
+        settings: The settings of a run of the tier.
 
     Raises:
-        ScribenginError: a source or sink that cannot be opened.
+        ScribenginError: A source or sink cannot be opened.
     """
     plan, owner = tier.plan, tier.folder.read_owner()
     sources, sinks = open_sources(plan.flow), open_sinks(plan.flow, plan, tier.folder, settings.kept_elsewhere)
@@ -232,7 +261,7 @@ def open_stager(spark: SparkSession, tier: Prepared, code: UserCode, settings: R
     def claim(portion: Portion) -> None:
         lineage = portion.inputs.batch.lineage
         for id_, sink in compilers[portion.query][0].sinks.items():
-            if claimed.get(id_) != lineage:  # the claim is there: whoever decides has made it
+            if claimed.get(id_) != lineage:  # the worker that decides has claimed it already
                 sink.prepare(owner=owner, lineage=lineage)
                 claimed[id_] = lineage
 

@@ -1,7 +1,8 @@
-"""Rate limits that are set while a flow runs: rows and bytes a second of the flow, of a source, of an edge.
+"""Rate limits that can be changed while a flow runs: rows and bytes a second of the flow, of a source, of an edge.
 
-What a Batch took tells when the next may begin; what one took in full tells how much of that the next may take, so that about a second's
-worth comes at once. What the flow file says of its edges holds too: the stricter of the two.
+The amount that a Batch took determines when the next one may begin. The amount that a full Batch takes determines the share that the next
+one may take, so that a Batch contains about as much as one second allows. The limits that the flow file sets for its edges apply too: the
+stricter one counts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _BYTES_A_ROW = 200
-"""a guess, before there was a Batch"""
+"""an estimate, before the first Batch"""
 _LEAST_SHARE = 1e-6
 
 
@@ -45,8 +46,9 @@ class RateLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class FeedShare:
-    """What flows that read a sink leave to who feeds it: a share of its time, 0 to 1; 0: it waits. `why` is for people."""
+class UpstreamShare:
+    """The share of its time, 0 to 1, for which a flow may work because of the flows that read its sink; at 0 it waits. `why` is
+    for people."""
 
     share: float
     why: str = ""
@@ -54,27 +56,31 @@ class FeedShare:
 
 @dataclass(frozen=True, slots=True)
 class FlowLimits:
-    """`flow`: of all that the flow reads from outside; its Queries that do so get equal parts. `sources`: of each Query that reads the
-    source. `edges`: by channel, or by the name of an arrow that it carries. `share`: as `flow`, what a `quota` leaves it."""
+    """The limits of a flow.
+
+    `flow` is for all that it reads from outside, in equal parts for the queries that do so. `sources` is for each query that reads the
+    source. `edges` is by channel, or by the name of an edge in it. `share` is like `flow`: what the quota with the name `quota` allows the
+    flow.
+    """
 
     flow: RateLimit = field(default_factory=RateLimit)
     sources: Mapping[str, RateLimit] = field(default_factory=dict)
     edges: Mapping[str, RateLimit] = field(default_factory=dict)
     share: RateLimit = field(default_factory=RateLimit)
     quota: str = ""
-    held: Mapping[str, FeedShare] = field(default_factory=dict)
-    """sink → what its readers leave, where that is not all"""
+    held: Mapping[str, UpstreamShare] = field(default_factory=dict)
+    """sink → what its readers allow, if they restrict it"""
 
 
 @dataclass
 class Paced:
-    """Applies the present rate limits, and those of `inner`, to one Query. For the Query's thread."""
+    """Applies the present rate limits, and the back-pressure of `inner`, to one query. Used by the query's thread."""
 
     query: QueryPlan
     plan: FlowPlan
     tier: str
     batch: Mapping[str, BatchLimits]
-    """source → what a Batch takes of it at most"""
+    """source → the most that a Batch takes from it"""
     limits: Callable[[], FlowLimits]
     inner: BackPressure | None = None
     now: Callable[[], float] = time.monotonic
@@ -82,9 +88,9 @@ class Paced:
     _batch_s: float = 0.0
     _given: float = 1.0
     _last: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """source or sink → rows and bytes of the Batch before"""
+    """source or sink → rows and bytes of the last Batch"""
     _full: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """the same of a Batch that takes all it may"""
+    """the same for a Batch that takes all that its limits allow"""
 
     def __post_init__(self) -> None:
         tier = self.plan.tier(self.tier)
@@ -123,7 +129,7 @@ class Paced:
                 self._full[name] = (rows / share, size / share)
 
     def admit(self) -> BatchAdmission:
-        """Whether the next Batch may begin now."""
+        """Decide whether the next Batch may begin now, or how long it must wait."""
         wait_s, share, why = 0.0, 1.0, ""
         for what, pace, names in self._limits_in_force():
             last = [self._last.get(name, (0, 0)) for name in names]
@@ -136,7 +142,7 @@ class Paced:
         held = min((each for sink, each in self.limits().held.items() if sink in self.query.sinks), key=_share_of, default=None)
         if held is not None and held.share <= 0.0:
             return BatchAdmission(LOOK_S, why=held.why, paused=True)
-        if held is not None:  # between two Batches it rests so long that it works for its share of the time
+        if held is not None:  # it waits between two Batches, so that it works only for its share of the time
             rest_s = self._begun_s + self._batch_s / held.share - self.now()
             if rest_s > wait_s:
                 wait_s, why = rest_s, held.why
@@ -146,7 +152,7 @@ class Paced:
         return BatchAdmission(max(wait_s, inner.wait_s), min(share, inner.share), said, inner.paused)
 
     def _limits_in_force(self) -> Iterator[tuple[str, RateLimit, list[str]]]:
-        """(what is limited, how, the names of what counts for it) of all limits that hold for this Query."""
+        """Yields (what is limited, the limit, the sources or channels that count for it) for all limits that apply to this query."""
         now = self.limits()
         for what, whole in (("the flow", now.flow), (f"the flow (quota {now.quota})", now.share)):
             if whole and self._outside:
@@ -162,7 +168,7 @@ class Paced:
                     yield f"edge {name}", now.edges[name], [channel]
 
     def _taken(self) -> float:
-        """How much of what its limits allow the last Batch took, 0 to 1: of the source that took most of its own."""
+        """The share of its limits that the last Batch has used, 0 to 1: that of the source with the largest share."""
         shares = [0.0]
         for source, most in self.batch.items():
             rows, size = self._last.get(source, (0, 0))
@@ -171,7 +177,7 @@ class Paced:
         return min(1.0, max(shares))
 
     def _guessed(self, name: str) -> tuple[float, float]:
-        """An estimate of what a full Batch reads of a source, before the first one."""
+        """An estimate of the rows and bytes that a full Batch reads from a source, before the first one."""
         most = self.batch.get(name)
         if most is None:
             return 0.0, 0.0
@@ -179,7 +185,7 @@ class Paced:
         return rows, most.max_bytes or rows * _BYTES_A_ROW
 
 
-def _share_of(held: FeedShare) -> float:
+def _share_of(held: UpstreamShare) -> float:
     return held.share
 
 

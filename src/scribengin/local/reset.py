@@ -1,4 +1,5 @@
-"""`reset`: a flow forgets what it has done, and reads everything again. What is removed is kept for a week, as far as it can be."""
+"""`reset`: removes the state of a flow, so that it reads everything again. What is removed is kept for a week, as far as that is
+possible."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from scribengin.core.records import NewerRecord
 from scribengin.core.storage import names_in
 from scribengin.local.move_queries import open_left_sinks
 from scribengin.local.positions import decided_ends
-from scribengin.local.preflight import saying_what_is_in_the_trash
+from scribengin.local.preflight import with_trash_remedy
 from scribengin.local.prepare import open_sinks
 from scribengin.local.stored_queries import letters_waiting
 from scribengin.plan.graph import query_sinks
@@ -38,14 +39,14 @@ if TYPE_CHECKING:
     from scribengin.state.folder import QueryFolder
 
 _STAYS = ("lock", "terms")
-"""Terms must never begin again: an old driver that sleeps would look like a new one."""
+"""Terms must never start over: an old driver that was suspended would look like a new one."""
 _EVERY_S = 3600.0
-"""between two looks at the trash of a flow that runs"""
+"""seconds between two checks of the trash of a running flow"""
 
 
 @dataclass(frozen=True, slots=True)
 class LostQuery:
-    """What a Query has done, and would forget. `positions`: source → entries of its log that Batches are through with."""
+    """The data of a query that a reset would remove. `positions`: source → entries of its log that Batches have taken."""
 
     query: str
     tier: str
@@ -54,14 +55,14 @@ class LostQuery:
     dead_letters: int
     replays: int
     repairs: int = 0
-    """dead letters that a person has changed, and that are not replayed yet"""
+    """dead letters that were repaired and not yet replayed"""
     made: bool = True
-    """False if no sink of the flow makes it any more: then what it wrote is not looked for"""
+    """False if no sink of the flow uses it any more: then its output is not looked for"""
     damaged: str = ""
-    """why it cannot be counted"""
+    """why it cannot be counted; empty if it can"""
 
     def as_json(self) -> dict[str, Any]:
-        """Its form in a result."""
+        """The query as JSON, for a result."""
         return {
             "query": self.query,
             "tier": self.tier,
@@ -89,18 +90,18 @@ class LostQuery:
 
 @dataclass(frozen=True, slots=True)
 class LostOutput:
-    """What a sink has written, and would be removed. `items` are files, or rows if there are no files; `restorable`: `undo` brings it
-    back."""
+    """The output of a sink that would be removed. `items` counts files, or rows if there are no files. `restorable` is True if an undo can
+    restore it."""
 
     sink: str
     place: str
     items: int
     restorable: bool
     earlier: tuple[Unaccounted, ...] = ()
-    """of it, what lineages have written of which the state does not know: a run has added to them"""
+    """the part that was written by lineages of which the state has no record: a run has added to their output"""
 
     def as_json(self) -> dict[str, Any]:
-        """Its form in a result."""
+        """The output as JSON, for a result."""
         return asdict(self) | {"earlier": [asdict(each) for each in self.earlier]}
 
     def __str__(self) -> str:
@@ -111,19 +112,25 @@ class LostOutput:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """What a reset of a flow would remove, and how. `tiers` are the flow's own, and those that it had earlier; `sinks` those whose outputs
-    go too."""
+    """The reset of a flow. `tiers` are those of the flow, and those that it had earlier; `sinks` are those whose output is
+    removed too."""
 
     flow: Flow
     tiers: tuple[StateFolder, ...]
     made: frozenset[str] = frozenset()
-    """the Queries that sinks of the flow, and channels, make now"""
+    """the queries that the flow has now"""
     sinks: Mapping[str, SinkConnector] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def of(declared: Flow, tiers: Sequence[tuple[Flow, StateFolder]], *, outputs: bool) -> Reset:
-        """`tiers`: each tier's part of the flow, and the folder of its state."""
+        """Prepare a reset.
+
+        Args:
+            declared: The flow.
+            tiers: Each tier's part of the flow, and the folder of its state.
+            outputs: True to remove the output of its sinks too.
+        """
         own = {folder.tier: folder for _, folder in tiers}
         first = tiers[0][1]
         earlier = [tier for tier in tiers_with_state(first.root, declared.name) if tier.tier not in own]
@@ -147,20 +154,20 @@ class Reset:
 
     @property
     def trash(self) -> Trash:
-        """Where what is removed is kept."""
+        """The trash in which removed data is kept."""
         return Trash(self.root, self.flow.name)
 
     def lost(self) -> tuple[list[LostQuery], list[LostOutput]]:
-        """What would be removed, without changing anything. Raises Refused if a sink's place holds what others have written."""
+        """The data that the reset would remove. Changes nothing. Raises Refused if a sink's place contains output of others."""
         owner = _owner(self.root)
         queries = [replace(_lost(tier, query), made=query.name in self.made) for tier in self.tiers for query in tier.queries()]
         try:
             known = known_lineages(self.root, self.flow.name)
         except (Refused, StateError):
-            known = None  # a reset is there for a state that is damaged too: then nothing tells which outputs are its own
+            known = None  # a reset must be possible for a damaged state too, which does not show which outputs are its own
         outputs = []
         for id_, sink in self.sinks.items():
-            with saying_what_is_in_the_trash(self.root, self.flow.name):
+            with with_trash_remedy(self.root, self.flow.name):
                 items = sink.clear(owner=owner, flow=self.flow.name, dry_run=True)
             others = sink.unaccounted(known) if known is not None and items and counts_others(sink) else ()
             earlier = tuple(each for each in others if each.is_of_lineage)
@@ -168,14 +175,17 @@ class Reset:
         return queries, outputs
 
     def run(self, lost: Sequence[Mapping[str, Any]]) -> Discarded:
-        """Under leases, which it takes: remove it. Raises Refused if a tier runs. May be killed at any point and done again."""
+        """Remove the state, and the output of the sinks. Takes the leases of all tiers; raises Refused if one of them runs. Idempotent: it
+        may be interrupted at any point and repeated. `lost` describes what is removed, for the record."""
         with take_leases(self.tiers):
             return self._run(lost)
 
     def undo(self, id_: str = "") -> Discarded:
-        """Under leases, which it takes: bring back what the newest reset has removed, or the one of that id. Raises Refused if there is
-        none, where the flow has run since, or where a tier runs."""
-        self.trash.find(id_)  # where there is nothing to bring back the leases leave no folder
+        """Restore what the newest reset has removed, or the one with that id. Takes the leases of all tiers.
+
+        Raises Refused if there is no such reset, if the flow has run since, or if a tier runs.
+        """
+        self.trash.find(id_)  # if there is nothing to restore, the leases must not create a folder
         with take_leases(self.tiers):
             found = self.trash.find(id_)
             if found.owner != _owner(self.root):
@@ -194,7 +204,7 @@ class Reset:
         return found
 
     def _kept_sink(self, output: KeptOutput, found: Discarded) -> TrashSink:
-        """The sink that an output is of. Raises Refused if the flow has it no more, or elsewhere."""
+        """The sink of an output. Raises Refused if the flow no longer has it, or has it at another place."""
         sink = _sink_of(self.sinks, output)
         if sink is None:
             raise Refused(
@@ -212,7 +222,7 @@ class Reset:
         for sink in self.sinks.values():
             sink.clear(owner=owner, flow=self.flow.name, dry_run=True)
         discarded = trash.begin(owner, lost)
-        # state goes before outputs: killed in between, the next run refuses the outputs instead of doubling them
+        # state is removed before outputs: after an interruption in between, the next run refuses the outputs instead of duplicating them
         for place in self._state():
             discarded = trash.move(discarded, place)
         if not owner:  # a copy of a state folder becomes an installation of its own
@@ -231,7 +241,7 @@ class Reset:
         return discarded
 
     def _state(self) -> Iterator[Path]:
-        """All of it, but what stays for ever, and channels, which are places of sinks."""
+        """The files and folders of the state, without what is kept for ever, and without channels, which are places of sinks."""
         for tier in self.tiers:
             for name in sorted(names_in(tier.path)):
                 if name not in _STAYS:
@@ -244,17 +254,17 @@ class Reset:
 
 
 class TrashKeeper:
-    """Empties a flow's trash while it runs, at most once an hour; for the threads of all its Queries."""
+    """Empties a flow's trash while it runs, at most once an hour. Used by the threads of all its queries."""
 
     def __init__(self, prepared: PreparedFlow, now_s: Callable[[], float] = time.monotonic) -> None:
-        """Its trash was emptied before it started."""
+        """The first check is after an hour, because a run empties the trash before it starts."""
         self._prepared = prepared
         self._now_s = now_s
         self._lock = threading.Lock()
         self._due_s = now_s() + _EVERY_S
 
     def empty_old(self) -> None:
-        """Cheap to call after every Batch."""
+        """Delete expired data, at most once an hour; cheap to call after every Batch."""
         with self._lock:
             if self._now_s() < self._due_s:
                 return
@@ -263,7 +273,8 @@ class TrashKeeper:
 
 
 def empty_trash(prepared: PreparedFlow) -> None:
-    """Delete for good what a flow's trash has held for a week; what a store does not let go now, next time. Wants the lease of a tier."""
+    """Delete for good what has been in a flow's trash for a week. What a store does not delete now is tried again the next time. The caller
+    holds the lease of a tier."""
 
     @cache
     def sinks() -> dict[str, SinkConnector]:
@@ -273,8 +284,16 @@ def empty_trash(prepared: PreparedFlow) -> None:
 
 
 def _drop_outputs(sinks: Callable[[], Mapping[str, SinkConnector]], expired: Discarded) -> bool:
-    """Delete for good what sinks' places hold of it; False if a store does not let it go now. Of a sink that the flow has no more it
-    stays there: nothing says how the place is reached. `sinks` is called if there is something."""
+    """Delete for good the outputs of a removal that are in the trash of their places. The output of a sink that the flow no longer has
+    stays there, because it is not known how to reach the place.
+
+    Args:
+        sinks: Returns the sinks of the flow; called only if there are outputs.
+        expired: The removal.
+
+    Returns:
+        False if a store does not delete them now.
+    """
     try:
         for output in expired.outputs:
             if (sink := _sink_of(sinks(), output)) is not None:
@@ -285,13 +304,13 @@ def _drop_outputs(sinks: Callable[[], Mapping[str, SinkConnector]], expired: Dis
 
 
 def _sink_of(sinks: Mapping[str, SinkConnector], output: KeptOutput) -> TrashSink | None:
-    """The one that an output is of; None if the flow has it no more, or elsewhere."""
+    """The sink of an output; None if the flow no longer has it, or has it at another place."""
     sink = sinks.get(output.sink)
     return sink if sink is not None and has_trash(sink) and sink.place == output.place else None
 
 
 def _lost(tier: StateFolder, query: QueryFolder) -> LostQuery:
-    """Also of a state that is damaged: it is what a reset is there for."""
+    """Count what would be removed of a query. It works for a damaged state too, because a reset must be possible for it."""
     try:
         return _counted(tier, query)
     except NewerRecord:
@@ -317,8 +336,8 @@ def _counted(tier: StateFolder, query: QueryFolder) -> LostQuery:
 
 
 def _owner(root: Path, read: Callable[[Path], str] = known_owner) -> str:
-    """Whose outputs may be removed; those of a copied state folder belong to the original, those of one whose record is damaged have no
-    owner that is known. Changes nothing unless `read` does."""
+    """The installation whose outputs may be removed; empty for a copied state folder, whose outputs belong to the original, and if the
+    record is damaged. Changes nothing unless `read` does."""
     try:
         return read(root)
     except NewerRecord:

@@ -1,6 +1,7 @@
-"""Rewind whole Queries to an earlier Batch or time, or start them over: compute the positions and repeated rows, and do it.
+"""Rewinds whole queries to an earlier Batch or time, or starts them over: computes the positions and the rows that are repeated, and
+carries it out.
 
-`positions` moves one source by hand; here all sources of a Query go to where they were together.
+`positions` moves one source by hand; here all sources of a query return to positions that they had at the same time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from scribengin.connectors.abilities import rechecks
 from scribengin.connectors.files.source import FilesSource
 from scribengin.core.errors import Refused, SourceError
 from scribengin.core.units import show_bytes
-from scribengin.local.positions import closed_text, decided_ends, go_back, way_back
+from scribengin.local.positions import closed_text, decided_ends, go_back, preview_move_back
 from scribengin.local.prepare import open_sources
 from scribengin.local.summaries import SUMMARY
 from scribengin.plan.tier_flows import CHANNEL, source_id
@@ -35,15 +36,16 @@ if TYPE_CHECKING:
 
 
 _LOOKED_FOR = 5_000
-"""streams of a source whose files a plan looks for: some hundredths of a second"""
+"""the most streams of a source whose files a plan looks for, which takes some hundredths of a second"""
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
-    """What going back means for one Query. `starts`: source → the position that it would read from; `moved` are those that go back.
+class QueryRewind:
+    """The rewind of one query.
 
-    `doubled`: sink → rows at most that would be written again; of a channel these go through the tiers behind it again, to the sinks that
-    `behind` names."""
+    `starts`: source → the position from which it would read; `moved` are the sources that go back. `doubled`: sink → the most rows that
+    would be written again. For a channel these rows pass through the tiers downstream of it again, to the sinks that `behind` names.
+    """
 
     tier: str
     query: str
@@ -53,7 +55,7 @@ class Back:
     behind: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def says(self, flow: Flow) -> list[str]:
-        """For people: one sentence for each source and sink."""
+        """Sentences for people, one for each source and sink."""
         said = [
             f"{_label(self.tier, self.query)} reads source {each.source} again from position {each.after} to {each.before}"
             + (f", {each.rows:,} rows" if each.rows is not None else f", {each.files:,} files" if each.files else "")
@@ -76,14 +78,25 @@ class Back:
         return {"tier": self.tier, "query": self.query, "starts": dict(self.starts), "sources": moved, **rows}
 
 
-def back_to(prepared: PreparedFlow, query: str | None, *, at: datetime | None = None, batch: int | None = None) -> list[Back]:
-    """What going back means: to how it was after the last Batch decided until `at`, or after Batch number `batch` (-1: before the first).
+def find_rewinds(prepared: PreparedFlow, query: str | None, *, at: datetime | None = None, batch: int | None = None) -> list[QueryRewind]:
+    """Compute the rewind of queries to the state after a Batch. Changes nothing.
 
-    Of the Queries that read what comes from outside; those behind channels follow by what they are handed. Changes nothing. Raises Refused
-    if there is no such Query, or it cannot go back: it keeps state, it does not know the Batch in detail any more, what it would read is
-    gone.
+    Only queries that read data from outside are rewound; queries that read channels follow, because they get the rows again.
+
+    Args:
+        prepared: The flow.
+        query: The only query to rewind; None for all.
+        at: Rewind to the last Batch that was decided until this time.
+        batch: Rewind to this Batch; -1 is before the first one. Used if `at` is None.
+
+    Returns:
+        One item for each query that goes back.
+
+    Raises:
+        Refused: There is no such query, or it cannot go back: it keeps state, the details of the Batch are pruned, or data that it would
+            read no longer exists.
     """
-    found: list[Back] = []
+    found: list[QueryRewind] = []
     seen: list[str] = []
     for tier in prepared.tiers:
         for planned in tier.plan.queries:
@@ -94,7 +107,7 @@ def back_to(prepared: PreparedFlow, query: str | None, *, at: datetime | None = 
             seen.append(planned.name)
             if query in (None, planned.name):
                 starts = _starts_at(folder, at) if at is not None else _starts_after(folder, -1 if batch is None else batch)
-                # what others have handed over was acknowledged, and may be gone: its rows come again by their own Queries
+                # what other tiers have written was acknowledged, and may be deleted: its rows arrive again from their own queries
                 starts = {source: starts.get(source, 0) for source in outside}
                 found += _back(prepared, tier, folder, starts)
     if query is not None and query not in seen:
@@ -103,12 +116,12 @@ def back_to(prepared: PreparedFlow, query: str | None, *, at: datetime | None = 
     return found
 
 
-def _back(prepared: PreparedFlow, tier: Prepared, folder: QueryFolder, starts: Mapping[str, int]) -> Iterator[Back]:
+def _back(prepared: PreparedFlow, tier: Prepared, folder: QueryFolder, starts: Mapping[str, int]) -> Iterator[QueryRewind]:
     ends = decided_ends(folder)
     back = {source: to for source, to in starts.items() if to < ends.get(source, 0)}
     if not back:
         return
-    moved = tuple(way_back(folder, source, to, {**ends, **back}) for source, to in back.items())
+    moved = tuple(preview_move_back(folder, source, to, {**ends, **back}) for source, to in back.items())
     for source, to in back.items():
         _check_there(tier, folder, source, SourceLog(folder.sources, source).own_range(to, ends[source]))
     doubled: dict[str, int] = {}
@@ -116,7 +129,7 @@ def _back(prepared: PreparedFlow, tier: Prepared, folder: QueryFolder, starts: M
         for sink, rows in (each.doubled or {}).items():
             doubled[sink] = max(doubled.get(sink, 0), rows)
     behind = {sink: _behind(prepared, sink) for sink in doubled if sink not in prepared.plan.flow.sinks}
-    yield Back(tier.plan.tier, folder.name, {**ends, **back}, moved, doubled, behind)
+    yield QueryRewind(tier.plan.tier, folder.name, {**ends, **back}, moved, doubled, behind)
 
 
 def _behind(prepared: PreparedFlow, channel: str) -> tuple[str, ...]:
@@ -135,7 +148,7 @@ def _behind(prepared: PreparedFlow, channel: str) -> tuple[str, ...]:
 
 
 def _starts_after(folder: QueryFolder, number: int) -> Mapping[str, int]:
-    """Source → how far it was read after that Batch of the present lineage."""
+    """Source → the position after that Batch of the present lineage."""
     lineage = read_lineage(folder)
     assert lineage is not None
     if number < 0:
@@ -176,7 +189,7 @@ def _forgotten(folder: QueryFolder, decisions: Decisions) -> Refused:
 
 
 def _check_there(tier: Prepared, folder: QueryFolder, source: str, streams: Sequence[SourceStream]) -> None:
-    """Raise Refused if what would be read again is not there any more."""
+    """Raise Refused if data that would be read again no longer exists."""
     flow = tier.plan.flow
     opened = open_sources(flow)[source]
     if flow.sources[source].type == "files" and isinstance(opened, FilesSource):
@@ -195,8 +208,8 @@ def _check_there(tier: Prepared, folder: QueryFolder, source: str, streams: Sequ
 
 
 def read_again(tier: Prepared, query: str) -> Iterator[str]:
-    """For a Query that would start over: a sentence for each source that it has read, how much that was, and whether it is still there.
-    Files are looked for, the first thousands of them; other sources are not asked."""
+    """Sentences for a query that would start over, one for each source: how much it has read, and whether that still exists.
+    The first thousands of files are looked for; other sources are not accessed."""
     folder = tier.folder.query(query)
     flow = tier.plan.flow
     for source, end in decided_ends(folder).items():
@@ -219,9 +232,22 @@ def _gone(folder: QueryFolder, source: str, what: str, remedy: str) -> Refused:
     return Refused(f'query "{folder.name}" cannot read source "{source}" again: {what} no longer exists', remedy=remedy, code="rewind-gone")
 
 
-def begin_anew(prepared: Prepared, query: QueryFolder, how: str, lease: Lease) -> Lineage | None:
-    """Under the lease: leave the checkpoint with what it remembers, and begin a new lineage: `again` from the start of all sources but
-    channels, which go on where they are, `lost` at the present positions. None if it has just begun so. Raises as `go_back`."""
+def begin_new_lineage(prepared: Prepared, query: QueryFolder, how: str, lease: Lease) -> Lineage | None:
+    """Begin a new lineage of the query, without the state of the old one. The caller holds the lease.
+
+    Args:
+        prepared: The tier.
+        query: The folder of the query's state.
+        how: `again` reads all sources from the start, except channels, which keep their positions; `lost` keeps the positions of all
+            sources.
+        lease: The lease of the tier.
+
+    Returns:
+        The new lineage; None if the query never ran, or has just begun in this way.
+
+    Raises:
+        Refused: As for `go_back`.
+    """
     lineage = read_lineage(query)
     if lineage is None:
         return None

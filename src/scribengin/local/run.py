@@ -1,4 +1,4 @@
-"""`run`: whole flows in this process, until they are through, stopped, or failed.
+"""`run`: runs whole flows in this process, until they have finished, are stopped, or have failed.
 
 This module imports neither PySpark nor Arrow: what is wrong with a flow is reported without them, and Java boots while they are imported.
 """
@@ -19,12 +19,12 @@ from scribengin.core.storage import folder_fault
 from scribengin.local.contract import RunView
 from scribengin.local.move_queries import migrate
 from scribengin.local.preflight import (
-    blaming,
     check_before_spark,
     empty_lookups,
+    existing_output_notices,
+    placing_errors,
     repeated_keys,
     unmatched_patterns,
-    what_is_added_to,
 )
 from scribengin.local.prepare import first_file_faults, open_sources, prepare
 from scribengin.local.reset import empty_trash
@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Source
 
 
-_TOLD_AT_ONCE = frozenset({"lookup-empty", "lookup-repeated", "pattern-unmatched"})
-"""warnings of what the places hold now: who sees them in time stops, and puts it right; all are in the result too"""
+_SHOWN_AT_ONCE = frozenset({"lookup-empty", "lookup-repeated", "pattern-unmatched"})
+"""warnings about the present contents of places, which are shown at once, so that a user can stop the run and correct them; all of them are
+in the result too"""
 
 
 def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None], *, spark: SparkSession | None = None) -> RunResult:
@@ -58,10 +59,21 @@ def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None]
 def run_flows(
     paths: Sequence[Path], settings: RunSettings, watch: Callable[[RunView], None], *, spark: SparkSession | None = None
 ) -> RunResult:
-    """Run the flows of some files side by side; where one writes what another reads, the second ends, under `--once`, behind the first.
+    """Run the flows of some files side by side. If one writes what another reads, then with `--once` the second one ends after the first.
 
-    `watch` is called from this thread. `spark` lends a session (tests); else one is started and stopped. Raises InputError, Refused or
-    EnvironmentFault for what is known before the first Batch; a Query that fails later is in the result.
+    Args:
+        paths: The flow files.
+        settings: The settings of the run.
+        watch: Called with each view, from this thread.
+        spark: A session to use (for tests); otherwise one is started and stopped.
+
+    Returns:
+        The result. A query that fails after the start is part of it.
+
+    Raises:
+        InputError: A flow file is wrong.
+        Refused: A run would risk data, or a tier is running already.
+        EnvironmentFault: The machine lacks something.
     """
     begun_s = time.monotonic()
     flows: list[PreparedFlow] = []
@@ -75,7 +87,7 @@ def run_flows(
     flows = [replace(flow, warnings=(*flow.warnings, *empty_lookups(flow), *unmatched_patterns(flow).values())) for flow in flows]
     met = _meetings(flows)
     new = {flow.name for flow in flows if folder_fault(flow.root) is None and not tiers_with_state(flow.root, flow.name)}
-    for flow in flows:  # before leases are taken, so that what is refused leaves no folder where the state may be put back
+    for flow in flows:  # before leases are taken, so that a refused run leaves no folder where the state may be put back
         if flow.name in new:
             _check_here(flow, settings)
     with ExitStack() as stack:
@@ -88,16 +100,17 @@ def run_flows(
             empty_trash(flow)
             if flow.name not in new:
                 _check_here(flow, settings)
-            if settings.append_new_lineage and (added := [*what_is_added_to(flow)]):
+            if settings.append_new_lineage and (added := [*existing_output_notices(flow)]):
                 show("checking", *added)
         starting = None
         if spark is None:
             show("starting spark")
             starting = stack.enter_context(closing(begin(flows, settings, partial(show, "starting spark"))))
         for flow in flows:
-            look_at_first_files(flow, any_columns=settings.word is not None)
-        flows = [replace(flow, warnings=(*flow.warnings, *repeated_keys(flow))) for flow in flows]  # with Arrow, while Java boots
-        if odd := [f"{problem.message}; {problem.remedy}" for flow in flows for problem in flow.warnings if problem.code in _TOLD_AT_ONCE]:
+            check_first_files(flow, any_columns=settings.word is not None)
+        # this needs Arrow, and runs while Java boots
+        flows = [replace(flow, warnings=(*flow.warnings, *repeated_keys(flow))) for flow in flows]
+        if odd := [f"{problem.message}; {problem.remedy}" for flow in flows for problem in flow.warnings if problem.code in _SHOWN_AT_ONCE]:
             show("starting spark", *odd)
         from scribengin.local.drive import run_checked  # with PySpark and Arrow, while Java boots
         from scribengin.spark.warm_up import begin_warm_up
@@ -111,7 +124,8 @@ def run_flows(
 
 
 def _meetings(flows: Sequence[PreparedFlow]) -> tuple[Meeting, ...]:
-    """Raises Refused where a tier of a flow is in two of the files, InputError for a circular dependency of flows."""
+    """The places that one of the flows writes and another one reads. Raises Refused if a flow's tier is in two of the files, and InputError
+    for a circular dependency of flows."""
     seen: dict[str, PreparedFlow] = {}
     for flow in flows:
         if flow.name in seen:
@@ -132,9 +146,9 @@ def _meetings(flows: Sequence[PreparedFlow]) -> tuple[Meeting, ...]:
 
 
 def _check_here(flow: PreparedFlow, settings: RunSettings) -> None:
-    """What a run refuses without Spark. Raises as `look_at_sources` and `check_before_spark`; InputError where it would not end by itself
-    that is to."""
-    if settings.once and settings.right is None:  # a drain comes with a right, and ends an endless source where it is
+    """Check what a run refuses without Spark. Raises as `check_sources` and `check_before_spark`, and InputError if a run that must end
+    on its own would not."""
+    if settings.once and settings.right is None:  # a drain has a registry lease, and ends an endless source where it is
         endless = [(tier, id_) for tier in flow.tiers for id_, source in tier.plan.flow.sources.items() if is_endless(source)]
         if endless:
             raise InputError(
@@ -148,28 +162,28 @@ def _check_here(flow: PreparedFlow, settings: RunSettings) -> None:
                     for tier, id_ in endless
                 ]
             )
-    look_at_sources(flow)
+    check_sources(flow)
     check_before_spark(flow, adopt=settings.append_new_lineage)
 
 
 def is_endless(source: Source) -> bool:
-    """Whether a source never comes to an end by itself."""
+    """True if a source never ends on its own."""
     ends_by = catalog.source_types(internal=True)[source.type].ends_by
     return bool(ends_by) and source.options.get(ends_by) is None
 
 
-def look_at_sources(prepared: PreparedFlow) -> None:
-    """What is not there is reported before Spark starts. Raises SourceError or Unreachable, with its place."""
+def check_sources(prepared: PreparedFlow) -> None:
+    """Check that the sources exist, before Spark starts. Raises SourceError or Unreachable, with its place."""
     for tier in prepared.tiers:
         for node, source in open_sources(tier.plan.flow).items():
             if not is_handed_over(source):
-                with blaming(tier, node):
+                with placing_errors(tier, node):
                     source.reader()
 
 
-def look_at_first_files(prepared: PreparedFlow, *, any_columns: bool) -> None:
-    """Files of other columns than the flow names, that no Query has started to read, are reported before any is read; Java starts in the
-    meantime. With `any_columns` they were accepted. Raises SourceError or Unreachable, with its place."""
+def check_first_files(prepared: PreparedFlow, *, any_columns: bool) -> None:
+    """Check that files which no query has started to read have the columns of the flow, while Java starts. With `any_columns` other columns
+    were accepted. Raises SourceError or Unreachable, with its place."""
     for error in first_file_faults(prepared) if not any_columns else ():
         raise error
 

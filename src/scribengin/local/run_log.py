@@ -1,6 +1,6 @@
-"""The run's log: what an operator asks for after a night. Starts, stops, restarts and failures; a healthy steady state writes nothing.
+"""The log of a run, for operators: starts, stops, restarts and failures. Nothing is written while a run is healthy and steady.
 
-One line an event, `time level event key=value …`; the traceback of an unexpected error stands below its line.
+One line for each event, `time level event key=value …`; the traceback of an unexpected error follows its line.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Handler(RotatingFileHandler):
 
 @contextmanager
 def open_run_log(path: Path) -> Iterator[FilteringBoundLogger]:
-    """Append to `path`; at 4 MiB it is moved to `path.1`, three old ones are kept. Several threads may write."""
+    """Append to `path`. At 4 MiB it is renamed to `path.1`; three old files are kept. Several threads may write."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = _Handler(path, maxBytes=_BYTES, backupCount=_OLD_FILES, encoding="utf-8")
     lines = logging.Logger("scribengin.run")

@@ -1,4 +1,4 @@
-"""Columns that the data have and the schema has not: told while a flow runs, and under `evolve: add` taken in when it starts next."""
+"""Columns that the data has and the schema does not have: reported while a flow runs, and under `evolve: add` added when it starts next."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scribengin.plan.key_columns import key_columns
 from scribengin.plan.resolve import resolve
 from scribengin.spec.call_sites import CallPlaces
 from scribengin.spec.model import Sql, Step
-from scribengin.state.columns import Learned, column_of, keep_learned, learn, may_not_learn, read_learned
+from scribengin.state.columns import Learned, column_of, is_reserved_column, keep_learned, learn, read_learned
 from scribengin.state.ledger import read_totals
 from scribengin.state.lineage import past_lineages
 from scribengin.state.topology import tiers_with_state
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 
 def with_learned(flow: Flow, root: Path) -> Flow:
-    """The flow with what its sources have learned: behind the declared columns, in the order in which it was seen, nullable; but for what
-    it could not run with."""
+    """The flow with the columns that its sources have learned: after the declared ones, in the order in which they were seen, nullable.
+    Columns with which it could not run are left out."""
     for id_, source in flow.sources.items():
         if source.schema is None or source.schema.evolve != "add":
             continue
@@ -50,12 +50,12 @@ def with_learned(flow: Flow, root: Path) -> Flow:
 
 
 def _learned(flow: Flow, root: Path, source: str) -> list[Learned]:
-    """With what a kill kept from being learned: it stands in the decisions, also in those that a rewind has left. Of several the oldest
-    holds, whichever Query has it, of whichever tier that the flow ever had."""
+    """The learned columns of a source, including those that an interruption kept from being stored: the decisions contain them, also those
+    of lineages that rewinds have ended. If several queries, of present or former tiers, have the same column, the oldest one counts."""
     learned = read_learned(root, flow.name, source)
     there = {each.field.name.lower() for each in learned}
     decided: list[Learned] = []
-    with suppress(StateError):  # of a ledger that is damaged tells who reads it
+    with suppress(StateError):  # a damaged ledger is reported where it is read
         for query in (query for tier in tiers_with_state(root, flow.name) for query in tier.queries()):
             for each in read_noticed(query):
                 notice, field = each.notice, column_of(each.notice)
@@ -69,7 +69,7 @@ def _learned(flow: Flow, root: Path, source: str) -> list[Learned]:
 
 
 def keep_all_learned(flow: Flow, root: Path) -> None:
-    """At a start, under the leases of its tiers: what the flow is planned with stays so."""
+    """Store, at a start, the learned columns with which the flow is planned. The caller holds the leases of its tiers."""
     for id_, source in flow.sources.items():
         if source.schema is not None and source.schema.evolve == "add":
             for each in _learned(flow, root, id_):
@@ -77,8 +77,8 @@ def keep_all_learned(flow: Flow, root: Path) -> None:
 
 
 def read_noticed(query: QueryFolder) -> list[Noticed]:
-    """All that a Query has ever noticed, each column once: as the present lineage has it, else as the newest does that a rewind has
-    left. Raises StateError."""
+    """All notices of a query, one for each column and kind: that of the present lineage, otherwise that of the newest one that a rewind has
+    ended. Raises StateError."""
     found: dict[tuple[str, str, str], Noticed] = {}
     for folder, _ in past_lineages(query):
         found |= read_totals(folder).noticed
@@ -86,12 +86,12 @@ def read_noticed(query: QueryFolder) -> list[Noticed]:
 
 
 def why_dropped(flow: Flow, source: str, field: Field) -> str:
-    """Why a flow goes on without a column that its data have: with it it could not start, and a start must not fail for what data
-    held. Empty if it can be taken in."""
+    """Why a flow runs without a column that its data has: it could not start with the column, and data must not make a start fail. Empty if
+    the column can be added."""
     schema = flow.sources[source].schema
     assert schema is not None
     name = field.name.lower()
-    if may_not_learn(field.name):
+    if is_reserved_column(field.name):
         return "names that begin with _sg_ are reserved"
     same = [other.name for other in schema.fields.fields if other.name.lower() == name]
     if same:
@@ -134,33 +134,33 @@ def _words(text: str) -> set[str]:
 
 
 _REPEATED = frozenset({"missing", "renamed", "null", "again"})
-"""kinds of notices that the summary repeats: what they are of is wrong in each row"""
+"""kinds of notices that the summary repeats, because they concern every row"""
 
 
 class Learning:
-    """Hears of each Batch of one Query. `say` gets a sentence for people, once for each column."""
+    """Processes the notices of each Batch of one query. `say` receives a sentence for people, once for each column."""
 
     def __init__(self, flow: Flow, root: Path, say: Callable[[str], None]) -> None:
         self._flow = flow
         self._root = root
         self._say = say
         self.seen: Mapping[tuple[str, str, str], Noticed] = {}
-        """all that was noticed so far; another value after each change, for other threads"""
+        """all notices so far; replaced by a new mapping at each change, for other threads"""
         self.repeated: list[str] = []
-        """sentences that the summary repeats, as progress may have hidden them"""
+        """sentences that the summary repeats, because the progress display may have hidden them"""
         self._here: set[tuple[str, str, str]] = set()
-        """by the present lineage"""
+        """the keys of the notices of the present lineage"""
 
     def begin(self, totals: Totals, noticed: Iterable[Noticed] = ()) -> None:
-        """What was decided before, `noticed` also by lineages that rewinds have left: nothing of it is reported again, and what a kill kept
-        from being learned is learned now."""
+        """Take over what was decided before; `noticed` includes lineages that rewinds have ended. It is not reported again, and columns
+        that an interruption kept from being stored are stored now."""
         self._here = set(totals.noticed)
         self.seen = {each.notice.key: each for each in noticed} | totals.noticed
         for each in self.seen.values():
             self._learn(each.notice, each.at)
 
     def committed(self, batch: CommittedBatch) -> None:
-        """What the Batch has told."""
+        """Process the notices of a committed Batch."""
         decision, seen = batch.decision, dict(self.seen)
         for notice in decision.noticed:
             self._learn(notice, decision.decided_at)
@@ -192,7 +192,7 @@ class Learning:
 
 
 def why_new_dropped(flow: Flow, notice: FormatNotice) -> str:
-    """`why_dropped` of what was noticed; empty of what no source would take in anyway."""
+    """Why a new column is dropped although its source adds columns, as `why_dropped`; empty for other notices."""
     node = flow.sources.get(notice.source)
     if notice.kind != "new" or node is None or node.schema is None or node.schema.evolve != "add":
         return ""
@@ -201,7 +201,7 @@ def why_new_dropped(flow: Flow, notice: FormatNotice) -> str:
 
 
 def rewritten_text(file: str) -> str:
-    """What it means that a growing file was edited, and what to do. `file` is its path."""
+    """The message that a growing file was edited, and what to do. `file` is its path."""
     return (
         f"{file} was rewritten, not appended to: it is read again from its start, and rows that it still contains are read "
         "twice; put new records into a new file, or append lines to this one"
@@ -209,7 +209,14 @@ def rewritten_text(file: str) -> str:
 
 
 def sentence(notice: FormatNotice, evolve: Evolve, why: str = "", key_use: str = "") -> str:
-    """What was noticed, for people. `why` says of a new column why it is not taken in; `key_use` of one that is read as a key, by what."""
+    """A notice as a sentence for people.
+
+    Args:
+        notice: The notice.
+        evolve: The setting of the source.
+        why: Why a new column is dropped; empty if it is not.
+        key_use: For a missing column that is used as a key, what uses it.
+    """
     at = notice.file if notice.line is None else f"{notice.file}:{notice.line}"
     match notice.kind:
         case "new":
@@ -251,7 +258,7 @@ def _looked_at(records: int) -> str:
 def noticed_rows(
     flow: Flow, found: Iterable[Noticed], why: Callable[[Flow, FormatNotice], str] = why_new_dropped
 ) -> list[dict[str, object]]:
-    """For `status`, of all Queries: each column once. `why` is asked of new ones."""
+    """The notices of all queries as rows for `status`, each column once. `why` returns why a new column is dropped."""
     rows: dict[tuple[str, str, str], dict[str, object]] = {}
     for each in found:
         notice = each.notice
@@ -279,7 +286,7 @@ def noticed_rows(
 
 
 class NoticedNow:
-    """The rows of `noticed_rows` while the Queries run: made anew where something has changed. For one thread."""
+    """The rows of `noticed_rows` while the queries run, made again when something has changed. Used by one thread."""
 
     def __init__(self, flow: Flow, learning: Sequence[Learning]) -> None:
         self._flow = flow
@@ -287,10 +294,10 @@ class NoticedNow:
         self._seen: list[Mapping[tuple[str, str, str], Noticed]] = []
         self._rows: tuple[Mapping[str, object], ...] = ()
         self._why: dict[tuple[str, str, str], str] = {}
-        """what a check of the whole flow has said, by column"""
+        """notice → why its column is dropped, from a check of the whole flow"""
 
     def rows(self) -> tuple[Mapping[str, object], ...]:
-        """The columns that were noticed until now, one row each."""
+        """The present rows, one for each column that was noticed."""
         seen = [each.seen for each in self._learning]
         if any(now is not before for now, before in zip_longest(seen, self._seen)):
             self._rows = tuple(noticed_rows(self._flow, (each for found in seen for each in found.values()), self._dropped))

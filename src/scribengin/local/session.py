@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 def begin(
     flows: Sequence[PreparedFlow], settings: RunSettings, tell: Callable[[str], None] | None = None, *, lasting: bool = False
 ) -> SparkStart | LentStart:
-    """A session for the flows, whose Java boots from now on; its scratch files and its log lie where the first tier has its own.
+    """Begin a Spark session for the flows; its Java boots from now on. Its scratch files and its log are in the folder of the first tier.
 
     Args:
-        flows: what runs in it.
-        settings: of the run; its master and memory come before those of a tier.
-        tell: hears what takes minutes. With it the session can also write: it has the jars that sinks of Spark's own need, and those by
-            which Spark reaches a state in another file system.
-        lasting: other versions of the flow may run in it later, whose plans are not known yet.
+        flows: The flows that run in it.
+        settings: The settings of the run; their master and memory take precedence over those of a tier.
+        tell: Receives a text about each thing that takes minutes. If it is given, the session can also write: it has the jars that Spark's
+            own sinks need, and those with which Spark reaches a state in another file system.
+        lasting: True if other versions of the flow, whose plans are not known yet, may run in the session later.
 
     Raises:
-        EnvironmentFault: Spark does not start, or its jars cannot be had.
-        SinkError: settings that a sink of Spark's own does not have.
+        EnvironmentFault: Spark does not start, or its jars are not available.
+        SinkError: One of Spark's own sinks does not have a setting.
     """
     tiers = [tier for flow in flows for tier in flow.tiers]
     conf, by_spark = ({}, False) if tell is None else _to_write(flows, settings.spark_conf, tell)
@@ -59,28 +59,28 @@ def begin(
 def start(
     flows: Sequence[PreparedFlow], settings: RunSettings, tell: Callable[[str], None] | None = None, *, lasting: bool = False
 ) -> SparkSession:
-    """`begin`, and wait for the session."""
+    """Begin a session and wait for it; see `begin` for the arguments."""
     with closing(begin(flows, settings, tell, lasting=lasting)) as begun:
         return begun.session()
 
 
 def _resources(flows: Sequence[PreparedFlow]) -> Resources:
-    """What the tier gets, where one runs alone. Tiers that run together share what there is."""
+    """The resources of the tier, if it runs alone. Tiers that run together share the machine."""
     tiers = [tier for flow in flows for tier in flow.tiers]
     declared = flows[0].plan.flow.tiers.get(tiers[0].plan.tier) if len(tiers) == 1 else None
     return Resources() if declared is None else declared.resources
 
 
 def _given(resources: Resources, settings: RunSettings) -> tuple[str, str]:
-    """(Spark's master, heap): what the run is reported, else what the tier gets."""
+    """(Spark's master, heap): from the settings of the run, otherwise from the resources of the tier."""
     master = settings.master or (f"local[{resources.cores},3]" if resources.cores else "")
-    here = not master.startswith("spark://")  # else it is the executors' memory, which the launcher has asked for
+    here = not master.startswith("spark://")  # otherwise it is the memory of the executors, which the launcher has requested
     memory = settings.memory or (f"{max(1, resources.memory // 2**20)}m" if resources.memory and here else "")
     return master, memory
 
 
 def _to_write(flows: Sequence[PreparedFlow], given: Mapping[str, str], tell: Callable[[str], None]) -> tuple[dict[str, str], bool]:
-    """(settings for sinks of Spark's own and for checkpoints, whether Spark writes for any sink)."""
+    """(settings for Spark's own sinks and for checkpoints, True if Spark itself writes for any sink)"""
     jars: list[str] = []
     names: set[str] = set()
     redacted: set[str] = set()

@@ -1,4 +1,4 @@
-"""Files that are through: what `when_done` of a files source says, once every Query of the flow that reads a file has it acknowledged."""
+"""Releases files as `when_done` of a files source configures it, once every query of the flow that reads a file has acknowledged it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NO_SINK = Path()
 
 @dataclass(slots=True)
 class _Reader:
-    """A files source in one Query. `mine`: whether this process runs the Query, and so releases what it reads."""
+    """A files source in one query. `mine` is True if this process runs the query, and so releases what it reads."""
 
     key: QueryKey
     source: Source
@@ -41,16 +41,16 @@ class _Reader:
     mine: bool
     lineage: str = ""
     entry: int = 0
-    """the next to be looked at"""
+    """the next entry of the log to examine"""
     open: deque[tuple[int, set[Path]]] = field(default_factory=deque)
-    """entries with files that others still need"""
+    """entries with files that are not released yet"""
 
     @property
     def when_done(self) -> str:
         return str(self.source.options.get("when_done", "keep"))
 
     def place(self) -> int:
-        """Entries that are dealt with."""
+        """The number of entries whose files are all released."""
         return self.open[0][0] if self.open else self.entry
 
 
@@ -64,7 +64,7 @@ class _File:
 
 
 class DoneFiles:
-    """Of one flow; used by one thread."""
+    """The files of one flow that are to be released. Used by one thread."""
 
     def __init__(self, folder: Path, readers: list[_Reader], say: Callable[[str], None], name: str = "") -> None:
         self._name = name
@@ -76,7 +76,8 @@ class DoneFiles:
 
     @staticmethod
     def of(prepared: PreparedFlow, say: Callable[[str], None]) -> DoneFiles:
-        """Over all Queries of the flow, those of tiers that run elsewhere too. `say` hears why a file stays where it is."""
+        """The object for all queries of the flow, including those of tiers that run elsewhere. `say` receives why a file stays in its
+        place."""
         readers = []
         folder = prepared.plan.flow.folder.resolve()
         mine = {tier.plan.tier for tier in prepared.tiers}
@@ -93,24 +94,30 @@ class DoneFiles:
 
     @property
     def wanted(self) -> bool:
-        """Whether the flow releases files at all."""
+        """True if the flow releases files at all."""
         return bool(self._releasing)
 
-    def go_on(self, key: QueryKey, lineage: str, places: Mapping[str, int]) -> None:
-        """Where an earlier process has come to (source → entries)."""
+    def resume_at(self, key: QueryKey, lineage: str, places: Mapping[str, int]) -> None:
+        """Continue where an earlier process has ended.
+
+        Args:
+            key: The query.
+            lineage: Its lineage.
+            places: Source → number of entries that were dealt with.
+        """
         for reader in self._readers:
             if reader.key == key:
                 reader.lineage, reader.entry = lineage, places.get(reader.source.id, 0)
                 reader.open.clear()
 
     def release(self, standing: FlowAcks) -> dict[QueryKey, dict[str, int]]:
-        """Release what every reader has acknowledged by now; how far each Query of this process is, as `go_on` takes it."""
+        """Release what every reader has acknowledged by now; returns query of this process → positions, as `resume_at` takes them."""
         if not self._releasing:
             return {}
         for index, reader in enumerate(self._readers):
             at = standing.queries[reader.key]
             if at.lineage and at.lineage != reader.lineage:
-                self.go_on(reader.key, at.lineage, {})
+                self.resume_at(reader.key, at.lineage, {})
             through = at.released.get(reader.source.id, 0) if at.lineage else 0
             while reader.entry < through:
                 paths = self._met(index, reader.log.read(reader.entry))
@@ -129,15 +136,15 @@ class DoneFiles:
         return places
 
     def _met(self, index: int, streams: list[SourceStream]) -> set[Path]:
-        """Note that the reader has these files acknowledged; returns those that are to be released."""
+        """Record that the reader has acknowledged these files; returns those that are to be released."""
         paths = set()
         for stream in streams:
-            if stream.lost:  # its sink takes it away
+            if stream.lost:  # the sink that wrote it deletes it
                 continue
             root = self._folder / root_of(stream)
             for piece in pieces_of(stream):
                 path = root / piece.path
-                # one that is gone was released before a kill
+                # a missing file was released before an interruption
                 if any(covers(reader.path, path) for reader in self._releasing) and path.exists():
                     paths.add(path)
                     self._files.setdefault(path, _File(root, piece, set())).readers.add(index)
@@ -147,7 +154,8 @@ class DoneFiles:
         return all(index in file.readers or not covers(reader.path, path) for index, reader in enumerate(self._readers))
 
     def _release(self, top: Path, paths: list[Path]) -> None:
-        """Those that no other flow still has to read: of files that a sink of Scribengin's has written, in `top`, readers say so."""
+        """Release those files that no other flow still has to read: for files below the folder `top` of a Scribengin sink, readers record
+        that."""
         if top == _NO_SINK:
             for path in paths:
                 self._let_go(path, self._files.pop(path))
@@ -167,7 +175,7 @@ class DoneFiles:
         return leased(top, {str(path.relative_to(top))}, time.time(), but=self._name)
 
     def _let_go(self, path: Path, file: _File) -> None:
-        """If several sources configure the file, archiving takes precedence over deletion."""
+        """Delete or archive a file. If several sources configure it, archiving takes precedence."""
         saying = [reader for reader in self._releasing if covers(reader.path, path)]
         archive = next((reader for reader in saying if reader.when_done == "archive"), None)
         if not any(reader.mine for reader in saying):

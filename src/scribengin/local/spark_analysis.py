@@ -48,9 +48,10 @@ def check_deep(prepared: PreparedFlow, settings: RunSettings) -> list[Problem]:
 
 
 def _first_files(prepared: PreparedFlow) -> Iterator[Problem]:
-    """What a run would refuse of what sources are going to read first."""
+    """The problems for which a run would refuse the files that sources are going to read first."""
     for error in first_file_faults(prepared):
-        if error.code == "source-columns" and error.place is not None:  # what is not there yet may come before it runs
+        # other errors are left out, because the data may arrive before the run
+        if error.code == "source-columns" and error.place is not None:
             yield Problem(error.code, error.place, error.message, error.remedy)
 
 
@@ -61,9 +62,19 @@ def deep_problems(
     columns: dict[str, Schema] | None = None,
     accepting: Accepting | None = None,
 ) -> tuple[PreparedFlow, list[Problem]]:
-    """What Spark says against the steps of each tier, with the places of the flow file; each step once. Returns the flow as it is planned
-    when the columns of all channels are known: what a tier hands over Spark says before the next one is looked at. `columns` takes those
-    of the sinks. `accepting`: which may differ from what their folders hold; by default those that were accepted before."""
+    """Make Spark analyse the steps of each tier, each step once. Upstream tiers come first, because the columns of their channels are known
+    only then.
+
+    Args:
+        spark: A session.
+        prepared: The flow.
+        code: The user's code.
+        columns: Receives sink → its columns.
+        accepting: The columns that may differ from those in the sinks' folders; None for those that were accepted before.
+
+    Returns:
+        The flow as it is planned when the columns of all channels are known, and the problems, with their places in the flow file.
+    """
     accepting = accepting or Accepting(prepared)
     problems: dict[str, Problem] = {}
     for tier in [each.plan.tier for each in prepared.tiers]:
@@ -93,7 +104,7 @@ def _check_tier(
                 columns.update(compiler.sink_schemas)
             for sink in query.sinks:
                 schema = compiler.sink_schemas[sink]
-                unlike = unlike_what_is_held(plan.flow, sink, schema)
+                unlike = column_differences(plan.flow, sink, schema)
                 if unlike and not accepting.takes(plan.tier, sink, schema, unlike):
                     problems |= {each.message: each for each in held_problems(sink, unlike, prepared.place_of(sink))}
                 problems |= {each.message: each for each in _place_problems(sinks[sink], sink, schema, prepared.place_of(sink))}
@@ -114,8 +125,9 @@ def _place_problems(opened: SinkConnector, sink: str, schema: Schema, place: Pla
         yield Problem("table-columns", place, f'sink "{sink}": {text}', remedy)
 
 
-def unlike_what_is_held(flow: Flow, sink: str, schema: Schema) -> list[str]:
-    """Where a folder holds files of other columns, its readers would fail, or lose a column without a word: a sentence each."""
+def column_differences(flow: Flow, sink: str, schema: Schema) -> list[str]:
+    """The differences between the columns of a sink and those of the files in its folder, one sentence each: readers would fail, or
+    silently lose a column."""
     node = flow.sinks[sink]
     if node.type != "files" or "path" not in node.options or node.to is not None:
         return []
@@ -124,7 +136,7 @@ def unlike_what_is_held(flow: Flow, sink: str, schema: Schema) -> list[str]:
 
 
 def held_problems(sink: str, unlike: Iterable[str], place: Place) -> Iterator[Problem]:
-    """The problems that refuse a start unless the columns were accepted. `place` is the sink's."""
+    """The problems for which a start is refused unless the columns were accepted. `place` is the sink's."""
     remedy = (
         "give the sink another path, cast the column back in a `select`, accept the new columns (`--accept columns`), or set"
         " `evolve: any` on the sink if its readers can read both"

@@ -1,4 +1,4 @@
-"""How a flow stands, from its state folders: for `status`. Needs no lease, no Spark and no Java; works while it runs, and afterwards."""
+"""The status of a flow, from its state folders. Needs no lease, no Spark and no Java; works while the flow runs, and afterwards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scribengin.local.schema_drift import noticed_rows, read_noticed
 from scribengin.local.sink_columns import accepted_rows
 from scribengin.spec.model import Sink
 from scribengin.state.channel_acks import Acks, ChannelBacklog, QueryKey
-from scribengin.state.clocks import held_back, idle_nodes
+from scribengin.state.clocks import idle_nodes, watermark_holder
 from scribengin.state.decisions import Decisions, moment
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import read_holder
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 _NEWEST = 100
-"""Batches of which is told to which member of a group they went"""
+"""the number of newest Batches for which the members of a group are counted"""
 
 
 def read_standing(prepared: PreparedFlow, *, now_s: float | None = None) -> dict[str, Any]:
-    """One object, as `status --json` prints it; `now_s` is seconds since 1970."""
+    """The object that `status --json` prints; `now_s` is seconds since 1970."""
     topology = topology_of(prepared.plan, prepared.root)
     standing = Acks(topology).read()
     totals = {key: read_totals(folder) for key, folder in topology.queries.items()}
@@ -85,7 +85,7 @@ def _tier(
 
 
 def _of_newest(plan: Plan, query: QueryPlan, folder: QueryFolder, now_s: float | None) -> dict[str, Any]:
-    """How utilities run, if there are any, and how far its watermark is, where it keeps state."""
+    """The order of utilities, if there are any, and the watermark, if the query keeps state."""
     newest = Decisions(folder.decisions).newest()
     if newest is None:
         return {}
@@ -94,13 +94,13 @@ def _of_newest(plan: Plan, query: QueryPlan, folder: QueryFolder, now_s: float |
 
 
 def _watermark(plan: Plan, query: QueryPlan, newest: Decision, now_s: float | None) -> dict[str, Any]:
-    """How far each input has come, which of them holds the others back, by how much and since when. `now_s`: None if nothing runs:
-    then it is as the newest Batch has left it."""
+    """The progress of event time at each input, and which input holds back the others, by how much and since when. If nothing runs,
+    `now_s` is None, and the result is as of the newest Batch."""
     at_s = moment(newest.decided_at).timestamp() if now_s is None else now_s
     nodes = {id_: plan.flow.node(id_) for id_ in newest.clocks if id_ in {*query.sources, *(node.id for node in query.nodes)}}
     marks = {id_: node.watermark for id_, node in nodes.items() if not isinstance(node, Sink) and node.watermark is not None}
     idle = idle_nodes(newest.clocks, {id_: round(mark.idle_s * 1e6) for id_, mark in marks.items() if mark.idle_s}, round(at_s * 1e6))
-    held = held_back(newest.clocks, idle)
+    held = watermark_holder(newest.clocks, idle)
     at_us = newest.times.get("watermark_us", 0)
     return {
         "at": _instant(at_us) if at_us else None,
@@ -120,12 +120,12 @@ def _watermark(plan: Plan, query: QueryPlan, newest: Decision, now_s: float | No
 
 
 def _instant(us: int) -> str:
-    """Of any year."""
+    """A time as ISO 8601, for any year."""
     return f"{np.datetime64(us // 1000, 'ms')}Z"
 
 
 def _lag(key: QueryKey, topology: QueryTopology, standing: FlowAcks, now_s: float) -> dict[str, Any] | None:
-    """What the Query has before it in channels, all of them together; None for one that reads none."""
+    """The backlog of a query in all its channels together; None if it reads no channel."""
     read = [(link.channel, reading) for link in topology.links for reading in link.readers if reading.query == key]
     if not read:
         return None
@@ -137,14 +137,14 @@ def _lag(key: QueryKey, topology: QueryTopology, standing: FlowAcks, now_s: floa
 def _edge(
     channel: PlannedChannel, link: ChannelLink, folder: QueryFolder, standing: FlowAcks, totals: dict[QueryKey, Totals], now_s: float
 ) -> dict[str, Any]:
-    """Of several Queries that read the channel the slowest counts."""
+    """The status of one edge. If several queries read the channel, the slowest one counts."""
     written = totals[link.writer].sinks.get(link.channel)
     rows = 0 if written is None else written.rows
     lineage = standing.queries[link.writer].lineage
     left = read_left(folder.work(link.channel), lineage) if lineage else None
     stored, dropped = (0, 0) if left is None else (left.rows, left.dropped_rows)
     links, waiting = standing.of(link), standing.waiting(link)
-    # of the present lineage alone: what it has written is told, and not what those before it wrote
+    # of the present lineage only: `rows` counts what it has written, without earlier lineages
     not_read = max((each.waiting_rows for each in links), default=0)
     not_committed = max((each.open_rows for each in links), default=0)
     return {
@@ -173,7 +173,8 @@ def _waiting(waiting: ChannelBacklog, now_s: float) -> dict[str, Any]:
 
 
 def _members(channel: PlannedChannel, folder: QueryFolder) -> list[dict[str, Any]]:
-    """Of an edge that goes to a group: how many of the newest Batches went to each of its members, and which was the last; none else."""
+    """The members of the group that an edge writes to, with the number of the newest Batches that each received, and the last of them; []
+    without a group."""
     if channel.edge.to is None:
         return []
     decisions = Decisions(folder.decisions)
@@ -188,7 +189,7 @@ def _members(channel: PlannedChannel, folder: QueryFolder) -> list[dict[str, Any
 
 
 def _sources(prepared: PreparedFlow, standing: FlowAcks) -> list[dict[str, Any]]:
-    """Those that no other tier feeds."""
+    """The sources that read from outside of the flow."""
     outside = set(prepared.plan.flow.sources)
     rows = []
     for plan in prepared.plan.tiers:

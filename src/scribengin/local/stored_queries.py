@@ -1,4 +1,4 @@
-"""What the state folder tells of a flow's Queries, of all its tiers, those too that it has no more: to compare a plan with."""
+"""The queries of a flow in its state folder, in all its tiers, including former ones: to compare a plan with."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredFlow:
-    """`live` go on when the flow runs; `past` are what moves have left."""
+    """The stored queries of a flow. Those in `live` continue when the flow runs; moves have ended those in `past`."""
 
     topology: StoredTopology | None
     live: tuple[StoredQuery, ...]
@@ -42,7 +42,7 @@ class StoredFlow:
 
 
 def read_stored(root: Path, plan: FlowPlan) -> StoredFlow:
-    """All there is of the flow."""
+    """Read the stored queries and the tier layout of a flow."""
     flow = plan.flow
     topology = read_topology(root, flow.name)
     live: list[StoredQuery] = []
@@ -54,12 +54,12 @@ def read_stored(root: Path, plan: FlowPlan) -> StoredFlow:
             left = (moved := read_moved(folder)) is not None and moved.lineage == newest[-1][1].id
             (past if left else live).append(_stored(tier, folder, newest, flow, topology))
     if topology is None and any(query.tier != MAIN for query in live):
-        topology = topology_of(plan)  # it ran before there was a record of it
+        topology = topology_of(plan)  # it ran before the layout was recorded
     return StoredFlow(topology, tuple(live), tuple(past))
 
 
 _Life = list[tuple["QueryFolder", "Lineage"]]
-"""the lineages that rewinds have made of one another, oldest first"""
+"""lineages of which each one began by a rewind of the one before, oldest first"""
 
 
 def _lives(folder: QueryFolder) -> list[_Life]:
@@ -78,7 +78,7 @@ def _stored(tier: StateFolder, folder: QueryFolder, life: _Life, flow: Flow, top
     newest = Decisions(part.decisions).newest()
     written: dict[str, int] = {}
     read = dict(life[0][1].passed)
-    counted = topology is not None or bool(flow.tiers)  # a flow that was never cut has nothing to compare them with
+    counted = topology is not None or bool(flow.tiers)  # a flow that always had one tier has nothing to compare them with
     for each, of_life in life if counted else []:
         totals = read_totals(each)
         for sink, count in totals.sinks.items():
@@ -109,32 +109,34 @@ def _stored(tier: StateFolder, folder: QueryFolder, life: _Life, flow: Flow, top
 
 
 def _pending(folder: QueryFolder, lineage: Lineage, number: int) -> bool:
-    """Some of its newest Batches may be at their place, and some not: units that commit one by one, and what waits for a channel."""
+    """True if a part of its newest output may be at its place, and a part not: task outputs that commit one by one, or Batches that wait
+    for a channel."""
     intent = Intents(folder.intents / lineage.id).read(number)
     waiting = any(read_left(folder.work(id_), lineage.id).batches for id_ in lineage.parts)
     return waiting or (intent is not None and intent.units > 0)
 
 
 def letters_waiting(folder: QueryFolder) -> int:
-    """How many dead letters were asked to be replayed that no Batch has taken."""
+    """The number of dead letters whose replay is requested, and that no Batch has taken."""
     return sum(len(request.letters) for request in waiting(folder))
 
 
 def logs_of(folder: QueryFolder, lineage: str) -> Path:
-    """Where the logs of the sources lie that a lineage goes by: beside it, where a move has left it, else those of the whole Query."""
+    """The folder of the source logs of a lineage: beside it, if a move has left them there; otherwise that of the whole query."""
     left = folder.past(lineage).sources
     return left if left.exists() else folder.sources
 
 
 def reached(root: Path, flow: str, query: StoredQuery, source: str) -> bytes:
-    """What of a source a Query has decided, as a value that is equal where the same records were read, in whatever Batches."""
+    """A value that represents the records of a source that a query has decided. It is equal if the same records were read, in whatever
+    Batches."""
     folder = StateFolder(root, flow, query.tier).query(query.name)
     entries = islice(SourceLog(logs_of(folder, query.lineage), source).entries(), query.sources.get(source, 0))
     return canonical(sorted(map(canonical, _covered(stream for streams in entries for stream in streams))))
 
 
 def _covered(streams: Iterable[SourceStream]) -> Iterator[Any]:
-    """What the streams cover, ranges that follow one another as one."""
+    """The ranges that the streams cover, with adjacent ones joined."""
     ends: dict[bytes, list[list[int]]] = {}
     for key, start, end in (piece for stream in streams for piece in _pieces(stream)):
         ends.setdefault(canonical(key), []).append([start, end])
@@ -153,7 +155,7 @@ def _joined(ranges: Sequence[Sequence[int]]) -> list[list[int]]:
 
 
 def _pieces(stream: SourceStream) -> Iterator[tuple[Any, int, int]]:
-    """(what, from, to) of the ranges in a stream: pieces of files, a range of a partition; of others the stream is one whole."""
+    """Yields (what, start, end) for the ranges in a stream: pieces of files, or a range of a partition; any other stream is one whole."""
     place = dict(stream.place)
     if "of" in place:  # of a group's member
         for what, begin, until in _pieces(replace(stream, place=place["of"])):

@@ -1,7 +1,7 @@
-"""The tables of `type: summary` sinks: what the decided Batches come to, from a snapshot and the decisions behind it.
+"""The tables of `type: summary` sinks: the result over the decided Batches, from a snapshot and the decisions after it.
 
-Works while a flow runs and while it does not, in any process: whoever reads needs no lease. The snapshot saves time, and from the thirtieth
-day on, when decisions forget their receipts, it is what is left of old Batches.
+They can be read while a flow runs and while it does not, in any process, without a lease. The snapshot saves time; after thirty days, when
+the write receipts of decisions are pruned, it is all that is left of old Batches.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _BEFORE = "summary-before"
 
 
 @dataclass(slots=True)
-class Kept:
-    """One summary as far as it goes: what Batches `since` to `through` (-1: none yet) have handed to it, all of them. `since` is
-    not 0 if the question, its `keep` or the columns' types changed in between, where the sink was added, or was not there for a while,
-    and where older parts are forgotten."""
+class SummaryState:
+    """The state of one summary: the result over the Batches `since` to `through` (-1: none yet). `since` is not 0 if the
+    question, its `keep` or the types of its columns have changed, if the sink was added later or was missing for a while, and if
+    older parts are pruned."""
 
     sink: str
     lineage: str
@@ -55,21 +55,21 @@ class Kept:
     through: int = -1
     since: int = 0
     since_at: str = ""
-    """when what it counts began; "" where it counts all that ever came to the sink"""
+    """when what it counts began; empty if it counts everything that the sink ever received"""
     at: str = ""
     """when Batch `through` was decided"""
 
     def add(self, decision: Decision) -> None:
-        """Take one more Batch in; one that is in it already changes nothing."""
+        """Add a Batch; one that is included already changes nothing."""
         number = decision.batch.number
         if number <= self.through:
             return
         receipts = decision.of_sink(self.sink).receipts
         parts = [segment["part"] for receipt in receipts for segment in receipt.segments if "part" in segment]
         if decision.empty:
-            pass  # it says of no sink whether the Query had it
+            pass  # it does not show whether the query had the sink
         elif self.sink not in decision.counts or (not parts and any(receipt.rows for receipt in receipts)):
-            self._begin(number + 1, decision.decided_at)  # the Query had no such sink then, or it was of another type
+            self._begin(number + 1, decision.decided_at)  # the query did not have that sink then, or it was of another type
         for part in parts:
             self._take(part, decision)
         self.through, self.at = number, decision.decided_at
@@ -77,32 +77,32 @@ class Kept:
     def _take(self, part: Mapping[str, Any], decision: Decision) -> None:
         number = decision.batch.number
         if part["form"] == self.asked.form and not self.table.goes_with(part):
-            self._begin(number, self.at or decision.decided_at)  # of columns of other types, or trimmed by another rule
+            self._begin(number, self.at or decision.decided_at)  # its columns have other types, or it was trimmed by another rule
         if part["form"] == self.asked.form and self.table.goes_with(part):
             self.table.merge(self.asked.read(part))
-        else:  # of another question: the flow was changed after it
+        else:  # it belongs to another question: the flow was changed after it
             self._begin(number + 1, decision.decided_at)
 
     def _begin(self, since: int, at: str) -> None:
-        """Anew: a table with a gap in it would be of nothing that can be named."""
+        """Start over with an empty table: a table with a gap would not be the result over any range of Batches."""
         self.table, self.since, self.since_at = self.asked.empty(), since, at
 
     def write(self, file: Path) -> None:
-        """Write the file durably. The caller has the lease."""
+        """Write the snapshot durably. The caller holds the lease."""
         body = {"lineage": self.lineage, "through": self.through, "since": self.since, "since_at": self.since_at, "at": self.at}
         body["table"] = self.table.as_json()
         replace(file, seal(_KIND, _FORMAT, body))
 
 
-def read_kept(flow: Flow, folder: QueryFolder, sink: str) -> Kept:
+def read_kept(flow: Flow, folder: QueryFolder, sink: str) -> SummaryState:
     """The summary of one sink now. Raises StateError for records that are damaged."""
     asked = asked_of(flow.sinks[sink].options, partial(load, flow))
     return _read(asked, folder, sink, folder, read_lineage(folder))
 
 
-def _read(asked: SummaryForm, folder: QueryFolder, sink: str, part: QueryFolder, lineage: Lineage | None) -> Kept:
-    """The summary of one of the Query's lineages, which lies in `part`."""
-    kept = Kept(sink, "" if lineage is None else lineage.id, asked, asked.empty())
+def _read(asked: SummaryForm, folder: QueryFolder, sink: str, part: QueryFolder, lineage: Lineage | None) -> SummaryState:
+    """The summary of one lineage of the query, whose folder is `part`."""
+    kept = SummaryState(sink, "" if lineage is None else lineage.id, asked, asked.empty())
     decisions = Decisions(part.decisions)
     file = snapshot_file(folder, sink)
     data = read_or_none(file)
@@ -116,7 +116,7 @@ def _read(asked: SummaryForm, folder: QueryFolder, sink: str, part: QueryFolder,
     elif lineage is not None and (earlier := _earlier(asked, folder, sink, lineage.id)) is not None:
         kept.table, kept.since_at, kept.at = earlier.table, earlier.since_at, earlier.at
     elif lineage is not None and any(lineage.starts.values()):
-        kept.since_at = lineage.created_at  # what lies before was not read in it
+        kept.since_at = lineage.created_at  # data before that was not read in this lineage
     forgotten = decisions.pruned_mark()
     if forgotten > kept.through:
         oldest = decisions.read(forgotten + 1)
@@ -132,19 +132,25 @@ def snapshot_file(folder: QueryFolder, sink: str) -> Path:
     return folder.work(sink) / "summary.json"
 
 
-def goes_on_from(folder: QueryFolder, sink: str, lineage: str, before: tuple[str, str, str]) -> None:
-    """Under the lease: let the summary of a lineage that begins in place of another go on with that one's table. `before` is
-    (tier, Query, lineage). Done again it changes nothing."""
+def continue_table(folder: QueryFolder, sink: str, lineage: str, before: tuple[str, str, str]) -> None:
+    """Record that the summary of a lineage continues the table of the lineage that it replaces. The caller holds the lease. Idempotent.
+
+    Args:
+        folder: The folder of the query's state.
+        sink: The id of the summary.
+        lineage: The new lineage.
+        before: Tier, query and lineage whose table it continues.
+    """
     put_if_absent(_before_file(folder, sink, lineage), seal(_BEFORE, _FORMAT, {"before": list(before)}))
 
 
 def _before_file(folder: QueryFolder, sink: str, lineage: str) -> Path:
-    """One for each lineage: a Query that is moved away may come back."""
+    """The path of that record, one for each lineage: a query that is moved away may come back."""
     return folder.work(sink) / f"before-{lineage}.json"
 
 
-def _earlier(asked: SummaryForm, folder: QueryFolder, sink: str, lineage: str) -> Kept | None:
-    """The table that a lineage goes on with, where a move has made it; None if it is not there."""
+def _earlier(asked: SummaryForm, folder: QueryFolder, sink: str, lineage: str) -> SummaryState | None:
+    """The table that a lineage continues after a move; None if there is none."""
     file = _before_file(folder, sink, lineage)
     data = read_or_none(file)
     if data is None:
@@ -159,7 +165,8 @@ def _earlier(asked: SummaryForm, folder: QueryFolder, sink: str, lineage: str) -
 
 
 def load(flow: Flow, reference: str) -> Any:
-    """What `module:name` stands for in the flow's folder, read anew: no archive is active if nothing runs. Raises StepError."""
+    """The object that `module:name` stands for in the flow's folder, loaded again: no archive of code is active if nothing runs. Raises
+    StepError."""
     module, _, name = reference.partition(":")
     file = find_module(module, flow.code_folder)
     if file is None:
@@ -183,13 +190,13 @@ def load(flow: Flow, reference: str) -> Any:
 
 
 class SummaryKeeper:
-    """Keeps the summaries of one Query current while it runs, and their snapshots young. A person's class that fails in it holds no Batch
-    up: `say` hears why, and who reads the summary is reported; once it is corrected nothing is missing."""
+    """Keeps the summaries of one query and their snapshots up to date while it runs. An error in a user's class does not block a Batch:
+    `say` receives the reason, and readers of the summary get the error. Once the class is corrected, nothing is missing."""
 
     def __init__(self, flow: Flow, folder: QueryFolder, sinks: Iterable[str], say: Callable[[str], None]) -> None:
         self._folder = folder
         self._say = say
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, SummaryState] = {}
         self._written: dict[str, int] = {}
         for sink in sinks:
             if flow.sinks[sink].type == SUMMARY:
@@ -198,14 +205,14 @@ class SummaryKeeper:
                     self._write(self._kept[sink])
 
     def committed(self, decision: Decision) -> None:
-        """A Batch that was decided, replayed ones too."""
+        """Add a decided Batch, which may be a replayed one."""
         for sink, kept in list(self._kept.items()):
             with self._blaming_question(sink):
                 kept.add(decision)
                 if kept.through >= self._written.get(sink, -1) + EVERY:
                     self._write(kept)
 
-    def _write(self, kept: Kept) -> None:
+    def _write(self, kept: SummaryState) -> None:
         if kept.through >= 0:
             kept.write(snapshot_file(self._folder, kept.sink))
             self._written[kept.sink] = kept.through
@@ -216,7 +223,7 @@ class SummaryKeeper:
             yield
         except Exception as error:
             if isinstance(error, OSError) or (isinstance(error, ScribenginError) and not isinstance(error, StepError)):
-                raise  # of the place, not of the question
+                raise  # an error of the place, not of the question
             self._kept.pop(sink, None)
             why = error.message if isinstance(error, StepError) else f"{type(error).__name__}: {error}"
             self._say(f"summary {sink} is not up to date: {why}; no data is lost")
@@ -251,7 +258,7 @@ def summaries_of(prepared: PreparedFlow, sink: str = "", *, unread: list[StepErr
     return rows
 
 
-def _as_json(kept: Kept, query: str, format: str) -> dict[str, Any]:
+def _as_json(kept: SummaryState, query: str, format: str) -> dict[str, Any]:
     table = kept.table
     rows = table.result()
     return {

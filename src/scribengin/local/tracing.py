@@ -1,4 +1,4 @@
-"""The way of single records: which sinks and dead letters they reached, hop by hop; and what is known of those that were not chosen."""
+"""Traces single records: which sinks and dead letters they reached, hop by hop; and what is known about records that were not sampled."""
 
 from __future__ import annotations
 
@@ -40,10 +40,15 @@ MOST_FOUND = 1000
 
 
 def trace_record(prepared: PreparedFlow, prefix: str) -> dict[str, Any]:
-    """One object, as `trace --json` prints it, of the record of that id, or of the dead letter of that key (`kept:0:2`) or id, or, where
-    it is no whole one, of those whose id begins so.
+    """Trace a record.
 
-    At most MOST_FOUND arrivals and dead letters, and a note if there are more."""
+    Args:
+        prepared: The flow.
+        prefix: The id of a record, the key (`kept:0:2`) or id of a dead letter, or the beginning of record ids.
+
+    Returns:
+        The object that `trace --json` prints, with at most MOST_FOUND arrivals and dead letters, and a note if there are more.
+    """
     topology = topology_of(prepared.plan, prepared.root)
     prefix = without_ways(_record_of(topology, prefix) or prefix)
     told: list[str] = []
@@ -68,9 +73,9 @@ def trace_record(prepared: PreparedFlow, prefix: str) -> dict[str, Any]:
 
 
 def _record_of(topology: QueryTopology, key: str) -> str:
-    """The id of the record of a dead letter that is named by its key, or by its own id; empty if none is."""
+    """The id of the record of the dead letter with that key or id; empty if there is none."""
     by_key = KEY.fullmatch(key) is not None
-    if not by_key and "#" not in key:  # which a letter's id has
+    if not by_key and "#" not in key:  # the id of every dead letter has it
         return ""
     for each, folder in topology.queries.items():
         if not by_key or key.startswith(f"{each.query}:"):
@@ -83,7 +88,7 @@ def _record_of(topology: QueryTopology, key: str) -> str:
 def _arrivals_and_dead_letters(
     topology: QueryTopology, prefixes: Sequence[str], is_meant: Callable[[str], bool]
 ) -> Iterator[dict[str, Any]]:
-    """Arrivals, which have a `sink`, and dead letters, which have none."""
+    """Yields arrivals, which have a `sink`, and dead letters, which have none."""
     for key, folder in topology.queries.items():
         for part in (*(past for past, _ in past_lineages(folder)), folder):
             for each in (each for prefix in prefixes for each in find_arrivals(part, prefix)):
@@ -104,7 +109,7 @@ def _arrivals_and_dead_letters(
 
 
 def _ids_of(prepared: PreparedFlow, topology: QueryTopology, prefix: str) -> Iterator[str]:
-    """The ids of one record, that which was asked for first: a message has one by its offset and one by its number in what was read."""
+    """The ids of one record, the requested one first: a message has one by its offset, and one by its number in what was read."""
     yield prefix
     if (whole := _whole(prepared, prefix)) is None or not tells_origin(source := _source_of(prepared, whole)):
         return
@@ -124,19 +129,19 @@ def _ids_of(prepared: PreparedFlow, topology: QueryTopology, prefix: str) -> Ite
 def _beyond(
     prepared: PreparedFlow, ids: Sequence[str], found: Sequence[Mapping[str, Any]], read: Sequence[Mapping[str, Any]], told: list[str]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """(what the record was made of in the flow that wrote it, where its rows stand for flows that read them)"""
+    """(the records of the upstream flow from which the record was made, the places of its rows from which other flows read them)"""
     whole = [there for id_ in ids if (there := _whole(prepared, id_)) is not None]
     if not whole:
         return [], []
     came = [each for there in whole if there["sign"] == "@" for each in _asked(partial(_made_of, prepared, there), told)]
-    # where its way is not kept, the Batches that took it in are where to look
+    # if its provenance is not kept, the Batches that took it in are searched
     batches = {(each["hops"][-1]["tier"], each["query"], each["hops"][-1]["batch"]) for each in found if "sink" in each and each["hops"]}
     batches |= {(each["tier"], each["query"], each["batch"]) for each in read}
     return came, [each for at in sorted(batches) for each in _asked(partial(_places_of, prepared, ids, *at), told)]
 
 
 def _asked(what: Callable[[], Iterator[T]], told: list[str]) -> Iterator[T]:
-    """What it gives, until a place does not answer, which is reported."""
+    """Yields what the call returns, until a place does not answer; the reason is added to `told`."""
     try:
         yield from islice(what(), MOST_FOUND)
     except ScribenginError as error:
@@ -144,7 +149,7 @@ def _asked(what: Callable[[], Iterator[T]], told: list[str]) -> Iterator[T]:
 
 
 def _whole(prepared: PreparedFlow, id_: str) -> re.Match[str] | None:
-    """The parts of a whole id of a record that came from outside."""
+    """The parts of an id, if it is a complete id of a record from outside of the flow; otherwise None."""
     whole = _ID.fullmatch(id_)
     sources = prepared.plan.flow.sources
     return whole if whole is not None and whole["source"] in sources and sources[whole["source"]].type != CHANNEL else None
@@ -175,7 +180,7 @@ def _places_of(prepared: PreparedFlow, ids: Sequence[str], tier: str, query: str
 
 
 def _notes(prefix: str, rate: float, *, arrived: bool, buried: bool, read: bool, went: bool) -> list[str]:
-    """What cannot be seen, and why."""
+    """Notes on what is not known, and why."""
     whole = _ID.fullmatch(prefix)
     if arrived or went or (whole is None and buried):
         return []
@@ -201,12 +206,12 @@ def _notes(prefix: str, rate: float, *, arrived: bool, buried: bool, read: bool,
 
 
 def _readers_of(prepared: PreparedFlow, source: str) -> Iterator[QueryKey]:
-    """The Queries that take that source in."""
+    """The queries that read that source."""
     return (QueryKey(plan.tier, query.name) for plan in prepared.plan.tiers for query in plan.queries if source in query.sources)
 
 
 def _read_by(prepared: PreparedFlow, topology: QueryTopology, id_: str) -> list[dict[str, Any]]:
-    """The Batches that took the record in from outside, one of each Query that did; [] where the id is not whole."""
+    """The Batches that took the record in from outside, one for each query that did; [] if the id is not complete."""
     if (whole := _whole(prepared, id_)) is None:
         return []
     standing = Acks(topology).read()
@@ -234,7 +239,7 @@ def _read_by(prepared: PreparedFlow, topology: QueryTopology, id_: str) -> list[
 
 
 def _entry_of(folder: QueryFolder, whole: re.Match[str]) -> tuple[int, SourceStream] | None:
-    """The newest entry of the source's log that holds the record."""
+    """The newest entry of the source's log that contains the record, with its number; None if there is none."""
     found = None
     for number, streams in enumerate(SourceLog(folder.sources, whole["source"]).entries()):
         for stream in streams:
@@ -253,7 +258,7 @@ def _holds(stream: SourceStream, whole: re.Match[str]) -> bool:
 
 
 def _batch_of(folder: QueryFolder, source: str, entry: int) -> Decision | None:
-    """The decided Batch that took that entry, by halving; None if there is none, or its details are gone."""
+    """The decided Batch that took that entry, by binary search; None if there is none, or its details are pruned."""
     decisions = Decisions(folder.decisions)
     newest = decisions.newest()
     low, high = decisions.pruned_mark() + 1, -1 if newest is None else newest.batch.number

@@ -1,7 +1,7 @@
-"""`python -m scribengin.local.training_run`: a small flow whose classes become the archive that later starts of Spark map.
+"""`python -m scribengin.local.training_run`: runs a small flow whose classes become the archive that later starts of Spark map.
 
-`make setup` calls it at its end; after the first run of an installed Scribengin a process in the background does (`--background`: with the
-lowest priority). It reads JSON, filters in Spark and in Python, keeps state, writes Parquet and JSON: what nearly every flow loads.
+`make setup` calls it at its end; after the first run of an installed Scribengin, a process in the background does (`--background`: with the
+lowest priority). The flow reads JSON, filters in Spark and in Python, keeps state, writes Parquet and JSON: what nearly every flow loads.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ _ROWS = 100
 
 
 def main(arguments: list[str]) -> int:
-    """0 if an archive is there now, or is not wanted; 1 where it could not be made. Neither is a fault: Spark starts without one."""
+    """Make the archive. Returns 0 if it exists now, or is not wanted; 1 if it could not be made. Neither is a failure: Spark starts without
+    it."""
     background = "--background" in arguments
     if background:
         os.nice(19)
@@ -59,7 +60,7 @@ def main(arguments: list[str]) -> int:
             _write(folder)
             spark = start_session("training", master="local[1,1]", memory="", conf={}, folder=folder / "spark")
             try:
-                with suppress(ScribenginError):  # a part of the classes is worth an archive too
+                with suppress(ScribenginError):  # an archive of a part of the classes is useful too
                     run_flow(folder / "flow.yaml", RunSettings(once=True), lambda _view: None, spark=spark)
                 made = dump_archive(spark, java)
             finally:

@@ -34,7 +34,7 @@ from scribengin.spark.task_report import again_in, new_reports, newest_times, se
 from scribengin.spark.unit_commits import OtherIntent, behind_of, blame_members, plan_of
 from scribengin.spark.watermarks import late_notice
 from scribengin.spec.model import Utilities
-from scribengin.state.channel_digests import together
+from scribengin.state.channel_digests import sum_taken
 from scribengin.state.clocks import clocks_after
 from scribengin.state.contract import Counts, Decision, LineSegment
 from scribengin.state.decisions import input_hash
@@ -366,7 +366,7 @@ class BatchRunner:
             trails=tuple(report.trails for report in all_reports if report.trails is not None),
             times=self._times(batch.number, middle),
             ran={"tier": self.context.parts.plan.tier, "host": gethostname(), **({"workers": str(1 + helped)} if helped else {})},
-            taken=together(report.taken for report in all_reports),
+            taken=sum_taken(report.taken for report in all_reports),
             orders=learned(self._orders(), all_reports),
             noticed=noticed_by(all_reports, self._known_columns(), read_again(remarks)),
             offers=tuple(id_ for id_, sink in self.context.parts.sinks.items() if offers(sink)),

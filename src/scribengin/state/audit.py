@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.abilities import is_chained
 from scribengin.core.errors import StateError
-from scribengin.state.dead_letters import count_purged, read_expired, read_segment, standing_segments
+from scribengin.state.dead_letters import count_purged, present_segments, read_expired, read_segment
 from scribengin.state.decisions import Decisions
 from scribengin.state.ledger import balance
 from scribengin.state.source_log import SourceLog
@@ -23,12 +23,16 @@ if TYPE_CHECKING:
     from scribengin.state.totals import Totals
 
 
-# The losses of a Query: records that were deleted before they were read, from the logs of its sources.
+# The losses of a query: records that were deleted before they were read, from the logs of its sources.
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """`rows` is how many records at most, None if unknown; `entry` the entry of the source's log that says so."""
+    """Records that were deleted in a source before the query could read them.
+
+    `rows` is the greatest possible number of these records, None if it is unknown. `entry` is the number of the entry in the source's log
+    that records the loss.
+    """
 
     source: str
     entry: int
@@ -41,7 +45,13 @@ class Loss:
 
 
 def read_losses(query: QueryFolder, starts: Mapping[str, int], ends: Mapping[str, int]) -> Iterator[Loss]:
-    """Those in the entries `starts` (source → inclusive, 0 for others) to `ends` (exclusive), in order. Reads all of these entries."""
+    """The losses in a range of source log entries, in order. Every entry of the range is read.
+
+    Args:
+        query: The folder of the query's state.
+        starts: Source → first entry of the range (inclusive); 0 for a source that it does not contain.
+        ends: Source → end of the range (exclusive). Only these sources are read.
+    """
     for source, end in ends.items():
         start = starts.get(source, 0)
         for number, streams in enumerate(SourceLog(query.sources, source).entries(start), start):
@@ -61,12 +71,13 @@ class SinkAudit:
     found: int
     violations: tuple[str, ...] = ()
     others: tuple[Unaccounted, ...] | None = ()
-    """what its place holds besides, of which the flow's state knows nothing; None if that was not looked for"""
+    """what the sink's target contains in addition, and the flow's state does not account for; None if the audit did not look for it"""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """`violations` hold those of sinks and dead letters too; each says what is missing or surplus."""
+    """The result of the audit of one lineage of a query. `violations` includes those of sinks and dead letters; each says what is missing
+    or surplus."""
 
     query: str
     totals: Totals
@@ -78,18 +89,18 @@ class AuditReport:
     violations: tuple[str, ...] = ()
     lineage: str = ""
     starts: Mapping[str, int] = field(default_factory=dict)
-    """where a rewind let the lineage begin; empty for one that read from the start"""
+    """source → the position at which a rewind started the lineage; empty if it reads from the start"""
     past: bool = False
-    """a rewind has left this lineage"""
+    """True if a rewind has ended this lineage"""
     losses: tuple[Loss, ...] = ()
-    """what was gone before the lineage could read it; of a past one the ledger alone says how much"""
+    """what was deleted before the lineage could read it; empty for a past lineage, whose losses are counted only in the ledger"""
     dead_purged: int = 0
-    """dead letters that a person has purged"""
+    """dead letters that were purged by an operator"""
     members: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """sink that goes to a group → member → Batches that were decided for it, as far as their details are there"""
+    """for sinks that write to a group: sink → member → number of Batches that were decided for it, among those whose details still exist"""
 
     left_out: int | None = None
-    """the newest Batch if a run is still processing it; it was not audited"""
+    """the number of the newest Batch, if a run is still processing it and it was not audited"""
 
     @property
     def balanced(self) -> bool:
@@ -107,11 +118,16 @@ def audit_query(
     fed_by: Callable[[Decision], Mapping[str, Sequence[str]]] = lambda _: {},
     running: bool = False,
 ) -> AuditReport:
-    """Audit one Query; `stateful` and `feeders` as in `ledger.balance`. `fed_by` gives the feeders of a single Batch: the nodes of a
-    lineage change with its flow.
+    """Audit one lineage of a query. Reads every output file once, one block in memory at a time. It needs no lease.
 
-    With `running` the newest Batch is left out while it may be decided and not yet published. Reads every output file once, a block
-    in memory at a time; needs no lease.
+    Args:
+        query: The folder of the query's state.
+        sinks: Sink id → its connector.
+        lineage: The id of the lineage that every decision must have.
+        stateful: The nodes that keep state; see `ledger.balance`.
+        feeders: Node → its upstream nodes, to balance the totals; see `ledger.balance`.
+        fed_by: Returns the upstream nodes at the time of a decision: the nodes of a lineage change with its flow.
+        running: True if a run may be in progress. The newest Batch is then left out while Spark has not committed it.
     """
     decisions = Decisions(query.decisions)
     newest = decisions.newest()
@@ -144,7 +160,7 @@ def audit_query(
 
 
 def _is_through(query: QueryFolder, number: int) -> bool:
-    """Spark notes a Batch as committed when it has been published everywhere."""
+    """True if Spark has committed the Batch, which it does only after the Batch is published at every sink."""
     return (query.checkpoint / "commits" / str(number)).exists()
 
 
@@ -176,10 +192,10 @@ def _check_batch(
 
 
 def _read_dead(query: QueryFolder, since: int, last: int) -> tuple[int, list[str]]:
-    """(dead letters of the Batches `since` to `last` that could be read, what is wrong)"""
+    """Returns the number of dead letters of the Batches `since` to `last` that could be read, and the violations."""
     found, wrong = 0, []
     for batch in takewhile(lambda batch: batch.batch <= last, Decisions(query.decisions).letters(since)):
-        for segment in standing_segments(query, batch):
+        for segment in present_segments(query, batch):
             try:
                 rows = sum(1 for _ in read_segment(query, segment))
             except StateError as error:
@@ -199,13 +215,13 @@ def _audit_sink(query: QueryFolder, id_: str, sink: SinkConnector, lineage: str,
     parts = (decision.of_sink(id_) for decision in _decided(query, last) if not (decision.empty and is_chained(sink)))
     for published in sink.audit(lineage=lineage, decided=parts):
         if running and not 0 <= published.number <= last:
-            continue  # what a run publishes while it is being read: its newest Batches, and their files
+            continue  # a run in progress publishes its newest Batches while the target is read
         if 0 <= published.number <= pruned.last:
             older = (older or 0) + published.rows
         else:
             found += published.rows
         wrong += published.violations
-    # what a sink does not tell of Batches whose details are gone stands in the totals alone
+    # rows of pruned Batches that the sink does not report are counted in the totals only
     found += pruned.sinks.get(id_, SinkTotals()).rows if older is None else older
     decided = totals.sinks.get(id_, SinkTotals()).rows
     if decided != found and not wrong:

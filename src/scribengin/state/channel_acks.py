@@ -1,12 +1,14 @@
 """Acknowledgements: how far the last tiers of a flow have committed the input of its first tiers.
 
-A Batch is acknowledged when it is decided and published, and each of its channels' readers has taken what it put there in Batches that
-are acknowledged themselves. It starts at the last durable hop: a channel that may drop rows (`best_effort`) does not hold back its writer.
-All of it is read from the state folders, which any process may do at any time; the record beside them (`ledger/acks.json`) only saves
-walking.
+A Batch is acknowledged when it is decided and published, and when every reader of its channels has taken its output in Batches that are
+acknowledged themselves. The chain starts at the last durable hop: a channel that may drop rows (`best_effort`) does not delay the
+acknowledgement of its writer.
 
-An acknowledgement names a lineage and a number, and is void for another lineage. Once given it stays given: a channel or a reader that
-is added later counts from there.
+Everything is read from the state folders, which any process may do at any time. The stored record (`ledger/acks.json`) only saves reading
+older decisions again.
+
+An acknowledgement names a lineage and a Batch number, and does not apply to another lineage. It is never withdrawn: a channel or a reader
+that is added later counts from there on.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from scribengin.state.channel_checks import (
     put_by_unit,
     taken_of,
 )
-from scribengin.state.channel_digests import in_all
+from scribengin.state.channel_digests import sum_units
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder
 from scribengin.state.lineage import past_lineages, read_lineage
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
     from scribengin.state.lineage import Lineage
 
 
-# One Query's decisions as acknowledgements need them: read as they are written, kept until no reader waits for them.
+# The decisions of one query as acknowledgements need them: read as they are written, and kept until no reader needs them.
 
 
 _KIND, _FORMAT = "acks", 1
@@ -62,23 +64,24 @@ _KIND, _FORMAT = "acks", 1
 
 @dataclass(slots=True)
 class DecidedBatch:
-    """The data of a decided Batch that is kept until it is acknowledged. `pieces` of a channel in a topic are read when they are wanted."""
+    """The data of a decided Batch, kept until it is acknowledged. The `pieces` of a channel in a Kafka topic are None until they are first
+    read."""
 
     decided_at: str
     ends: dict[str, int]
     pieces: dict[str, list[ChannelPiece] | None]
     rows: dict[str, tuple[int, int]]
     members: dict[str, str]
-    """channel that goes to a group → the member"""
+    """for a channel that writes to a group: channel → the member that received the Batch"""
     watermark_us: int | None
     leaves_us: int | None
     sums: dict[str, Sums | None]
-    """channel → rows and digest of what was put in; None if the digest is not known"""
+    """channel → rows and digest of what was written to it; None if the digest is not known"""
     taken: Mapping[str, Taken]
 
 
 class DecisionCursor:
-    """One Query's decisions from its newest acknowledged one on."""
+    """Reads the decisions of one query, from its newest acknowledged one on."""
 
     def __init__(
         self,
@@ -91,40 +94,49 @@ class DecisionCursor:
         noted: Mapping[str, Any] | None = None,
         first: int = 0,
     ) -> None:
-        """`waits`: whether anybody has to commit behind it. `noted`: to go on from there, instead of from what lies in the folder. `first`:
-        the number of the lineage's first Batch."""
+        """Continue from the stored record, if it is of this lineage.
+
+        Args:
+            folder: The folder of the query's state.
+            lineage: The id of the lineage that is read.
+            starts: Source → the position at which the lineage started; empty if it reads from the start.
+            links: The channels that the query writes to.
+            waits: True if the query's Batches are acknowledged later than they are published: by readers of its channels, or by its state.
+            noted: The record to continue from; None reads it from the folder.
+            first: The number of the lineage's first Batch.
+        """
         self.folder = folder
         self.lineage = lineage
         self.links = links
         self._dropped: dict[str, set[int]] = {link.channel: set() for link in links if link.drops}
         self._dropped_next = dict.fromkeys(self._dropped, 0)
         self._published: dict[str, Publications] = {}
-        """channel → what a Kafka sink has noted there"""
+        """channel → what its Kafka sink has recorded as published"""
         self.batches: dict[int, DecidedBatch] = {}
         self.newest = self.acknowledged = self._before = first - 1
         self.released = dict(starts)
         self.read = dict(starts)
         self.decided_at = self.acknowledged_at = ""
-        """when the newest Batch, and the newest acknowledged one, was decided; empty if its details are gone"""
+        """when the newest Batch, and the newest acknowledged one, was decided; empty if its details are pruned"""
         self._decisions = Decisions(folder.decisions)
         noted = read_record(folder) if noted is None else noted
         self.record: Mapping[str, Any] = noted if noted.get("lineage") == lineage else {}
         if starts and waits:
-            # what an older lineage had under way behind it is through when the first of this one's Batches is
+            # until the first Batch of this lineage is acknowledged, input of an older lineage may still be in progress downstream
             before = noted.get("released", {})
             self.released = {source: min(start, before.get(source, 0)) for source, start in starts.items()}
         self.floor = first - 1
-        """the Batches up to here are acknowledged, and taken also by the readers that do not hold back their writer"""
+        """all Batches up to this number are acknowledged, and taken by every reader, including those that do not delay the writer"""
         if self.record:
             self.acknowledged, self.floor = self.record["acknowledged"], self.record["floor"]
             self.newest = self.floor
             self.released = self.read = self.record["released"]
             self._take_over()
         self.from_first = not starts and self.floor < first
-        """whether all that the Query ever took, in any lineage, is met here"""
+        """True if every Batch that the query ever decided, in any lineage, is read here"""
 
     def read_new(self, *, jump: bool) -> None:
-        """Read the new decisions. `jump`: older Batches than the newest two mean nothing."""
+        """Read the new decisions. With `jump`, only the newest two Batches are read if all Batches read so far are acknowledged."""
         self._look_at_dropped()
         begin = self.newest + 1
         if jump and self.newest == self.acknowledged and (newest := self._decisions.newest()) is not None:
@@ -133,14 +145,14 @@ class DecisionCursor:
         before = None
         for decision in self._since(begin):
             if before is not None and decision.batch.number != before + 1:
-                break  # a folder that grows while it is listed may show a later file and not an earlier one: met at the next look
+                break  # a folder that grows while it is listed may show a later file and not an earlier one; the next call reads it
             before = self.newest = decision.batch.number
             self.read = {each.source: each.end for each in decision.sources}
             self.decided_at = decision.decided_at
             self.batches[self.newest] = self._kept(decision)
 
     def _take_over(self) -> None:
-        """What the newest acknowledged decision says, where its details are still there."""
+        """Take over the times of the newest acknowledged decision, if its details still exist."""
         try:
             decision = self._decisions.read(self.acknowledged)
         except StateError:
@@ -149,27 +161,27 @@ class DecisionCursor:
             self.decided_at = self.acknowledged_at = decision.decided_at
 
     def published(self) -> int:
-        """The newest Batch of which that is known: the next one is decided, or Spark's log says that it is through."""
+        """The newest Batch that is known to be published: the next one is decided, or Spark has committed it."""
         if self.newest <= self._before or (self.folder.checkpoint / "commits" / str(self.newest)).exists():
             return self.newest
         return max(self.acknowledged, self.newest - 1)
 
-    def put_in(self, number: int, link: ChannelLink) -> Sums | None:
-        """Rows and digest that the Batch has put into the channel; None if that is not known, or it was dropped."""
+    def sums_written(self, number: int, link: ChannelLink) -> Sums | None:
+        """Rows and digest of what the Batch wrote to the channel; None if that is not known, or if the Batch was dropped."""
         if number not in self.batches or number in self._dropped.get(link.channel, ()):
             return None
         return self.batches[number].sums[link.channel]
 
-    def rows_put(self, number: int, link: ChannelLink) -> tuple[int, int]:
-        """Rows and bytes that the Batch has decided to put into the channel."""
+    def counts_written(self, number: int, link: ChannelLink) -> tuple[int, int]:
+        """Rows and bytes that the decision counts for the channel; zeros if the Batch is not known here, or was dropped."""
         if number not in self.batches or number in self._dropped.get(link.channel, ()):
             return 0, 0
         return self.batches[number].rows[link.channel]
 
     def pieces(self, number: int, link: ChannelLink) -> list[ChannelPiece] | None:
-        """What the Batch has put into the channel; None while that is not known."""
+        """The pieces that the Batch wrote to the channel; None while they are not known, [] if the Batch was dropped."""
         batch = self.batches[number]
-        if link.drops and link.kind == "folder":  # its files are named before anybody knows whether it is dropped
+        if link.drops and link.kind == "folder":  # the decision names its files before it is known whether the Batch is dropped
             if number > self.published():
                 return None
             self._look_at_dropped()
@@ -188,7 +200,7 @@ class DecisionCursor:
                 self._dropped_next[channel] = nth + 1
 
     def acknowledge(self, number: int) -> None:
-        """All Batches up to that one."""
+        """Record that all Batches up to `number` are acknowledged; a lower number than before changes nothing."""
         if number <= self.acknowledged:
             return
         self.acknowledged = number
@@ -196,11 +208,11 @@ class DecisionCursor:
         self.released, self.acknowledged_at = self.batches[known].ends, self.batches[known].decided_at
 
     def forget(self, through: int) -> None:
-        """Drop the Batches up to there: they are no longer needed."""
+        """Drop the Batches up to `through` from memory: they are no longer needed."""
         if through <= self.floor:
             return
         self.floor = through
-        for each in list(takewhile(lambda number: number <= through, self.batches)):  # they stand in order
+        for each in list(takewhile(lambda number: number <= through, self.batches)):  # the numbers are in ascending order
             del self.batches[each]
         for numbers in self._dropped.values():
             numbers.difference_update([each for each in numbers if each <= through])
@@ -209,7 +221,7 @@ class DecisionCursor:
         try:
             if self._decisions.read(begin) is None:
                 return
-        except StateError:  # pruned, or torn: `since` tells which
+        except StateError:  # pruned or torn: `since` finds out which
             pass
         yield from self._decisions.since(begin)
 
@@ -238,7 +250,7 @@ class DecisionCursor:
 
 def _sums(receipts: list[Receipt]) -> Sums | None:
     units = put_by_unit(receipts)
-    return None if units is None else in_all(units)
+    return None if units is None else sum_units(units)
 
 
 def _record_path(folder: QueryFolder) -> Path:
@@ -246,7 +258,7 @@ def _record_path(folder: QueryFolder) -> Path:
 
 
 def read_record(folder: QueryFolder) -> dict[str, Any]:
-    """The stored record, of any lineage; {} if there is none."""
+    """The stored record, whatever its lineage is; {} if there is none."""
     path = _record_path(folder)
     data = read_or_none(path)
     body: dict[str, Any] = {} if data is None else unseal(data, _KIND, _FORMAT, path)
@@ -254,18 +266,17 @@ def read_record(folder: QueryFolder) -> dict[str, Any]:
 
 
 def write_record(folder: QueryFolder, body: Mapping[str, Any]) -> None:
-    """Store the record for the next process. Call it under the lease."""
+    """Store the record for the next process. The caller holds the lease."""
     replace(_record_path(folder), seal(_KIND, _FORMAT, dict(body)))
 
 
-# What earlier lineages have put into a channel and a reader has not taken yet: a rewind of the feeder, or a move of it to another tier,
-# leaves it there, and it waits like any other row.
-#
-# It does not concern acknowledgements, which name the present lineage. It is used for the backlog and for deletion in channels.
+# What earlier lineages have written to a channel and a reader has not taken yet. A rewind of the upstream query, or its move to another
+# tier, leaves these rows in the channel. Acknowledgements name the present lineage and do not depend on them; the backlog and the deletion
+# of channel data do.
 
 
 class LeftPiece(NamedTuple):
-    """A piece that was not acknowledged: `ack_intake.Piece` with its Batch (`lineage/number`) and the time of its decision."""
+    """A piece that is not acknowledged: the fields of `ChannelPiece`, its Batch (`lineage/number`) and the time of its decision."""
 
     key: str
     last: int
@@ -276,10 +287,11 @@ class LeftPiece(NamedTuple):
 
 
 class Remainder:
-    """Of one reader: `pieces` are there, and the entries of its source log from `entry` on may have taken them, in any order."""
+    """The pieces of earlier lineages that one reader has not taken. The entries of its source log from `entry` on may take them, in any
+    order."""
 
     def __init__(self, *, entry: int = 0, pieces: Iterable[Sequence[Any]] = ()) -> None:
-        """Continue from a `mark`."""
+        """Continue from the result of `mark`."""
         self.entry = entry
         self._pieces: dict[str, deque[LeftPiece]] = {}
         for piece in pieces:
@@ -299,13 +311,13 @@ class Remainder:
             )
         return self._waiting
 
-    def pass_over(self, reached: int) -> None:
-        """If nothing is left the entries up to there need not be read."""
+    def skip_to(self, reached: int) -> None:
+        """Skip the entries up to `reached` if no piece is left: they need not be read."""
         if not self._pieces:
             self.entry = max(self.entry, reached)
 
     def take(self, streams: Sequence[SourceStream]) -> None:
-        """The reader's next entry holds these."""
+        """Remove the pieces that the reader's next entry takes."""
         self.entry += 1
         for key, end, _ in taken_of(streams):
             left = self._pieces.get(key)
@@ -316,20 +328,20 @@ class Remainder:
                 del self._pieces[key]
 
     def mark(self) -> dict[str, Any]:
-        """The mark from which another object can continue."""
+        """A JSON value from which another object can continue."""
         return {"entry": self.entry, "pieces": [list(piece) for pieces in self._pieces.values() for piece in pieces]}
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A lineage that fed a channel: the Query's folder, and the one in which its decisions lie."""
+    """An ended lineage that wrote to a channel: `query` is the query's folder, `part` the folder with the lineage's decisions."""
 
     query: QueryFolder
     part: QueryFolder
     lineage: Lineage
 
     def record(self) -> dict[str, Any]:
-        """Its progress when it was left, if it was recorded."""
+        """The acknowledgement record of the lineage at its end; {} if there is none."""
         for folder in (self.part, self.query):
             noted = read_record(folder)
             if noted.get("lineage") == self.lineage.id:
@@ -337,20 +349,31 @@ class Earlier:
         return {}
 
 
-def earlier_feeders(channel: str, folders: Iterable[QueryFolder], present: str) -> list[Earlier]:
-    """The lineages other than `present` that fed the channel, newest first. Raises Refused while one of the Queries is being rewound."""
+def earlier_writers(channel: str, folders: Iterable[QueryFolder], present: str) -> list[Earlier]:
+    """The lineages other than `present` that wrote to the channel, newest first. Raises Refused while a rewind of one of the queries is in
+    progress."""
     found = []
     for folder in folders:
         newest = read_lineage(folder)
         lives = [] if newest is None else [*past_lineages(folder), (folder, newest)]
         found += [Earlier(folder, part, each) for part, each in lives if each.id != present and channel in each.parts]
-    # they say the second in which they began; of one folder the order is known
+    # creation times are in whole seconds; within a folder the stable sort keeps the known order
     return sorted(found, key=lambda each: each.lineage.created_at)[::-1]
 
 
 def remainders(link: ChannelLink, reading: QueryReading, lineage: str, earlier: Sequence[Earlier]) -> tuple[Remainder, Remainder]:
-    """What is left of these, newest first, to be taken by a reader of that lineage (empty: it never ran): in decided Batches, in
-    acknowledged ones. Still with all that the reader has taken since the feeders were last looked at."""
+    """The pieces of earlier lineages that a reader has not taken.
+
+    Args:
+        link: The channel.
+        reading: The reader.
+        lineage: The reader's present lineage; empty if it never ran.
+        earlier: The earlier lineages, newest first.
+
+    Returns:
+        The pieces not taken by the reader's decided Batches, and those not taken by its acknowledged ones. Both still contain what the
+        reader has taken since the records of the earlier lineages were written.
+    """
     marks: list[dict[str, Any]] = [{"entry": None, "pieces": []}, {"entry": None, "pieces": []}]
     for each in earlier:
         noted = each.record()
@@ -360,7 +383,7 @@ def remainders(link: ChannelLink, reading: QueryReading, lineage: str, earlier: 
             first = entry = 0
             if at is not None:
                 first, entry = at[level]["batch"], at[level]["entry"]
-            elif noted and said is None:  # a reader that came later counts from there
+            elif noted and said is None:  # a reader that was added later counts from there
                 first = noted["acknowledged" if link.holds else "floor"] + 1
             mark["pieces"] += _pieces_of(each, link, first)
             mark["entry"] = entry if mark["entry"] is None else min(mark["entry"], entry)
@@ -377,28 +400,28 @@ def remainders(link: ChannelLink, reading: QueryReading, lineage: str, earlier: 
 def marks_of(
     record: Mapping[str, Any], link: ChannelLink, reading: QueryReading, lineage: str
 ) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """What a feeder's record says of those before it; None if it says nothing that holds for a reader of that lineage."""
+    """The stored marks of a writer's earlier lineages; None if the record has none that apply to a reader of that lineage."""
     of_channel = record.get("earlier", {}).get(link.channel)
     if of_channel is None:
         return None
     said = of_channel.get(str(reading))
-    if said is None:  # a reader that came later
+    if said is None:  # a reader that was added later
         return {"entry": 0, "pieces": []}, {"entry": 0, "pieces": []}
     return (said["taken"], said["committed"]) if said["lineage"] == lineage else None
 
 
 def _pieces_of(earlier: Earlier, link: ChannelLink, first: int) -> Iterator[LeftPiece]:
-    """The pieces of its Batches from `first` on, oldest first."""
+    """The pieces of the lineage's Batches from number `first` on, oldest first."""
     lineage = earlier.lineage.id
     first = max(first, earlier.lineage.first)
     if Decisions(earlier.part.decisions).pruned_mark() >= first:
-        # nobody knows what of it is there still: it holds nobody back, and is never thought to be through
+        # it is not known what of the pruned Batches is still there: this piece counts no rows, and is never taken
         yield LeftPiece("", 0, 0, 0, f"{lineage}/pruned", "")
     cursor = DecisionCursor(_LeftFolder(earlier.part.path, earlier.query), lineage, {}, [link], waits=False, noted={})
     cursor.newest = cursor.acknowledged = first - 1
     cursor.read_new(jump=False)
-    cursor.acknowledged = cursor.newest  # all is published before a lineage is left
-    # a Batch that the channel never took is not in it
+    cursor.acknowledged = cursor.newest  # every Batch is published before its lineage ends
+    # a Batch that never reached the channel has no pieces in it
     never = waiting_numbers(earlier.query.work(link.channel), lineage)
     for number, batch in cursor.batches.items():
         for piece in (cursor.pieces(number, link) or ()) if number not in never else ():
@@ -407,12 +430,12 @@ def _pieces_of(earlier: Earlier, link: ChannelLink, first: int) -> Iterator[Left
 
 @dataclass(frozen=True, slots=True)
 class _LeftFolder(QueryFolder):
-    """Of a lineage that was left: what its sinks keep still lies with the Query."""
+    """The folder of an ended lineage, whose sinks still keep their work files in the query's own folder."""
 
     query: QueryFolder
 
     def work(self, sink: str) -> Path:
-        """Of the Query."""
+        """The folder of a sink in the query's own folder."""
         return self.query.work(sink)
 
 
@@ -428,20 +451,20 @@ __all__ = [
     "QueryTopology",
 ]
 
-_TOLD = 5
-"""mismatches of one reader that a look explains; the first stops the flow"""
+_MOST_EXPLAINED = 5
+"""mismatches of one reader that one call of `read` explains; the first one stops the flow"""
 
 
 class Acks:
-    """The acknowledgements of a flow. Each `look` reads only what is new; used by one thread."""
+    """The acknowledgements of a flow. Each `read` reads only what is new. Used by one thread."""
 
     def __init__(self, topology: QueryTopology) -> None:
         self.topology = topology
         self._cursors: dict[QueryKey, DecisionCursor] = {}
         self._intakes: dict[tuple[str, QueryReading], tuple[ChannelIntake, ChannelIntake]] = {}
-        """(what was taken by decided Batches, by acknowledged ones)"""
+        """what was taken by the reader's decided Batches, and by its acknowledged ones"""
         self._earlier: dict[tuple[str, QueryReading], tuple[Remainder, Remainder]] = {}
-        """the same of the writer's earlier lineages; missing if it is not known yet"""
+        """the same for the writer's earlier lineages; a key is missing while it is not known"""
         self._tallies: dict[tuple[str, QueryReading], Tally] = {}
         self._looked = False
         self._readers = {reading.query for link in topology.links for reading in link.readers}
@@ -449,7 +472,7 @@ class Acks:
         self._kept: dict[QueryKey, Any] = {}
 
     def read(self) -> FlowAcks:
-        """The progress of the flow now. A Query that never ran, or that is being rewound, is left out."""
+        """The progress of the flow now. A query that never ran, or whose rewind is in progress, has the empty `QueryStanding`."""
         for key in self.topology.queries:
             self._refresh(key)
         mismatches: list[Mismatch] = []
@@ -469,7 +492,8 @@ class Acks:
         return FlowAcks(self._query_standings(), self._link_standings(), tuple(mismatches))
 
     def keep(self, key: QueryKey) -> None:
-        """Record the progress, so that the next process need not read all of it again. Call it under the lease of the Query's tier."""
+        """Record the progress of a query, so that the next process need not read all of it again. The caller holds the lease of the query's
+        tier."""
         cursor = self._cursors.get(key)
         if cursor is None:
             return
@@ -501,7 +525,7 @@ class Acks:
     # --- pieces ---
 
     def _refresh(self, key: QueryKey) -> None:
-        """Meet what a Query has decided; start over where it has another lineage."""
+        """Read what a query has decided since the last call; start over if it has another lineage."""
         folder = self.topology.queries[key]
         try:
             lineage = read_lineage(folder)
@@ -524,7 +548,7 @@ class Acks:
             links = [link for link in self.topology.links if link.writer == key]
             waits = any(link.holds for link in links) or key in self.topology.by_state
             cursor = self._cursors[key] = DecisionCursor(folder, lineage.id, lineage.starts, links, waits=waits, first=lineage.first)
-        # who reads a channel is counted Batch by Batch from the first look on
+        # after the first call, the Batches of a query that reads a channel are compared one by one, so that none may be skipped
         follows = key in self._readers and (self._looked or cursor.newest >= 0)
         cursor.read_new(jump=not cursor.links and key not in self.topology.by_state and not follows)
 
@@ -534,7 +558,8 @@ class Acks:
             writer, reader = self._cursors[link.writer], self._cursors.get(reading.query)
             said = writer.record.get("links", {}).get(link.channel, {}).get(str(reading), {})
             known = reader is not None and said.get("lineage") == reader.lineage
-            # an acknowledgement stays given: whoever holds the writer counts from there, and whoever does not from where Batches are known
+            # an acknowledgement is never withdrawn: a reader that delays the writer counts from there, another one from the oldest known
+            # Batch
             first = (writer.acknowledged if link.holds else writer.floor) + 1
             marks = [said["taken"], said["committed"]] if known else [{"batch": first}] * 2
             marks = [mark | {"batch": max(mark["batch"], first)} for mark in marks]
@@ -542,7 +567,13 @@ class Acks:
         return self._intakes[at][level]
 
     def _bring_up(self, link: ChannelLink, reading: QueryReading, level: int) -> ChannelIntake:
-        """Feed the intake with what the writer has decided and what the reader has taken: in decided Batches, or (1) acknowledged ones."""
+        """Add to the intake what the writer has decided and what the reader has taken.
+
+        Args:
+            link: The channel.
+            reading: The reader.
+            level: 0 for what the reader's decided Batches have taken, 1 for its acknowledged ones.
+        """
         writer, reader = self._cursors[link.writer], self._cursors.get(reading.query)
         intake = self._intake(link, reading, level)
         for number in range(intake.added + 1, writer.newest + 1):
@@ -563,7 +594,7 @@ class Acks:
         return intake
 
     def _bring_up_earlier(self, link: ChannelLink, reading: QueryReading) -> None:
-        """Compare what the writer's earlier lineages have left in the channel with what the reader has taken."""
+        """Remove from the pieces of earlier lineages what the reader has taken since the last call."""
         writer, reader = self._cursors[link.writer], self._cursors.get(reading.query)
         at, lineage = (link.channel, reading), "" if reader is None else reader.lineage
         if at not in self._earlier:
@@ -572,7 +603,7 @@ class Acks:
                 self._earlier[at] = Remainder(**marks[0]), Remainder(**marks[1])
             else:
                 try:
-                    earlier = earlier_feeders(link.channel, [*self.topology.queries.values(), *self.topology.left], writer.lineage)
+                    earlier = earlier_writers(link.channel, [*self.topology.queries.values(), *self.topology.left], writer.lineage)
                 except Refused:  # one of them is being rewound
                     return
                 self._earlier[at] = remainders(link, reading, lineage, earlier)
@@ -580,27 +611,27 @@ class Acks:
             return
         log = self._logs.setdefault(reading, SourceLog(reader.folder.sources, reading.source))
         for remainder, reached in zip(self._earlier[at], (reader.read, reader.released), strict=True):
-            remainder.pass_over(reached.get(reading.source, 0))
+            remainder.skip_to(reached.get(reading.source, 0))
             while remainder.entry < reached.get(reading.source, 0):
                 remainder.take(log.read(remainder.entry))
-                remainder.pass_over(reached.get(reading.source, 0))
+                remainder.skip_to(reached.get(reading.source, 0))
 
     def _tally(self, link: ChannelLink, reading: QueryReading) -> Tally:
         reader = self._cursors.get(reading.query)
         untouched = reader is not None and reader.newest < 0
-        # who began under the watch, or has not begun, is met from the first Batch on, unless another process has noted how it began
+        # a reader that starts after the first call is compared from its first Batch on, if all its Batches are read here
         met = (self._looked or untouched) and (reader is None or reader.from_first)
         begun = -1 if met else self._visible(link)
         return self._tallies.setdefault((link.channel, reading), Tally(begun))
 
     def _visible(self, link: ChannelLink) -> int:
-        """The newest Batch of the feeder of which something may have been taken by now. Units commit to a topic by themselves, on
-        executors: what they put there is read before their Batch is decided, however long the feeder, cut off, waits with that."""
+        """The newest upstream Batch of which something may have been taken by now. Executors commit task outputs to a topic on their own,
+        so that readers may take them before their Batch is decided."""
         newest = self._cursors[link.writer].newest
         return newest + 1 if link.kind == "kafka" else newest
 
     def _compared(self, link: ChannelLink, reading: QueryReading, before: int, through: int) -> list[Mismatch]:
-        """Count what the reader has decided on since the last look, and compare the feeder's Batches that it has taken whole by now."""
+        """Count what the reader has decided since the last call, and compare the upstream Batches that it has taken completely by now."""
         writer, reader = self._cursors[link.writer], self._cursors.get(reading.query)
         tally = self._tally(link, reading)
         if reader is None:
@@ -610,13 +641,13 @@ class Acks:
             if number not in reader.batches:
                 continue
             again = tally.count(reader.batches[number].taken.get(reading.source, {}), writer.lineage, self._visible(link))
-            if not link.drops:  # whether a Batch that was given up has gone over all the same, nobody knows
+            if not link.drops:  # a dropped Batch may have reached the channel all the same
                 late.update(again)
             tally.reached = number
-        wrong = [number for number in range(before + 1, through + 1) if tally.differs(number, writer.put_in(number, link))]
+        wrong = [number for number in range(before + 1, through + 1) if tally.differs(number, writer.sums_written(number, link))]
         found = [
             mismatch_of(link, reading, writer.folder, reader.folder, writer.lineage, number, late=number in late)
-            for number in sorted(late.union(wrong))[:_TOLD]
+            for number in sorted(late.union(wrong))[:_MOST_EXPLAINED]
         ]
         return [each for each in found if each.confirmed]
 
@@ -659,10 +690,10 @@ class Acks:
         }
 
     def _link_standing(self, link: ChannelLink, reading: QueryReading) -> LinkStanding:
-        """What is decided and not yet known to be published waits too."""
+        """The progress of one reader. Batches that are decided and not yet known to be published count as backlog."""
         taken, committed = self._intakes[link.channel, reading]
         writer = self._cursors[link.writer]
-        under_way = [(number, *writer.rows_put(number, link)) for number in range(taken.added + 1, writer.newest + 1)]
+        under_way = [(number, *writer.counts_written(number, link)) for number in range(taken.added + 1, writer.newest + 1)]
         rows, size = sum(rows for _, rows, _ in under_way), sum(size for _, _, size in under_way)
         oldest = next((writer.batches[number].decided_at for number, rows, _ in under_way if rows), "")
         earlier = self._earlier.get((link.channel, reading))

@@ -1,7 +1,7 @@
-"""Audit of channels: every Batch that a feeder has decided, and that a reader has taken whole, compared at both ends. Reads records only.
+"""Audit of channels: compares, at both ends, every upstream Batch that a reader has taken completely. Reads records only.
 
-Not compared are Batches of which the reader's earlier lineages have taken something, whose details are pruned at either end, that were
-dropped, or beside which something was passed over or was no whole pack; these are counted.
+Counted, but not compared, are Batches of which earlier lineages of the reader have taken a part, Batches whose details are pruned at either
+end, dropped Batches, and Batches beside which entries were skipped or a damaged record batch was read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.channel.outbox import dropped_log
 from scribengin.core.errors import Refused
 from scribengin.state.channel_checks import NAMED, ChannelIntake, Publications, Tally, file_pieces, mismatch_of, put_by_unit
-from scribengin.state.channel_digests import NOT_WHOLE, in_all
+from scribengin.state.channel_digests import NOT_WHOLE, sum_units
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import past_lineages, read_lineage
 from scribengin.state.source_log import SourceLog
@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChannelAudit:
-    """One reader of a channel: how many of the feeder's Batches it has taken whole that were compared, and that could not be; those that
-    differ (the first five explained, `more` others), and what is wrong in all."""
+    """The audit of one reader of a channel.
+
+    `compared` and `not_compared` count the upstream Batches that the reader has taken completely and that could, or could not, be compared.
+    `mismatches` explains the first five that differ; `more` is the number of the others.
+    """
 
     channel: str
     reading: QueryReading
@@ -41,7 +44,8 @@ class ChannelAudit:
 
 
 def audit_channels(topology: QueryTopology) -> list[ChannelAudit]:
-    """Every channel with each of its readers, as far as both ever ran. Needs no lease; while a run goes on, what it has decided by now."""
+    """Audit each reader of every channel, unless it or the writer never ran or is being rewound. Needs no lease; during a run, covers what
+    is decided by now."""
     return [found for link in topology.links for reading in link.readers if (found := _audit(topology, link, reading)) is not None]
 
 
@@ -56,7 +60,7 @@ def _audit(topology: QueryTopology, link: ChannelLink, reading: QueryReading) ->
     compared = not_compared = 0
     wrong: list[tuple[QueryFolder, str, int, bool]] = []
     for part, each in [*past_lineages(writer), (writer, feeding)]:
-        walk = _Walk(link, reading, _Feeder(link, writer, part, each.id), reader)
+        walk = _Walk(link, reading, _UpstreamLineage(link, writer, part, each.id), reader)
         walk.run()
         compared, not_compared = compared + walk.compared, not_compared + walk.not_compared
         wrong += [(part, each.id, number, number in walk.late) for number in sorted(walk.wrong | walk.late)]
@@ -64,8 +68,8 @@ def _audit(topology: QueryTopology, link: ChannelLink, reading: QueryReading) ->
     return ChannelAudit(link.channel, reading, compared, not_compared, tuple(explained), len(wrong) - len(explained))
 
 
-class _Feeder:
-    """What one lineage of the feeder has put into the channel, Batch by Batch, as it is asked for."""
+class _UpstreamLineage:
+    """The output of one lineage of the upstream query to the channel, read Batch by Batch."""
 
     def __init__(self, link: ChannelLink, writer: QueryFolder, part: QueryFolder, lineage: str) -> None:
         work = writer.work(link.channel)
@@ -78,7 +82,7 @@ class _Feeder:
             self._dropped = {body["number"] for _, body in dropped_log(work, lineage).since()}
 
     def next(self) -> tuple[int, str, list[ChannelPiece], Sums | None] | None:
-        """Number, when it was decided, pieces and sums; None behind the last, or where it is not known yet what was put."""
+        """Number, decision time, pieces and sums of the next Batch; None after the last one, or if its output is not known yet."""
         decision = next(self._decisions, None)
         if decision is None:
             return None
@@ -96,16 +100,16 @@ class _Feeder:
             self._decisions = iter(())
             return None
         units = put_by_unit(receipts)
-        return number, decision.decided_at, pieces, None if units is None else in_all(units)
+        return number, decision.decided_at, pieces, None if units is None else sum_units(units)
 
 
 @dataclass
 class _Walk:
-    """One lineage of the feeder against the reader's present one. `wrong` and `late` are Batches of the feeder."""
+    """Compares one lineage of the upstream query with the reader's present one. `wrong` and `late` are numbers of upstream Batches."""
 
     link: ChannelLink
     reading: QueryReading
-    feeder: _Feeder
+    feeder: _UpstreamLineage
     reader: QueryFolder
     compared: int = 0
     not_compared: int = 0
@@ -119,7 +123,7 @@ class _Walk:
         self._ended = False
 
     def run(self) -> None:
-        """Compare."""
+        """Compare all that the reader's decisions have taken."""
         source = self.reading.source
         log = SourceLog(self.reader.sources, source)
         for decision in Decisions(self.reader.decisions).since():
@@ -127,15 +131,15 @@ class _Walk:
             if ranges is None:
                 continue
             if self._intake.entry < ranges.start:
-                # taken by another lineage, or by Batches whose details are pruned
+                # another lineage has taken these, or Batches whose details are pruned
                 self._take(log, ranges.start)
                 self._tally.skip(self._intake.reached)
-            # what a state that goes on had taken last, another lineage has counted
+            # the last Batch of a state that was moved here is counted in its old lineage
             passed_over = self._take(log, ranges.end) or decision.carried
             self._count(decision, passed_over=passed_over)
 
     def _take(self, log: SourceLog, end: int) -> bool:
-        """Take the entries up to `end`; True if any of it was passed over."""
+        """Take the entries up to `end` (exclusive); True if one of their streams was skipped."""
         passed_over = False
         while self._intake.entry < end:
             streams = log.read(self._intake.entry)
@@ -145,7 +149,7 @@ class _Walk:
         return passed_over
 
     def _bring_up(self, streams: Sequence[SourceStream]) -> None:
-        """Feed the intake with all that the upstream has written up to there: a Batch must be known before it is taken."""
+        """Read upstream Batches until they cover the entry: a Batch must be known before it is taken."""
         while not self._ended and not self._intake.covers(streams):
             given = self.feeder.next()
             if given is None:

@@ -1,8 +1,8 @@
 """The checksums of both ends of a channel: what an upstream Batch has written, and what the readers have read of it.
 
-While a flow runs, Batches that were under way when the watch began are not compared, nor those beside which something was passed over or
-was no whole pack: their outcome is reported elsewhere (`offsets set`, losses, dead letters). `channel_audit` compares all that is
-known.
+While a flow runs, Batches that were in progress when the comparison began are not compared, nor those beside which entries were skipped or
+an incomplete record batch was read: these are reported elsewhere (`offsets set`, losses, dead letters). `channel_audit` compares all that
+is known.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from scribengin.connectors.files.pieces import pieces_of
 from scribengin.connectors.kafka.publications import published_log
 from scribengin.core.errors import StateError
-from scribengin.state.channel_digests import NOT_WHOLE, added, by_unit, in_all
+from scribengin.state.channel_digests import NOT_WHOLE, add_sums, by_unit, sum_units
 from scribengin.state.decisions import Decisions
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 NAMED = 5
-"""of units, places and ids of a mismatch as many are named, and the rest is counted"""
+"""the most task outputs, places and ids that the text of a mismatch names; the rest is counted"""
 
 
 @dataclass(frozen=True, slots=True)
 class UnitSums:
-    """A task output of a Batch whose checksums differ. `places`: where the feeder has put its rows, for people; empty if its Batch was
-    written as a whole. A unit of -1 stands for packs that do not say theirs."""
+    """A task output of a Batch whose checksums differ. `places` describes where its rows were written; empty if the Batch was written as a
+    whole. A `unit` of -1 stands for record batches that do not name their task output."""
 
     unit: int
     put: Sums
@@ -51,17 +51,18 @@ class UnitSums:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Batch `batch` of the feeder, as both ends counted it: rows, and the digest of their ids.
+    """An upstream Batch for which the two ends differ in the number of rows or the digest of their ids.
 
-    `units` are those that differ, `places` where the feeder has put the Batch, `taken_by` the reader's Batches that have taken of it;
-    `late` is True if more of it came after all of it had been taken."""
+    `units` are the task outputs that differ, `places` describes where the Batch was written, `taken_by` are the reader's Batches that took
+    a part of it. `late` is True if more of it was read after all of it had been read.
+    """
 
     channel: str
     reading: QueryReading
     lineage: str
     batch: int
     put: Sums | None
-    """None if the feeder's record of it is pruned"""
+    """None if the upstream details are pruned, or have no digests"""
     taken: Sums
     units: tuple[UnitSums, ...] = ()
     places: tuple[str, ...] = ()
@@ -70,8 +71,8 @@ class Mismatch:
 
     @property
     def confirmed(self) -> bool:
-        """False if both ends' decisions, read anew, agree: what was counted on the way was not all of them. A net below the counting:
-        no case is known that it catches."""
+        """True if the decisions of both ends, read again, differ too. False means that the counts on the way were incomplete; no such case
+        is known."""
         return self.late or self.put != self.taken
 
     def __str__(self) -> str:
@@ -99,24 +100,32 @@ def _differing(put: Sums | None, taken: Sums) -> str:
 
 @dataclass(slots=True)
 class Tally:
-    """One reader of a channel, from when `begun` was the feeder's newest Batch of which something may have been taken."""
+    """Counts what one reader has taken of the upstream Batches after `begun`, the newest one that may have been taken in part at
+    the start."""
 
     begun: int
     reached: int = -1
     """the reader's newest Batch that was counted"""
     through: int = -1
-    """the feeder's newest Batch that was compared, or passed by, with all before"""
+    """all upstream Batches up to this number were compared or skipped"""
     _found: dict[int, Sums] = field(default_factory=dict)
 
     def skip(self, newest: int) -> None:
-        """Of what stands in the channel so far, up to the feeder's Batch `newest`, nothing can be said."""
+        """Exclude the upstream Batches up to `newest` from the comparison: it is not known what was taken of them."""
         self.begun = max(self.begun, newest)
         self._found = {number: sums for number, sums in self._found.items() if number > self.begun}
 
     def count(self, taken: Taken, lineage: str, newest: int) -> list[int]:
-        """What a Batch of the reader has taken of the feeder's `lineage`, of which Batch `newest` is the last that may be in the channel.
-        Returns those of the feeder's Batches that were compared before, whole as they were: more of them was in the channel than was put
-        in."""
+        """Count what a Batch of the reader has taken.
+
+        Args:
+            taken: The rows and digests that the reader's decision has for the source.
+            lineage: The upstream lineage that is compared.
+            newest: The newest upstream Batch of which something may be in the channel.
+
+        Returns:
+            The upstream Batches that had been compared as complete: more of them was read than was written.
+        """
         if NOT_WHOLE.lineage in taken:
             self.skip(newest)
         late = []
@@ -127,28 +136,29 @@ class Tally:
             if number <= self.through:
                 late.append(number)
             else:
-                self._found[number] = added(self._found.get(number, (0, 0)), in_all(by_unit(said)))
+                self._found[number] = add_sums(self._found.get(number, (0, 0)), sum_units(by_unit(said)))
         return late
 
     def differs(self, number: int, put: Sums | None) -> bool:
-        """True if what was taken of Batch `number`, which is taken whole, is not what was put in. Asked in the order of the Batches."""
+        """True if what was taken of Batch `number`, which is taken completely, differs from `put`. Called in the order of the Batches;
+        False if it is not known."""
         self.through = max(self.through, number)
         found = self._found.pop(number, (0, 0))
         return put is not None and number > self.begun and found != put
 
 
-# What one reader has taken of what a Query has put into a channel, Batch by Batch: counted as both sides' records are met.
+# What one reader has taken of a query's output to a channel, Batch by Batch, counted as the records of both sides are read.
 
 
 _NAME = re.compile(r"part-(\d{10})-")
 _FILE = 1
-"""where a file ends, when files are counted as offsets are"""
+"""the end of a file, if files are counted as offsets are"""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelPiece:
-    """A part of what a Batch has put into a channel: a file by its name (`last` 0), or messages of a `topic-partition` up to `last`; of one
-    that goes to a group `member:topic-partition`."""
+    """A part of what a Batch has written to a channel: a file by its name (`last` is 0), or the messages of a `topic-partition` up to
+    offset `last`. The key is `member:topic-partition` for a channel that writes to a group."""
 
     key: str
     last: int
@@ -157,8 +167,8 @@ class ChannelPiece:
 
 
 @dataclass(slots=True)
-class _Held:
-    """A Batch of which the reader has not taken all, or that stands behind one. `first`: the first entry that took any of it."""
+class _PendingBatch:
+    """A Batch that the reader has not taken completely, or that comes after such a one. `first` is the first entry that took any of it."""
 
     number: int
     decided_at: str
@@ -167,37 +177,43 @@ class _Held:
 
 
 class ChannelIntake:
-    """Of one reader. Give it the writer's Batches with `put` and the entries of the reader's source log with `take`, each in order; it
-    does not matter which of the two comes first. `through` is the newest Batch that is taken with all before it."""
+    """Follows which of a writer's Batches one reader has taken. Pass the writer's Batches to `put` and the entries of the reader's source
+    log to `take`, each in order; the two may alternate in any way. All Batches up to `through` are taken."""
 
     def __init__(self, *, batch: int = 0, entry: int = 0, ends: Mapping[str, int] | None = None) -> None:
-        """Continue from a `mark`."""
+        """Continue from the result of `mark`."""
         self.through = batch - 1
         self.added = batch - 1
-        """the newest Batch that was put"""
+        """the newest Batch that was passed to `put`"""
         self.entry = entry
-        """the next to be taken"""
+        """the number of the entry that `take` expects next"""
         self.put_rows = 0
-        """ever, in this object's life; `rows` and `bytes` are of what waits"""
+        """all rows passed to `put`; `rows` and `bytes` count what is not taken yet"""
         self.reached = -1
         """the newest Batch of which anything may have been taken"""
         self.rows = 0
         self.bytes = 0
         self._ends = dict(ends or {})
-        """of topics: partition → the offset behind what was taken"""
+        """of topics: partition → the offset after the last one that was taken"""
         self._early: dict[str, int] = {}
-        """a file whose Batch is not put yet → the entry that took it"""
-        self._pending: deque[_Held] = deque()
-        self._waiting: dict[str, deque[tuple[ChannelPiece, _Held]]] = {}
+        """a file whose Batch was not passed to `put` yet → the entry that took it"""
+        self._pending: deque[_PendingBatch] = deque()
+        self._waiting: dict[str, deque[tuple[ChannelPiece, _PendingBatch]]] = {}
 
     @property
     def oldest_at(self) -> str:
-        """When the oldest Batch was decided that waits; empty if none does."""
+        """When the oldest Batch was decided that is not taken completely; empty if there is none."""
         return self._pending[0].decided_at if self._pending else ""
 
     def put(self, number: int, decided_at: str, pieces: Sequence[ChannelPiece]) -> None:
-        """Batch `number` of the writer has put this into the channel. Numbers rise; what was pruned between is taken with the next one."""
-        held = _Held(number, decided_at)
+        """Add a Batch of the writer.
+
+        Args:
+            number: Its number, higher than all before; missing ones, which were pruned, count as taken when the next one does.
+            decided_at: When it was decided, ISO 8601.
+            pieces: What it has written to the channel.
+        """
+        held = _PendingBatch(number, decided_at)
         self.added = number
         for piece in pieces:
             self.put_rows += piece.rows
@@ -214,7 +230,7 @@ class ChannelIntake:
         self._advance()
 
     def take(self, streams: Sequence[SourceStream]) -> None:
-        """The reader's next entry holds these; what it passed over is taken too."""
+        """Take the reader's next entry. Streams that it skipped count as taken."""
         for key, end, is_file in taken_of(streams):
             waiting = self._waiting.get(key)
             if not is_file:
@@ -236,7 +252,7 @@ class ChannelIntake:
         self._advance()
 
     def covers(self, streams: Sequence[SourceStream]) -> bool:
-        """Whether these streams end before, or in, what was put: no later Batch can be in them."""
+        """True if these streams end within what was passed to `put`: no later Batch can be in them."""
         for key, end, is_file in taken_of(streams):
             waiting = self._waiting.get(key)
             if (_batch_of(key) > self.added) if is_file else not waiting or waiting[-1][0].last < end - 1:
@@ -244,7 +260,7 @@ class ChannelIntake:
         return True
 
     def mark(self) -> dict[str, Any]:
-        """The mark from which another object can continue: nothing of Batch `batch` or later was taken before entry `entry`."""
+        """A JSON value from which another object can continue: nothing of Batch `batch` or later was taken before entry `entry`."""
         firsts = [held.first for held in self._pending if held.first is not None]
         return {"batch": self.through + 1, "entry": min([self.entry, *firsts, *self._early.values()]), "ends": dict(self._ends)}
 
@@ -254,10 +270,10 @@ class ChannelIntake:
 
 
 def taken_of(streams: Sequence[SourceStream]) -> Iterator[tuple[str, int, bool]]:
-    """Of an entry: (key of a piece, behind what is taken of it, whether it is a file)."""
+    """Yields, for the streams of an entry: key of the piece, position after what is taken of it, True if it is a file."""
     for stream in streams:
         place, member = stream.place, ""
-        if "of" in place:  # of a group's member: two clusters have partitions of one name, and files the numbers of their Batches
+        if "of" in place:  # two members of a group may have partitions and files of the same names
             place, member = place["of"], f"{place['member']}:"
         if "pieces" in place:
             yield from ((piece.path, _FILE, True) for piece in pieces_of(replace(stream, place=place)))
@@ -270,7 +286,7 @@ def _batch_of(name: str) -> int:
     return int(found.group(1)) if found else -1
 
 
-# The places of a lineage's Batches in a channel, as the writer has recorded them.
+# Where the Batches of a lineage are in a channel, as the writer has recorded it.
 
 
 def file_pieces(receipts: Iterable[Receipt]) -> list[ChannelPiece]:
@@ -280,7 +296,8 @@ def file_pieces(receipts: Iterable[Receipt]) -> list[ChannelPiece]:
 
 
 class Publications:
-    """What the sink of a channel in a topic has noted of a lineage's Batches. To be kept by who asks for many: it remembers folded ones."""
+    """The records of the sink of a channel in a topic about the Batches of a lineage. Keep the object for many calls: it caches folded
+    records."""
 
     def __init__(self, work: Path, lineage: str) -> None:
         self._work = work
@@ -288,14 +305,22 @@ class Publications:
         self._logs: dict[str, NumberedLog] = {}
 
     def messages(self, number: int, member: str) -> list[dict[str, Any]] | None:
-        """The ranges of a Batch (`published_log`); `member` is where it went, empty without a group. None if it is not published yet."""
+        """The published ranges of a Batch (see `published_log`); None if it is not published yet. `member` is the member of the group that
+        received it, empty without a group."""
         if member not in self._logs:
             self._logs[member] = published_log(self._work / member, self._lineage)
         said = self._logs[member].read(number)
         return None if said is None else said["messages"]
 
     def pieces(self, number: int, member: str, rows: int, bytes: int) -> list[ChannelPiece] | None:
-        """Of a Batch of so many rows and bytes; None if it is not published yet."""
+        """The pieces of a Batch; None if it is not published yet.
+
+        Args:
+            number: The number of the Batch.
+            member: The member of the group that received it; empty without a group.
+            rows: The rows of the whole Batch.
+            bytes: The bytes of the whole Batch, which are divided among the pieces by their rows.
+        """
         if not rows:
             return []
         messages = self.messages(number, member)
@@ -308,17 +333,18 @@ class Publications:
         ]
 
 
-# What the records say of a Batch that did not come out of a channel as it went in: which units, where they lay, which Batches of the
-# reader took them. Read only once a mismatch is known: every record of the reader is looked at.
+# Explains why a Batch was not read from a channel as it was written: which task outputs differ, where they are, and which Batches of the
+# reader took them. Used only after a mismatch was found, because it reads every decision of the reader.
 
 
 def put_by_unit(receipts: Iterable[Receipt]) -> dict[int, Sums] | None:
-    """What the units of a Batch have put into a channel; None if a receipt, of before digests were kept, does not say it."""
+    """Task output → sums of what it wrote to a channel; None if a write receipt has no digest, because it was written before digests
+    existed."""
     units: dict[int, Sums] = {}
     for receipt in receipts:
         if receipt.rows and receipt.digest is None:
             return None
-        units[receipt.unit] = added(units.get(receipt.unit, (0, 0)), (receipt.rows, receipt.digest or 0))
+        units[receipt.unit] = add_sums(units.get(receipt.unit, (0, 0)), (receipt.rows, receipt.digest or 0))
     return units
 
 
@@ -333,8 +359,18 @@ def mismatch_of(
     late: bool = False,
     part: QueryFolder | None = None,
 ) -> Mismatch:
-    """Batch `number` of the feeder's `lineage`, as far as the details of both ends' decisions are there. `writer` and `reader` are the
-    Queries' folders; `part` is where the lineage's decisions lie, where the feeder has left it."""
+    """Compare both ends of one upstream Batch, as far as the details of the decisions still exist.
+
+    Args:
+        link: The channel.
+        reading: The reader.
+        writer: The folder of the upstream query.
+        reader: The folder of the reading query.
+        lineage: The upstream lineage.
+        number: The number of the upstream Batch.
+        late: True if more of the Batch was read after all of it had been read.
+        part: The folder with the lineage's decisions, if the upstream query has left that lineage.
+    """
     try:
         decision = Decisions((part or writer).decisions).read(number)
     except StateError:  # its details are pruned by now
@@ -349,7 +385,7 @@ def mismatch_of(
         if said is not None:
             taken_by.append(each.batch.number)
             for unit, sums in by_unit(said).items():
-                taken[unit] = added(taken.get(unit, (0, 0)), sums)
+                taken[unit] = add_sums(taken.get(unit, (0, 0)), sums)
     places = {} if decision is None else _places(link, writer, lineage, decision)
     units = [
         UnitSums(unit, put.get(unit, (0, 0)), taken.get(unit, (0, 0)), places.get(unit, ()))
@@ -357,8 +393,8 @@ def mismatch_of(
         if known is not None and put.get(unit, (0, 0)) != taken.get(unit, (0, 0))
     ]
     everywhere = places.get(-1) or tuple(place for unit in sorted(places) for place in places[unit])
-    whole = None if known is None else in_all(known)
-    return Mismatch(link.channel, reading, lineage, number, whole, in_all(taken), tuple(units), everywhere, tuple(taken_by), late=late)
+    whole = None if known is None else sum_units(known)
+    return Mismatch(link.channel, reading, lineage, number, whole, sum_units(taken), tuple(units), everywhere, tuple(taken_by), late=late)
 
 
 def _places(link: ChannelLink, writer: QueryFolder, lineage: str, decision: Decision) -> dict[int, tuple[str, ...]]:
@@ -387,18 +423,18 @@ def _offsets(at: str, messages: Iterable[Mapping[str, object]]) -> tuple[str, ..
     )
 
 
-# The values of acknowledgements: what a flow's Queries and channels are, and their progress.
+# The values of acknowledgements: the queries and channels of a flow, and their progress.
 
 
 class QueryKey(NamedTuple):
-    """A Query of a flow."""
+    """A query of a flow."""
 
     tier: str
     query: str
 
 
 class QueryReading(NamedTuple):
-    """A Query that reads a channel, as its source of that id."""
+    """A query that reads a channel, as its source `source`."""
 
     query: QueryKey
     source: str
@@ -409,7 +445,7 @@ class QueryReading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChannelLink:
-    """A channel: the sink `channel` of `writer`. If `holds` is false, its writer waits for no reader."""
+    """A channel: the sink `channel` of `writer`. If `holds` is False, no reader delays the acknowledgement of its writer."""
 
     channel: str
     writer: QueryKey
@@ -417,24 +453,25 @@ class ChannelLink:
     kind: Literal["kafka", "folder"]
     holds: bool = True
     drops: bool = False
-    """whether rows may be dropped before the channel takes them"""
+    """True if rows may be dropped before they reach the channel"""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryTopology:
-    """The Queries of a flow, feeders first, each with its folder, and its channels. A Query in `by_state` acknowledges rows only when they
-    have left its state."""
+    """The queries of a flow, upstream ones first, each with its folder, and the channels. A query in `by_state` acknowledges rows only when
+    they have left its state."""
 
     queries: Mapping[QueryKey, QueryFolder]
     links: tuple[ChannelLink, ...] = ()
     by_state: frozenset[QueryKey] = frozenset()
     left: tuple[QueryFolder, ...] = ()
-    """Queries that were removed from the flow: they may have fed a channel earlier"""
+    """queries that were removed from the flow: they may have written to a channel earlier"""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryStanding:
-    """Batch numbers, -1 for none; positions (source → entries that are behind) of all decided Batches and of the acknowledged ones."""
+    """The progress of a query. Batch numbers are -1 if there is none. `read` and `released` are the positions (source → entries of its log)
+    of all decided Batches and of the acknowledged ones."""
 
     lineage: str = ""
     decided: int = -1
@@ -449,7 +486,8 @@ class QueryStanding:
 
 @dataclass(frozen=True, slots=True)
 class ChannelBacklog:
-    """The rows of a channel that are not taken yet; `oldest_at` says when the oldest Batch of it was decided, empty if nothing waits."""
+    """The rows of a channel that are not taken yet. `oldest_at` is when the oldest Batch with such rows was decided; empty if there is
+    none."""
 
     rows: int = 0
     bytes: int = 0
@@ -466,9 +504,12 @@ NOTHING = ChannelBacklog()
 
 @dataclass(frozen=True, slots=True)
 class LinkStanding:
-    """Of one reader of a channel. `taken` and `committed`: the newest Batch of the writer that the reader has decided on, and that the end
-    of the chain has committed, with all before. What waits is not yet taken; `open_rows` are not yet committed. All of it is of the
-    writer's present lineage, but for `earlier`, what waits of those before it, and `earlier_open`, what of them is not yet committed."""
+    """The progress of one reader of a channel.
+
+    The reader has decided on all Batches of the writer up to `taken`, and the end of the chain has committed all up to `committed`.
+    `waiting_…` counts what is not taken yet, `open_rows` what is not committed yet. These refer to the writer's present lineage; `earlier`
+    is the backlog of the lineages before it, `earlier_open` what of them is not committed yet.
+    """
 
     taken: int
     committed: int
@@ -478,7 +519,7 @@ class LinkStanding:
     oldest_at: str
     open_rows: int
     put_rows: int = 0
-    """rows ever written to the channel, as far as this process has read the records"""
+    """rows written to the channel, as far as this process has read the records"""
     earlier: ChannelBacklog = NOTHING
     earlier_open: ChannelBacklog | None = None
     """None if it is not known yet"""
@@ -491,19 +532,19 @@ class LinkStanding:
 
 @dataclass(frozen=True, slots=True)
 class FlowAcks:
-    """The progress of a flow; readers by (channel id, reader)."""
+    """The progress of a flow. The keys of `links` are (channel id, reader)."""
 
     queries: Mapping[QueryKey, QueryStanding]
     links: Mapping[tuple[str, QueryReading], LinkStanding]
     mismatches: tuple[Mismatch, ...] = ()
-    """Batches whose rows read from a channel differ from the rows written, found at this look"""
+    """Batches whose rows read from a channel differ from the rows written, found by this call of `Acks.read`"""
 
     def of(self, link: ChannelLink) -> tuple[LinkStanding, ...]:
-        """A channel's readers, as far as its writer ever ran."""
+        """The progress of a channel's readers; empty if its writer never ran."""
         return tuple(self.links[link.channel, reading] for reading in link.readers if (link.channel, reading) in self.links)
 
     def waiting(self, link: ChannelLink) -> ChannelBacklog:
-        """The backlog of a channel; with several readers, the largest figures of any."""
+        """The backlog of a channel; with several readers, the largest figures and the oldest time of any."""
         each = [at.waiting for at in self.of(link)]
         return ChannelBacklog(
             max((at.rows for at in each), default=0),

@@ -1,7 +1,8 @@
-"""What a Batch has taken of a channel, as its feeder counts it: for each unit of each Batch of the feeder rows, and the order-free digest
-of their ids.
+"""Counts of what a Batch has taken from a channel: for each task output of each upstream Batch, the rows and the order-free digest of their
+ids.
 
-`{lineage: {Batch: {unit: [rows, digest]}}}`; Batch and unit are text, as JSON has them, and a unit that packs do not say is -1.
+As JSON: `{lineage: {Batch: {task output: [rows, digest]}}}`. Batch and task output are text, as keys in JSON are; the task output is -1 for
+record batches that do not name theirs.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ if TYPE_CHECKING:
 
 
 NOT_WHOLE = Handed("", -1, 0, 0)
-"""what was no whole pack, and became a dead letter: its contents are unknown"""
+"""stands for input that was no complete record batch and became a dead letter: its contents are unknown"""
 
 
 def taken_of(handed: Iterable[Handed]) -> dict[str, dict[str, dict[str, list[int]]]]:
-    """Of what a task has read."""
+    """The rows and digests of what a task has read."""
     taken: dict[str, dict[str, dict[str, list[int]]]] = {}
     for each in handed:
         _add(taken, each.lineage, str(each.batch), str(each.unit), (each.rows, each.digest))
     return taken
 
 
-def together(parts: Iterable[Mapping[str, Taken]]) -> dict[str, dict[str, dict[str, dict[str, list[int]]]]]:
-    """Source → what all tasks have taken of it."""
+def sum_taken(parts: Iterable[Mapping[str, Taken]]) -> dict[str, dict[str, dict[str, dict[str, list[int]]]]]:
+    """Add up the results of all tasks: source → the rows and digests of what was taken from it."""
     whole: dict[str, dict[str, dict[str, dict[str, list[int]]]]] = {}
     for part in parts:
         for source, taken in part.items():
@@ -45,24 +46,24 @@ def together(parts: Iterable[Mapping[str, Taken]]) -> dict[str, dict[str, dict[s
 
 
 def by_unit(said: TakenUnits) -> dict[int, Sums]:
-    """What was taken of each unit of a Batch."""
+    """Task output → the sums of what was taken of it."""
     return {int(unit): (rows, digest) for unit, (rows, digest) in said.items()}
 
 
-def added(first: Sums, second: Sums) -> Sums:
-    """The sum of both."""
+def add_sums(first: Sums, second: Sums) -> Sums:
+    """The sum of both: rows, and digests modulo `DIGESTS`."""
     return first[0] + second[0], (first[1] + second[1]) % DIGESTS
 
 
-def in_all(units: Mapping[int, Sums]) -> Sums:
-    """The sum over all units."""
+def sum_units(units: Mapping[int, Sums]) -> Sums:
+    """The sum over all task outputs."""
     whole = (0, 0)
     for sums in units.values():
-        whole = added(whole, sums)
+        whole = add_sums(whole, sums)
     return whole
 
 
 def _add(taken: dict[str, dict[str, dict[str, list[int]]]], lineage: str, batch: str, unit: str, sums: Sums) -> None:
     units = taken.setdefault(lineage, {}).setdefault(batch, {})
     before = units.get(unit, [0, 0])
-    units[unit] = list(added((before[0], before[1]), sums))
+    units[unit] = list(add_sums((before[0], before[1]), sums))

@@ -1,8 +1,7 @@
-"""How far each input of a Query that keeps state has come, over all Batches, and which of them holds back the watermark. Does not need
-Spark.
+"""The progress of event time at each input of a stateful query, and the input that holds back the watermark. Does not need Spark.
 
-Kept in each decision, the newest of which says it of the whole lineage: the watermark of a Query is that of its slowest input, and
-whoever looks later, `status` or a new process, has to know which that is and since when.
+It is kept in each decision; the newest one has it for the whole lineage. The watermark of a query is that of its slowest input, and
+`status` or a new process must be able to find out later which one that is, and since when.
 """
 
 from __future__ import annotations
@@ -16,22 +15,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How far the rows of a node with a watermark have come."""
+    """The progress of event time at a node with a watermark."""
 
     newest_us: int | None
-    """where its newest row alone would have set the watermark, in microseconds since 1970; None before its first row"""
+    """the watermark that its newest row alone would set, in microseconds since 1970; None before its first row"""
     batch: int
-    """the one that brought that row; -1 before the first"""
+    """the Batch that contained that row; -1 before the first row"""
     at: int | None
-    """which record of the Batch that is, by its AT value"""
+    """the record of that row in the Batch, by its AT value"""
     came_us: int
-    """when the newest Batch with rows of it was planned; before its first row when the Query first ran with it"""
+    """when the newest Batch with rows of the node was planned, in microseconds since 1970; before its first row, when the query first ran
+    with it"""
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkHolder:
-    """`by` is the node whose watermark rules. It is `behind_us` behind the next slowest (None if it has brought nothing yet, or no other
-    has), and has brought no rows since `silent_since_us`."""
+    """The node `by` that determines the watermark. It is `behind_us` microseconds behind the next slowest node (None if one of the two has
+    had no row yet), and has had no row since `silent_since_us`."""
 
     by: str
     behind_us: int | None
@@ -41,7 +41,15 @@ class WatermarkHolder:
 def clocks_after(
     before: Mapping[str, Clock], newest: Mapping[str, tuple[int, int | None]], gated: Iterable[str], batch: int, planned_us: int
 ) -> dict[str, Clock]:
-    """The clocks of the `gated` nodes behind a Batch that was planned at `planned_us` and had the `newest` rows (see `newest_of`)."""
+    """The clocks after a Batch.
+
+    Args:
+        before: Node → its clock before the Batch.
+        newest: Node → watermark and AT value of its newest row in the Batch; see `newest_of`.
+        gated: The nodes with a watermark; the result has a clock for each.
+        batch: The number of the Batch.
+        planned_us: When the Batch was planned, in microseconds since 1970.
+    """
     clocks = {}
     for origin in gated:
         clock = before.get(origin, Clock(None, -1, None, planned_us))
@@ -54,12 +62,13 @@ def clocks_after(
 
 
 def idle_nodes(clocks: Mapping[str, Clock], idle_us: Mapping[str, int], now_us: int) -> frozenset[str]:
-    """Those that have brought nothing for as long as `idle_us` says of them (node → microseconds)."""
+    """The nodes that have had no row for at least as long as `idle_us` allows (node → microseconds)."""
     return frozenset(origin for origin, clock in clocks.items() if origin in idle_us and now_us - clock.came_us >= idle_us[origin])
 
 
 def watermark_without_idle(clocks: Mapping[str, Clock], idle_us: Mapping[str, int], now_us: int) -> int | None:
-    """How far the watermark may go when idle nodes are left out; None if none is idle, all are, or one of the others knows no time."""
+    """The watermark of the nodes that are not idle, in microseconds; None if no node is idle, all are, or one of the others has had no row
+    yet."""
     idle = idle_nodes(clocks, idle_us, now_us)
     others = [clock.newest_us for origin, clock in clocks.items() if origin not in idle]
     known = [newest_us for newest_us in others if newest_us is not None]
@@ -67,12 +76,12 @@ def watermark_without_idle(clocks: Mapping[str, Clock], idle_us: Mapping[str, in
 
 
 def slowest(clocks: Mapping[str, Clock], idle: frozenset[str] = frozenset()) -> str:
-    """The node whose watermark rules, idle ones aside; empty of none."""
+    """The node that determines the watermark, idle ones left out; empty if there is none."""
     return min((origin for origin in clocks if origin not in idle), key=lambda origin: _reached(clocks[origin]), default="")
 
 
-def held_back(clocks: Mapping[str, Clock], idle: frozenset[str] = frozenset()) -> WatermarkHolder | None:
-    """By whom the watermark of a Query with several inputs is; None of a single one."""
+def watermark_holder(clocks: Mapping[str, Clock], idle: frozenset[str] = frozenset()) -> WatermarkHolder | None:
+    """The node that holds back the watermark of a query with several inputs; None if fewer than two of them are not idle."""
     by = slowest(clocks, idle)
     others = [clock for origin, clock in clocks.items() if origin != by and origin not in idle]
     if not by or not others:

@@ -1,6 +1,6 @@
-"""The columns that a source has learned under `evolve: add`: one record a column, put if absent, beside the flow's state.
+"""The columns that a source has learned under `evolve: add`: one record for each column, written if absent, beside the flow's state.
 
-They belong to the source, not to a lineage: after a rewind, and where another Query reads the source, they are the same.
+They belong to the source and not to a lineage: they stay the same after a rewind, and if another query reads the source.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from scribengin.formats.notice import FormatNotice
 
 
-# Columns that an operator has accepted although a sink's folder held others: kept beside the flow's state, the newest of each sink.
-#
-# An acceptance holds only for these columns in that folder: other columns, and files in another folder, are refused again.
+# Columns that an operator has accepted although a sink's folder has other ones. They are kept beside the flow's state; the newest
+# acceptance of each sink counts. It applies only to these columns in that folder: other columns, and another folder, are refused again.
 
 
 _ACCEPTED = "_accepted"
@@ -33,9 +32,8 @@ _WORD = "accepted-word"
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """An operator's acceptance of the present columns, given once for all sinks of a flow. `at`: ISO 8601; it tells one word from
-    another."""
+class ColumnsAcceptance:
+    """An operator's acceptance of the present columns, given once for all sinks of a flow. `at`, in ISO 8601, identifies it."""
 
     at: str
     by: str = ""
@@ -43,7 +41,8 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """`columns`: all columns that the sink writes from then on, as a schema. `instead`: the differences, one sentence each."""
+    """The accepted columns of a sink. `columns` is the schema of all columns that the sink writes from then on; `instead` are the
+    differences, one sentence each."""
 
     sink: str
     columns: str
@@ -51,16 +50,16 @@ class Accepted:
     at: str
     by: str
     path: str
-    """the sink's, as the flow says it: another folder has other files"""
+    """the sink's path as the flow has it: another folder has other files"""
 
 
 def accept(root: Path, flow: str, accepted: Accepted) -> None:
-    """Store it durably. It replaces the earlier acceptance of that sink."""
+    """Store the acceptance durably. It replaces the earlier one for that sink."""
     replace(_sink(root, flow, accepted.sink), seal(_ACCEPTED_KIND, _ACCEPTED_FORMAT, asdict(accepted)))
 
 
 def read_accepted(root: Path, flow: str, sinks: Iterable[str]) -> dict[str, Accepted]:
-    """The acceptances of those of the sinks that have one. Raises StateError for a record that is damaged."""
+    """Sink → its acceptance, for those of the sinks that have one. Raises StateError for a record that is damaged."""
     found = {}
     for sink in sinks:
         path = _sink(root, flow, sink)
@@ -71,13 +70,13 @@ def read_accepted(root: Path, flow: str, sinks: Iterable[str]) -> dict[str, Acce
     return found
 
 
-def use_word(root: Path, flow: str, tier: str, word: Word) -> None:
-    """Record that the tier has started with it: it does not apply to later starts."""
+def record_acceptance_used(root: Path, flow: str, tier: str, word: ColumnsAcceptance) -> None:
+    """Record that the tier has started with this acceptance: it does not apply to later starts."""
     replace(_words(root, flow) / f"{tier}.json", seal(_WORD, _ACCEPTED_FORMAT, asdict(word)))
 
 
-def is_used(root: Path, flow: str, tier: str, word: Word) -> bool:
-    """Whether the tier has already started with it."""
+def is_used(root: Path, flow: str, tier: str, word: ColumnsAcceptance) -> bool:
+    """True if the tier has already started with this acceptance."""
     path = _words(root, flow) / f"{tier}.json"
     return path.name in names_in(path.parent) and unseal(path.read_bytes(), _WORD, _ACCEPTED_FORMAT, path) == asdict(word)
 
@@ -90,11 +89,11 @@ def _words(root: Path, flow: str) -> Path:
     return root / _ACCEPTED / flow / "words"
 
 
-# The stored columns of a flow's channels, as the upstream tier has found them. One small record each.
+# The stored columns of a flow's channels, as the upstream tier has found them. One small record for each channel.
 
 
 CHANNELS_FOLDER = "channels"
-"""beside the folders of a flow's tiers"""
+"""the name of the folder of all channels, beside the folders of the flow's tiers"""
 _CHANNEL_KIND, _CHANNEL_FORMAT = "channel", 1
 
 
@@ -115,19 +114,27 @@ class ChannelFolder:
         return self.path / "packs"
 
     def read_schema(self) -> Schema | None:
-        """The columns that its feeder gave when it was last started; None if it never was."""
+        """The columns that the upstream tier stored when it last started; None if it never did."""
         data = read_or_none(self._record)
         return None if data is None else parse_schema(unseal(data, _CHANNEL_KIND, _CHANNEL_FORMAT, self._record)["columns"])
 
     def write_schema(self, schema: Schema) -> None:
-        """Store the columns of the channel's rows. Call it under the lease of the upstream tier."""
+        """Store the columns of the channel's rows. The caller holds the lease of the upstream tier."""
         if self.read_schema() != schema:
             make_folder(self.path)
             replace(self._record, seal(_CHANNEL_KIND, _CHANNEL_FORMAT, {"columns": str(schema)}))
 
     def check_columns(self, schema: Schema, node: str) -> None:
-        """Before its reader, which takes `schema` from it, reads further: raise ColumnsOutdated where its feeder gives a column that is not
-        in it, or is of another type. The feeder writes its columns before any row that has them."""
+        """Check, before the channel's reader reads on, that it knows all columns. The upstream tier stores its columns before any row that
+        has them.
+
+        Args:
+            schema: The columns that the reader takes from the channel.
+            node: The reader's source, for the message.
+
+        Raises:
+            ColumnsOutdated: The upstream tier writes a column that is not in `schema`, or has another type there.
+        """
         given = self.read_schema()
         known = {field.name: field.type for field in schema.fields}
         new = [] if given is None else [field for field in given.fields if known.get(field.name) != field.type]
@@ -150,7 +157,7 @@ _LEARNED_KIND, _LEARNED_FORMAT = "learned-column", 1
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """`at` is when the Batch that saw it first was decided, ISO 8601; `file` where it stood."""
+    """A learned column. `at` is when the first Batch that contained it was decided, ISO 8601; `file` is where it was found."""
 
     field: Field
     at: str
@@ -158,7 +165,7 @@ class Learned:
 
 
 def column_of(notice: FormatNotice) -> Field | None:
-    """The new column as a field; None if its name or type can be no column's."""
+    """The new column as a field; None if its name or type is not valid for a column."""
     try:
         (field,) = parse_schema(f"`{notice.column.replace('`', '``')}` {notice.type}").fields
     except (SchemaSyntaxError, ValueError):
@@ -166,21 +173,21 @@ def column_of(notice: FormatNotice) -> Field | None:
     return field
 
 
-def may_not_learn(name: str) -> bool:
-    """True of names like those of the columns that rows carry for Scribengin itself."""
+def is_reserved_column(name: str) -> bool:
+    """True if the name is reserved: it begins like the columns that Scribengin itself adds to rows."""
     return name.lower().startswith("_sg_")
 
 
 def learn(root: Path, flow: str, notice: FormatNotice, at: str) -> bool:
-    """Keep a new column durably; False if the source has it already, or where its name or type can be no column's."""
+    """Store a new column durably; False if the source has it already, or if its name or type is not valid for a column."""
     field = column_of(notice)
     return field is not None and keep_learned(root, flow, notice.source, Learned(field, at, notice.file))
 
 
 def keep_learned(root: Path, flow: str, source: str, learned: Learned) -> bool:
-    """`learn`, of what is a column already."""
+    """Store a learned column durably; False if the source has it already, or if its name is reserved."""
     field = learned.field
-    if may_not_learn(field.name):
+    if is_reserved_column(field.name):
         return False
     name = hashlib.sha256(field.name.lower().encode()).hexdigest()[:32] + ".json"
     body = {"column": str(field), "at": learned.at, "file": learned.file}
@@ -188,7 +195,7 @@ def keep_learned(root: Path, flow: str, source: str, learned: Learned) -> bool:
 
 
 def read_learned(root: Path, flow: str, source: str) -> list[Learned]:
-    """In the order in which they were seen. Raises StateError for a record that is damaged."""
+    """The columns that a source has learned, in the order in which they were seen. Raises StateError for a record that is damaged."""
     folder = _folder(root, flow, source)
     learned = []
     for name in names_in(folder):

@@ -1,6 +1,6 @@
 """The values in the state folder, and the order in which they are written.
 
-`.scribengin/<flow>/<tier>/lock`, and per Query `<query>/{lineage.json, checkpoint/, sources/<source>/, decisions/, dead/, ledger/}`.
+`.scribengin/<flow>/<tier>/lock`, and per query `<query>/{lineage.json, checkpoint/, sources/<source>/, decisions/, dead/, ledger/}`.
 A Batch's life: log the source entries → stage → decide (one record, put-if-absent) → publish from it → Spark's own commit.
 Everything that is in the ledger can be made again from the decisions.
 """
@@ -21,17 +21,20 @@ if TYPE_CHECKING:
 
 
 REPARTITION = "repartition"
-"""replaces the input hash of a Batch without input and counts, which Spark ran to repartition the state"""
+"""stands in for the input hash of a Batch without input and counts, which Spark ran to repartition the state"""
 
 
 @dataclass(slots=True)
 class Counts:
-    """The rows of one node in one Batch. A stateless node balances when rows_in + made == out + filtered + dead; a stateful one
-    when what its feeders put out == rows_in + late + dead (`held`: rows or windows in its state).
+    """The rows of one node in one Batch.
 
-    `lost` counts what never came in: records of a source that were gone before they were read, and that the flow went on without, at
-    most; `lost_unknown` the number of losses with an unknown count. `replayed` of `rows_in` are dead letters that a replay has sent in
-    here, and no feeder has put out."""
+    A stateless node balances if rows_in + made == out + filtered + dead; a stateful one if the output of its upstream nodes == rows_in +
+    late + dead. `held` is the number of rows or windows in its state.
+
+    `lost` is the greatest possible number of records of a source that were deleted before they were read, and without which the flow
+    continued; `lost_unknown` is the number of losses of unknown size. `replayed` of `rows_in` are dead letters that a replay has sent in
+    here: no upstream node has written them.
+    """
 
     rows_in: int = 0
     out: int = 0
@@ -44,14 +47,15 @@ class Counts:
     lost_unknown: int = 0
     replayed: int = 0
     parts: dict[str, Counts] = field(default_factory=dict)
-    """of a step of utilities: name → its own counts, each in the order in which it ran"""
+    """for a step of utilities: name → its own counts, in the order in which the utilities ran"""
     late_dead: int = 0
-    """of `dead`, rows that became dead letters because the watermark had passed them"""
+    """those of `dead` that became dead letters because the watermark had passed them"""
     apart: int = 0
-    """if there are `parts`: by how much `out` and `dead` are more than `rows_in` in Batches in which the step was none of utilities"""
+    """if there are `parts`: by how much out + dead exceeds rows_in in those Batches in which the step had no utilities"""
 
     def add(self, other: Counts) -> None:
-        """Add the other's rows to these, with `parts` those of the same Batch; `held` is a level, the later one stands."""
+        """Add the other counts, including `parts`, to these; both are of the same Batch. `held` is not a sum: the later value
+        replaces it."""
         self.rows_in += other.rows_in
         self.out += other.out
         self.filtered += other.filtered
@@ -68,7 +72,7 @@ class Counts:
             self.parts.setdefault(name, Counts()).add(part)
 
     def add_batch(self, other: Counts) -> None:
-        """Add the counts of another Batch, like `add`; a step may be one of utilities in only one of the two."""
+        """Add the counts of another Batch. Unlike in `add`, the step may have utilities in only one of the two."""
         apart = self._beside_parts() + other._beside_parts()
         self.add(other)
         self.apart = apart if self.parts else 0
@@ -77,9 +81,11 @@ class Counts:
         return self.apart if self.parts else self.out + self.dead - self.rows_in
 
     def as_json(self) -> dict[str, Any]:
-        """`{"in": …, "out": …, "filtered": …, "dead": …, "late": …, "made": …}`; `held` if there is state, `lost` and
-        `lost_unknown` if records were lost, `replayed` and `late_dead` if there were any, `utilities` (name → the same) if the step has
-        them, with `apart` if some Batches had none."""
+        """The counts as JSON: `{"in": …, "out": …, "filtered": …, "dead": …, "late": …, "made": …}`.
+
+        In addition: `held` if the node keeps state; `lost` and `lost_unknown` if records were lost; `replayed`, `late_dead` and `apart` if
+        they are not 0; `utilities` (name → the same form) if the step has utilities.
+        """
         counts = {"in": self.rows_in, "out": self.out, "filtered": self.filtered, "dead": self.dead, "late": self.late, "made": self.made}
         lost = {"lost": self.lost, "lost_unknown": self.lost_unknown} if self.lost or self.lost_unknown else {}
         again = {"replayed": self.replayed} if self.replayed else {}
@@ -102,7 +108,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class LineSegment:
-    """A durable file of lines: dead letters, relative to the Query's `dead` folder, or trails, relative to `trails`."""
+    """A durable file of lines: dead letters, relative to the query's `dead` folder, or provenance, relative to its `trails` folder."""
 
     name: str
     rows: int
@@ -112,7 +118,7 @@ class LineSegment:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRows:
-    """Rows of a decided Batch that a sink's place did not take; `dead` are their dead letters, if there are any."""
+    """Rows of a decided Batch that the target of a sink rejected. `dead` is the segment with their dead letters, None if there are none."""
 
     rows: int
     dead: LineSegment | None = None
@@ -120,7 +126,7 @@ class RefusedRows:
 
 @dataclass(frozen=True, slots=True)
 class SourceRange:
-    """Which entries of a source's log a Batch took: `start` (inclusive) to `end` (exclusive)."""
+    """The entries of a source's log that a Batch took: `start` (inclusive) to `end` (exclusive)."""
 
     source: str
     start: int
@@ -131,8 +137,10 @@ class SourceRange:
 class Decision:
     """The record of a Batch's outcome. Written once, never changed.
 
-    `counts` maps node id → Counts. It never contains a node `step.branch`, but its step.
-    `input_hash` covers lineage, number, source ranges with their streams and the plan's fingerprint; never the rows: a step may be random.
+    `counts` maps node id → Counts. It has no node `step.branch`: a step counts its branches together.
+
+    `input_hash` covers lineage, number, source ranges with their streams and the plan's fingerprint, but not the rows: a step may be
+    random.
     """
 
     batch: BatchId
@@ -145,43 +153,43 @@ class Decision:
     decided_at: str = ""
     """ISO 8601, for people"""
     behind: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """sink → what it said of its place before the Batch ran; only of those that do"""
+    """sink → what it reported about its target before the Batch ran; only for sinks that report something"""
     trails: tuple[LineSegment, ...] = ()
-    """the ways of the records that were chosen for it, in the Query's `trails` folder"""
+    """the provenance of the records that were sampled in the Batch, in the query's `trails` folder"""
     times: Mapping[str, int] = field(default_factory=dict)
-    """of a Query that keeps state, in microseconds since 1970: `watermark_us` under which the Batch ran; `leaves_us`, the watermark at
-    which all rows that it took in have left the state (the largest number where no watermark ever sees to it)"""
+    """for a query that keeps state, in microseconds since 1970: `watermark_us`, under which the Batch ran; `leaves_us`, the watermark at
+    which all rows that the Batch took in have left the state (the largest number if no watermark removes them)"""
     ran: Mapping[str, str] = field(default_factory=dict)
-    """`tier` and `host`; `workers`, how many have staged a part of it, where that is more than one"""
+    """`tier` and `host`; `workers`, the number of workers that staged a part of the Batch, if it is more than one"""
     taken: Mapping[str, Taken] = field(default_factory=dict)
-    """source that is a channel → what of it the Batch has taken, as its feeder counts it; see `state.channel_digests`"""
+    """source that is a channel → what the Batch has taken from it, for each upstream Batch; see `state.channel_digests`"""
     orders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """step of utilities → how they ran and what was learned of them: see `spark.step_ordering`"""
+    """step of utilities → how they ran and what was learned about them; see `spark.step_ordering`"""
     noticed: tuple[FormatNotice, ...] = ()
-    """of sources whose data have other columns than are declared, where no Batch before has said it, or values that became null"""
+    """columns in the data that differ from the source's schema and that no earlier Batch has reported, and values that became null"""
     offers: tuple[str, ...] = ()
-    """sinks whose places say behind the decision which rows they refuse"""
+    """sinks whose targets report only after the decision which rows they reject"""
     refused: Mapping[str, RefusedRows] | None = None
-    """what of those came to be known, once it is settled: sink → what it has refused. `counts` and `dead` have it too"""
+    """the rejected rows of these sinks, once they are settled: sink → its rows. They are also part of `counts` and `dead`. None before"""
     clocks: Mapping[str, Clock] = field(default_factory=dict)
-    """of a Query that keeps state: node with a watermark → how far it has come, up to this Batch"""
+    """for a query that keeps state: node with a watermark → how far its event time has come, up to this Batch"""
     lookups: tuple[str, ...] = ()
-    """of static sources, the records that are dead letters of this Batch or of one before: see `state.lookups`"""
+    """marks of records of static sources that are dead letters of this Batch or of an earlier one; see `state.lookups`"""
 
     @property
     def open(self) -> bool:
-        """True if a place may still refuse rows."""
+        """True while a target may still reject rows."""
         return bool(self.offers) and self.refused is None
 
     @property
     def carried(self) -> bool:
-        """True of the last Batch of a state that goes on in another lineage: a move has written it, under no Term."""
+        """True for the last Batch of a state that continues in another lineage. A move has written it, with Term 0."""
         return self.batch.term == 0
 
     @property
     def empty(self) -> bool:
-        """True of a record for which nothing ran: a state was spread anew, or goes on in another lineage. A sink that is reported
-        beforehand what a Batch follows was reported nothing of it, and has no part in it."""
+        """True for a record of a Batch in which nothing ran: its state was repartitioned, or continues in another lineage. A chained sink
+        (`is_chained`) takes no part in such a Batch."""
         return not (self.counts or self.receipts or self.behind or self.taken)
 
     def of_sink(self, sink: str) -> Decided:
@@ -193,11 +201,11 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that a step could not handle. `payload` is the record's bytes (first 64 KiB of a larger one)."""
+    """A record that a step could not process. `payload` is the record's bytes (the first 64 KiB of a larger one)."""
 
     id: str
-    """`<source>/<file>:<place>#<step>`: the same for the same record and step in every run; a further row of one record ends in `.1`, one
-    that a replay has brought to its death again in `~1`, and so on"""
+    """`<source>/<file>:<place>#<step>`, the same in every run for the same record and step. It ends in `.1` and so on for a further row of
+    the record, and in `~1` and so on for a row that died again after a replay"""
     query: str
     batch: int
     step: str
@@ -214,22 +222,22 @@ class DeadLetter:
     payload: bytes = b""
     truncated: bool = False
     record: str = ""
-    """what the record is called in all tiers, by its first coordinates; empty if no single record stands behind it"""
+    """the id of the record in all tiers, from its first coordinates; empty if the row is not from a single record"""
     trail: tuple[Mapping[str, Any], ...] = ()
-    """the way by which it came, stop by stop, this Batch last"""
+    """the provenance of the record, hop by hop, the Batch in which it died last"""
     came: str = ""
-    """as JSON, the row that came to the step, where that is known: a replay can begin there; empty if the step is the source"""
+    """the row as it reached the step, as JSON, if it is known: a replay can begin there; empty if the step is the source"""
     form: str = ""
-    """of `payload`: `bytes` are the record as the source reads it, `row` is its row as JSON; empty if no record of a source is known"""
+    """of `payload`: `bytes` is the record as the source reads it, `row` is its row as JSON; empty if no record of a source is known"""
     alone: bool = False
-    """True if no Python step on its way, in the stage where it died, had made several rows of a record"""
+    """True if no earlier Python step, in the stage where it died, had made several rows of one record"""
     way: str = ""
-    """the input by which it came to a sink of several"""
+    """for a sink with several inputs: the input by which the row reached it"""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """of a message, what the source's columns take from elsewhere: `key` (base64), `timestamp_ms`, `headers` (name, base64)"""
+    """what the source's columns take from outside the payload; for a message `key` (base64), `timestamp_ms`, `headers` (name, base64)"""
     replays: int = 0
     """how often it had been replayed when it died"""
     replay_of: str = ""
-    """the dead letter that was replayed, `<batch>:<place in it>`"""
+    """the dead letter that was replayed, as `<batch>:<place in it>`"""
     repaired: bool = False
-    """True if a person has changed it before the replay"""
+    """True if an operator changed it before the replay"""

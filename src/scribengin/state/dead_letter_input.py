@@ -1,4 +1,4 @@
-"""A dead letter as input of a decoder: its record's own bytes for the source's decoder, its row as JSON for that of the row's columns."""
+"""A dead letter as input of a decoder: the record's bytes for its source's decoder, or its row as JSON for a decoder of rows."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ _RECORD = re.compile(r"(.*[+@/])(\d+)(?:\.(\d+))?", re.DOTALL)
 
 
 def form_of(block: Block) -> str:
-    """See `DeadLetter.form`: whether the payload of a block's record is what its decoder reads, or a row."""
+    """The value of `DeadLetter.form` for a block: `bytes` if the payload of its records is what their decoder reads, `row` otherwise; empty
+    for input from another tier that is no record batch."""
     if isinstance(block, LineBlock | DamageBlock | MessageBlock):
         return "bytes"
-    return "" if isinstance(getattr(block, "bad", None), Bad) else "row"  # what came from another tier, and is no pack
+    return "" if isinstance(getattr(block, "bad", None), Bad) else "row"  # input from another tier that is no record batch
 
 
 def extra_of(block: Block, ordinal: int) -> dict[str, Any]:
-    """See `DeadLetter.extra`: what the decoder needs beside the record's bytes."""
+    """The value of `DeadLetter.extra` for record `ordinal` of a block: what the decoder needs in addition to the record's bytes."""
     facts = getattr(block, "facts", None)
     of_file = {} if facts is None else {"file_time_us": facts.time_us, "file_size": facts.size}
     if isinstance(block, CsvBlock):
@@ -60,8 +61,8 @@ def row_decoder(schema: Schema) -> Decoder:
 
 
 def letter_decoder(letter: DeadLetter, decoder: Decoder) -> Decoder:
-    """What reads the block that `record_block` makes, where it does: the source's decoder, or that of rows, each with what the source's
-    record had beside its own columns."""
+    """The decoder for the block that `record_block` makes: the source's decoder, or a decoder of rows. It adds the columns that the source
+    takes from the place and the file of the record."""
     own = own_decoder(decoder)
     reads = row_decoder(own.schema) if letter.form == "row" else own
     if not isinstance(decoder, AddedColumns):
@@ -77,13 +78,14 @@ def row_block(letter: DeadLetter, row: bytes) -> Block:
 
 
 def record_block(letter: DeadLetter, decoder: Decoder) -> Block | None:
-    """The dead letter's record, for its source's decoder; None if that takes no such record: the source was another when it died."""
+    """The dead letter's record as a block for its source's decoder; None if that decoder does not read such records, because the source has
+    changed since."""
     decoder = own_decoder(decoder)
-    decoder = getattr(decoder, "strict", decoder)  # a lenient one
+    decoder = getattr(decoder, "strict", decoder)  # the decoder inside a lenient one
     if letter.form == "row" or isinstance(decoder, JsonDecoder):
         return LineBlock(letter.file, _one_line(letter.payload))
     if isinstance(decoder, TextDecoder):
-        payload = letter.payload  # of several lines with `multiline`
+        payload = letter.payload  # has several lines with `multiline`
         return SpanBlock(letter.file, payload, end=LF, content=payload, starts=[0], ends=[len(payload)])
     extra = letter.extra
     if isinstance(decoder, CsvDecoder):
@@ -105,17 +107,17 @@ def record_block(letter: DeadLetter, decoder: Decoder) -> Block | None:
 
 
 def origins_of(letter: DeadLetter) -> Origins | None:
-    """The first coordinates of the record, and the way by which it had come; None if none are known."""
+    """The first coordinates of the record and its provenance before this tier; None if the coordinates are not known."""
     found = _RECORD.fullmatch(letter.record)
     if found is None:
         return None
-    trail = tuple(Hop(**hop) for hop in letter.trail[:-1])  # the last stop is where it died
+    trail = tuple(Hop(**hop) for hop in letter.trail[:-1])  # the last hop is the Batch in which it died
     one = np.zeros(1, np.int32)
     return Origins([found[1]], one, np.array([int(found[2])], np.int64), np.array([int(found[3] or 0)], np.int32), [trail])
 
 
 def _one_line(data: bytes) -> bytes:
-    """JSON on one line: a line feed inside of it can be nothing but white space, or a mistake, and so is the carriage return."""
+    """Put JSON on one line. A line feed in it can only be white space, or an error; a carriage return in its place means the same."""
     return data.strip().replace(b"\n", b"\r") + b"\n"
 
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from scribengin.state.replays import Key
 
 
-# Purged dead letters: the remaining dead letters of a Batch are in new segments, which a mark names.
+# Purged dead letters: the remaining dead letters of a Batch are in new segments, which a purge record names.
 #
-# dead/0000000012/<attempt>.jsonl    the segments that the Batch's decision names, until the mark stands
-# dead/0000000012.purged             how many are gone, and where the others stand now, each with its old place in the Batch
+# dead/0000000012/<attempt>.jsonl    the segments that the Batch's decision names, until there is a purge record
+# dead/0000000012.purged             the purge record: how many are deleted, and where the others are now, each with its old place
 #
 # Purged dead letters are copied to the trash before; `restore_places` writes them back.
 
@@ -41,8 +41,8 @@ _WHAT = "dead letters"
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """Of one Batch `gone` dead letters are deleted. `segments` hold the others, `places` say which of the Batch's dead letters these
-    were."""
+    """The purge record of a Batch: `gone` of its dead letters are deleted. `segments` hold the others, and `places` are their places in the
+    Batch."""
 
     gone: int
     places: tuple[int, ...] = ()
@@ -60,25 +60,26 @@ def read_purged(query: QueryFolder, batch: int) -> Purged | None:
 
 
 def count_purged(query: QueryFolder, last: int) -> int:
-    """Dead letters that are purged, of Batches up to `last`, as far as `retain` has not taken these away as a whole."""
+    """The number of purged dead letters of the Batches up to `last`, not counting Batches whose dead letters `retain` has deleted
+    altogether."""
     numbers = [int(name[:10]) for name in names_in(query.dead) if name.endswith(_SUFFIX)]
     return sum(mark.gone for number in numbers if number <= last and (mark := read_purged(query, number)) is not None)
 
 
 def drop_marks(query: QueryFolder, through: int) -> None:
-    """The Batches up to that number have lost all their dead letters."""
+    """Delete the purge records of the Batches up to `through`, which have lost all their dead letters."""
     for name in names_in(query.dead):
         if name.endswith(_SUFFIX) and int(name[:10]) <= through:
             (query.dead / name).unlink(missing_ok=True)
 
 
 def read_places(query: QueryFolder, batch: int, segments: Sequence[LineSegment]) -> dict[int, bytes]:
-    """Place in the Batch → line, of the dead letters that are there. Raises StateError if a segment is missing, torn or changed.
+    """Place in the Batch → line, of the dead letters that are not purged. Raises StateError if a segment is missing, torn or changed.
 
     Args:
-        query: The folder of the Query's state.
+        query: The folder of the query's state.
         batch: The number of a decided Batch.
-        segments: Those that the Batch's decision names.
+        segments: The segments that the Batch's decision names.
     """
     mark = read_purged(query, batch)
     lines = [line for segment in (segments if mark is None else mark.segments) for line in read_lines(query.dead, segment, _WHAT)]
@@ -86,8 +87,20 @@ def read_places(query: QueryFolder, batch: int, segments: Sequence[LineSegment])
 
 
 def purge_places(query: QueryFolder, batch: int, segments: Sequence[LineSegment], places: Collection[int]) -> int:
-    """Under the lease: delete the dead letters at those places of a decided Batch; `segments` are those that its decision names. Returns
-    how many there were. May be killed at any point and done again: the mark is written when what stays is durable."""
+    """Delete dead letters of a decided Batch. The caller holds the lease.
+
+    Idempotent: it may be interrupted at any point and repeated, because the purge record is written when the remaining dead letters are
+    durable.
+
+    Args:
+        query: The folder of the query's state.
+        batch: The number of the Batch.
+        segments: The segments that its decision names.
+        places: The places, in the Batch, of the dead letters to delete.
+
+    Returns:
+        The number of dead letters that this call has deleted.
+    """
     before = read_purged(query, batch)
     lines = read_places(query, batch, segments)
     kept = {place: line for place, line in lines.items() if place not in places}
@@ -99,11 +112,20 @@ def purge_places(query: QueryFolder, batch: int, segments: Sequence[LineSegment]
 
 
 def restore_places(query: QueryFolder, batch: int, lines: Mapping[int, bytes]) -> int:
-    """Under the lease: write purged dead letters back to their places; returns how many there were that had gone. May be killed at any
-    point and done again."""
+    """Write purged dead letters back to their places. The caller holds the lease. Idempotent: it may be interrupted at any point and
+    repeated.
+
+    Args:
+        query: The folder of the query's state.
+        batch: The number of the Batch.
+        lines: Place in the Batch → line.
+
+    Returns:
+        The number of dead letters that had been missing.
+    """
     before = read_purged(query, batch)
     if before is None:
-        return 0  # killed before anything of this Batch was purged, or the Batch has outlived `retain`
+        return 0  # interrupted before anything of this Batch was purged, or `retain` has deleted its dead letters since
     there = read_places(query, batch, ())
     whole = dict(sorted({**lines, **there}.items()))
     back = len(whole) - len(there)
@@ -114,7 +136,7 @@ def restore_places(query: QueryFolder, batch: int, lines: Mapping[int, bytes]) -
 
 
 def _mark(query: QueryFolder, batch: int, lines: Mapping[int, bytes], gone: int) -> None:
-    """Write the dead letters of a Batch to new segments, then the mark that names them."""
+    """Write the remaining dead letters of a Batch to new segments, then the purge record that names them."""
     writer = LineWriter(query.dead, f"purged-{uuid4().hex}")
     for line in lines.values():
         writer.append(batch, msgspec.Raw(line))
@@ -126,7 +148,7 @@ def _mark(query: QueryFolder, batch: int, lines: Mapping[int, bytes], gone: int)
 
 
 def _drop_unnamed(query: QueryFolder, batch: int, segments: Iterable[LineSegment]) -> None:
-    """Delete the segments that are no longer named."""
+    """Delete those segments that the purge record does not name."""
     mark = read_purged(query, batch)
     if mark is None:
         return
@@ -146,7 +168,8 @@ _FOLDER, _REPAIR_KIND = "repairs", "letter-repair"
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Either the record as its source shall read it, or the row as it shall come to the step; the other is None."""
+    """The repair of a dead letter: either the record as its source is to read it, or the row as it is to reach the step; the
+    other is None."""
 
     payload: bytes | None = None
     came: str | None = None
@@ -159,12 +182,12 @@ def write_repair(query: QueryFolder, key: Key, repair: Repair) -> None:
 
 
 def put_repair(query: QueryFolder, key: Key, body: Mapping[str, Any]) -> None:
-    """Write what `repair_body` gave, durably."""
+    """Store durably what `repair_body` has returned."""
     replace(_path(query, key), seal(_REPAIR_KIND, 1, body))
 
 
 def repair_body(query: QueryFolder, key: Key) -> dict[str, Any] | None:
-    """The stored repair of a dead letter; None if it was not repaired."""
+    """The body of the stored repair of a dead letter; None if it was not repaired."""
     data = read_or_none(_path(query, key))
     return None if data is None else dict(unseal(data, _REPAIR_KIND, 1, _path(query, key)))
 
@@ -189,7 +212,7 @@ def drop_repair(query: QueryFolder, key: Key) -> None:
 
 
 def drop_repairs(query: QueryFolder, through: int) -> None:
-    """Under the lease: the Batches up to that number have lost all their dead letters."""
+    """Delete the repairs of the Batches up to `through`, which have lost all their dead letters. The caller holds the lease."""
     for key in repaired_keys(query):
         if key[0] <= through:
             drop_repair(query, key)
@@ -201,21 +224,27 @@ def _path(query: QueryFolder, key: Key) -> Path:
 
 _MARK = "purged"
 _EXPIRED = ".expired"
-_SELDOM = ("came", "form", "alone", "way", "extra", "replays", "replay_of", "repaired")
-"""fields that say nothing in most dead letters, and are left out then"""
+_OFTEN_EMPTY = ("came", "form", "alone", "way", "extra", "replays", "replay_of", "repaired")
+"""fields that are empty in most dead letters, and are then left out of the line"""
 _FIELDS = tuple(field.name for field in fields(DeadLetter))
 
 
 class DeadWriter(LineWriter):
-    """The dead letters of one attempt, all of one Batch. Executor side; no file is made before the first dead letter."""
+    """Writes the dead letters of one attempt, all of one Batch, on an executor. Creates no file before the first dead letter."""
 
     def write(self, letter: DeadLetter) -> None:
-        """Append a dead letter; durable at `close`. Raises OSError."""
+        """Append a dead letter, which is durable after `close`. Raises OSError."""
         self.append(letter.batch, letter_as_json(letter))
 
 
 def read_letters(query: QueryFolder, *, start: int = 0, limit: int | None = None) -> Iterator[DeadLetter]:
-    """The dead letters of all decided Batches in order, from number `start` of them on. Raises StateError for a torn segment."""
+    """The dead letters of all decided Batches, in order. Raises StateError for a torn segment.
+
+    Args:
+        query: The folder of the query's state.
+        start: The number of dead letters to skip.
+        limit: The greatest number of dead letters to return; None for all.
+    """
     letters = _letters(query, start)
     return islice(letters, limit) if limit is not None else letters
 
@@ -223,7 +252,7 @@ def read_letters(query: QueryFolder, *, start: int = 0, limit: int | None = None
 def _letters(query: QueryFolder, start: int) -> Iterator[DeadLetter]:
     skip = start
     for batch in Decisions(query.decisions).letters(read_expired(query).through + 1):
-        rows = sum(segment.rows for segment in standing_segments(query, batch))
+        rows = sum(segment.rows for segment in present_segments(query, batch))
         if skip >= rows:
             skip -= rows
             continue
@@ -232,8 +261,19 @@ def _letters(query: QueryFolder, start: int) -> Iterator[DeadLetter]:
 
 
 def letters_from(query: QueryFolder, batch: int = 0, place: int = 0) -> Iterator[tuple[int, int, DeadLetter]]:
-    """(Batch, place in it, dead letter) of all decided ones in order, from that place in that Batch on, or behind what `retain` has taken
-    away. Raises StateError for a torn segment."""
+    """The dead letters of all decided Batches from a given one on, in order. Those that `retain` has deleted are left out.
+
+    Args:
+        query: The folder of the query's state.
+        batch: The number of the first Batch.
+        place: The place of the first dead letter in that Batch.
+
+    Yields:
+        The number of the Batch, the place in it, and the dead letter.
+
+    Raises:
+        StateError: A segment is torn.
+    """
     for letters, number, letter in dated_letters(query, batch):
         if letters.batch != batch or number >= place:
             yield letters.batch, number, letter
@@ -242,8 +282,16 @@ def letters_from(query: QueryFolder, batch: int = 0, place: int = 0) -> Iterator
 def dated_letters(
     query: QueryFolder, batch: int = 0, wanted: Callable[[BatchDeadLetters], bool] = lambda _: True
 ) -> Iterator[tuple[BatchDeadLetters, int, DeadLetter]]:
-    """(the Batch's dead letters as its decision has them, place, dead letter) from that Batch on; those that are not `wanted` are not
-    read."""
+    """The dead letters of all decided Batches from number `batch` on, in order.
+
+    Args:
+        query: The folder of the query's state.
+        batch: The number of the first Batch.
+        wanted: Returns False for a Batch whose dead letters are not to be read.
+
+    Yields:
+        The dead letters of the Batch as its decision names them, the place in the Batch, and the dead letter.
+    """
     for letters in Decisions(query.decisions).letters(max(batch, read_expired(query).through + 1)):
         if wanted(letters):
             for number, letter in _placed(query, letters):
@@ -251,14 +299,14 @@ def dated_letters(
 
 
 def _placed(query: QueryFolder, letters: BatchDeadLetters) -> Iterator[tuple[int, DeadLetter]]:
-    """(place in the Batch, dead letter) of what is left of a Batch's dead letters."""
+    """Yields the place in the Batch and the dead letter, for those dead letters of a Batch that are not purged."""
     mark = read_purged(query, letters.batch)
-    read = (letter for segment in standing_segments(query, letters) for letter in read_segment(query, segment))
+    read = (letter for segment in present_segments(query, letters) for letter in read_segment(query, segment))
     yield from enumerate(read) if mark is None else zip(mark.places, read, strict=True)
 
 
-def standing_segments(query: QueryFolder, letters: BatchDeadLetters) -> tuple[LineSegment, ...]:
-    """Where a Batch's dead letters are: what its decision names, or what is left when some were purged."""
+def present_segments(query: QueryFolder, letters: BatchDeadLetters) -> tuple[LineSegment, ...]:
+    """The segments that hold a Batch's dead letters now: those that its decision names, or the remaining ones if some were purged."""
     mark = read_purged(query, letters.batch)
     return letters.segments if mark is None else mark.segments
 
@@ -271,32 +319,42 @@ def read_segment(query: QueryFolder, segment: LineSegment) -> Iterator[DeadLette
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Batches up to `through` have outlived `retain`: their `letters` are deleted and counted only in the totals."""
+    """The dead letters of the Batches up to `through` have outlived `retain`: these `letters` are deleted and counted only in the
+    totals."""
 
     through: int = -1
     letters: int = 0
 
 
 def read_expired(query: QueryFolder) -> Expired:
-    """What `retain` has deleted so far."""
+    """The record of what `retain` has deleted so far."""
     marks = sorted(name for name in names_in(query.dead) if name.endswith(_EXPIRED))
     data = read_or_none(query.dead / marks[-1]) if marks else None
     if data is None:
-        return read_expired(query) if marks else Expired()  # a later mark took its place
+        return read_expired(query) if marks else Expired()  # a newer record has replaced it
     return Expired(int(marks[-1][:10]), unseal(data, "expired-letters", 1, query.dead / marks[-1])["letters"])
 
 
 def expire_letters(query: QueryFolder, before: datetime | None, most_bytes: int | None = None) -> int:
-    """Under the lease: delete the dead letters of the oldest Batches, as long as those were decided before that, or all that are left take
-    more than `most_bytes`; returns how many.
+    """Delete the dead letters of the oldest Batches. The caller holds the lease.
 
-    The mark is durable first, so that a dead letter is never just missing. May be killed at any point and done again.
+    Batches expire in order, as long as they were decided before `before`, or all remaining dead letters take more than `most_bytes`. The
+    record of it is durable first, so that no dead letter is ever missing without a reason. Idempotent: it may be interrupted at any point
+    and repeated.
+
+    Args:
+        query: The folder of the query's state.
+        before: Decisions before this time expire; None sets no limit of age.
+        most_bytes: The most bytes of dead letters to keep; None sets no limit of size.
+
+    Returns:
+        The number of dead letters of the Batches that have expired, including those that had been purged.
     """
     decisions = Decisions(query.decisions)
     was = read_expired(query)
     through, letters = was.through, was.letters
     there = list(decisions.letters(was.through + 1))
-    sizes = [sum(segment.bytes for segment in standing_segments(query, batch)) for batch in there] if most_bytes is not None else []
+    sizes = [sum(segment.bytes for segment in present_segments(query, batch)) for batch in there] if most_bytes is not None else []
     left = sum(sizes)
     for index, batch in enumerate(there):
         too_much = most_bytes is not None and left > most_bytes
@@ -318,15 +376,15 @@ def expire_letters(query: QueryFolder, before: datetime | None, most_bytes: int 
 
 
 def purge_dead(query: QueryFolder) -> int:
-    """Under the lease: delete segments of decided Batches that their decision does not name; returns how many.
+    """Delete segments of decided Batches that neither a decision nor a purge record names; returns how many. The caller holds the lease.
 
-    Those of an undecided Batch stay: a driver that sleeps may decide it yet.
+    Segments of an undecided Batch are kept: a driver that was suspended may still decide it.
     """
     decisions = Decisions(query.decisions)
     newest = decisions.newest()
     if newest is None:
         return 0
-    # what is pruned was purged before (`Retention`)
+    # before a Batch is pruned, its segments are purged (see `Retention`)
     mark = max(int(read_or_none(query.dead / _MARK) or b"-1"), decisions.pruned_mark())
     purged = 0
     for name in sorted(name for name in names_in(query.dead) if name.isdigit() and mark < int(name) <= newest.batch.number):
@@ -346,10 +404,10 @@ def purge_dead(query: QueryFolder) -> int:
 
 
 def letter_as_json(letter: DeadLetter) -> dict[str, Any]:
-    """The dead letter's line: `payload` is text, or `payload_base64` where the bytes are no UTF-8."""
+    """The line of a dead letter as JSON: `payload` is text, or `payload_base64` if the bytes are not valid UTF-8."""
     data: dict[str, Any] = {name: getattr(letter, name) for name in _FIELDS}
     payload = data.pop("payload")
-    for name in _SELDOM:
+    for name in _OFTEN_EMPTY:
         if not data[name]:
             del data[name]
     try:
@@ -359,8 +417,8 @@ def letter_as_json(letter: DeadLetter) -> dict[str, Any]:
 
 
 def letter_from_json(data: dict[str, Any]) -> DeadLetter:
-    """The dead letter that `letter_as_json` gave."""
+    """The dead letter that `letter_as_json` wrote. Removes the payload from `data`."""
     encoded = data.pop("payload_base64", None)
-    text = data.pop("payload", None)  # null beside the other, as a master gives it
+    text = data.pop("payload", None)  # an answer of a master has null in it if there is `payload_base64`
     payload = base64.b64decode(encoded) if encoded is not None else text.encode()
     return DeadLetter(**data | {"trail": tuple(data.get("trail", ()))}, payload=payload)

@@ -1,4 +1,4 @@
-"""Decision records: the outcome of each Batch of a Query, written once. They decide, not Spark's own log."""
+"""Decision records: the outcome of each Batch of a query, written once. They are authoritative, not Spark's own log."""
 
 from __future__ import annotations
 
@@ -27,18 +27,28 @@ _HASH_FORMAT = 1
 
 
 class Decisions:
-    """The decision records of one Query. Reading needs no lease; deciding without a lease is safe but useless."""
+    """The decision records of one query. Reading needs no lease; deciding without a lease is safe, but has no use."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._log = NumberedLog(folder, "decision", awaits=lambda body: bool(body.get("offers")))
 
     def decide(self, decision: Decision, *, hash_under: Callable[[str], str] | None = None) -> Decision:
-        """Write the Batch's decision durably if there is none; returns the stored decision, which is to be published.
+        """Write the decision of a Batch durably, if there is none.
 
-        An earlier one stands, whatever its Term, when it was made over the same input. So does one of an older driver that woke late,
-        with the plan before an edit: `hash_under` gives this Batch's input hash under another plan. Raises FencedError if a newer
-        Term has decided otherwise, StateError where the numbers leave a gap or the input differs.
+        An earlier decision over the same input remains valid, whatever its Term. So does one that an older driver made late, with the plan
+        before an edit of the flow.
+
+        Args:
+            decision: The decision to write.
+            hash_under: Returns the input hash of this Batch under another plan, given the fingerprint of that plan.
+
+        Returns:
+            The stored decision, which is to be published.
+
+        Raises:
+            FencedError: A newer Term has decided this Batch with other input, or has decided the Batch before it.
+            StateError: The numbers would have a gap, or the input differs.
         """
         number = decision.batch.number
         self._check_order(decision)
@@ -58,8 +68,11 @@ class Decisions:
         return stored
 
     def settle(self, number: int, refused: Mapping[str, RefusedRows]) -> Decision:
-        """Record durably which rows of Batch `number` the sinks have refused, unless it is recorded; returns the decision with the stored
-        record. Raises FencedError if the Batch is long done."""
+        """Record durably which rows of Batch `number` the sinks have rejected, unless that is recorded already.
+
+        Returns the decision with the stored record. Raises FencedError if the record is folded by now: another driver
+        has completed the Batch.
+        """
         faults.reached("settle.before")
         body = self._log.put_beside(number, {"refused": {sink: asdict(each) for sink, each in refused.items()}})
         faults.reached("settle.after")
@@ -71,18 +84,18 @@ class Decisions:
         return None if body is None else decision_from_json(body)
 
     def newest(self) -> Decision | None:
-        """The last decided Batch, or None. As fast after 100,000 Batches as after 1,000."""
+        """The decision of the newest Batch, or None. The time that it takes does not grow with the number of Batches."""
         number = self._log.newest()
         return None if number is None else self.read(number)
 
     def since(self, number: int = 0) -> Iterator[Decision]:
-        """Decisions from `number` on, in order; old ones a thousand in memory at a time."""
+        """The decisions from `number` on, in order; at most a thousand old ones are in memory at a time."""
         for _, body in self._log.since(number):
             yield decision_from_json(body)
 
     def totals(self) -> Totals:
-        """The totals of all decisions, except one whose rows a sink may still refuse: the folded ones from their summary, the others
-        one by one."""
+        """The totals of all decisions, except one whose rows a sink may still reject. Folded decisions are read from their summary, the
+        others one by one."""
         high, summary = self._log.summary()
         totals = Totals() if summary is None else Totals.from_json(summary)
         for decision in self.since(high + 1):
@@ -91,7 +104,7 @@ class Decisions:
         return totals
 
     def fold(self) -> None:
-        """Fold old records into few files, their totals into a summary; see `NumberedLog`."""
+        """Merge old records into few files, and their totals into a summary; see `NumberedLog`."""
         self._log.fold(_summarize)
 
     def pruned_mark(self) -> int:
@@ -99,19 +112,20 @@ class Decisions:
         return self._log.pruned_mark()
 
     def pruned(self) -> Totals:
-        """The totals of the pruned decisions: those up to `last`."""
+        """The totals of the pruned decisions, which are those up to `last`."""
         _, summary = self._log.pruned()
         return Totals() if summary is None else Totals.from_json(summary)
 
     def prune(self, before: datetime) -> int:
-        """Under the lease: prune the details of folded Batches decided before that time; returns their number.
+        """Delete the details of folded Batches that were decided before that time; returns how many. The caller holds the lease.
 
-        Totals stay, and so do the names of their dead letters, until `drop_letters`.
+        The totals stay, and so do the names of the segments with dead letters, until `drop_letters`.
         """
         return self._log.prune(lambda body: moment(body["decided_at"]) < before, _letters_of, _summarize)
 
     def letters(self, since: int = 0) -> Iterator[BatchDeadLetters]:
-        """The dead letters of every Batch that has some, from number `since` on, in order; also where all else of it is pruned."""
+        """The dead letters of every Batch that has some, from number `since` on, in order, including Batches whose other details are
+        pruned."""
         for number, rest in self._log.rests(since):
             yield BatchDeadLetters(number, tuple(LineSegment(**each) for each in rest["dead"]), rest["decided_at"])
         for decision in self.since(since):
@@ -119,12 +133,13 @@ class Decisions:
                 yield BatchDeadLetters(decision.batch.number, decision.dead, decision.decided_at)
 
     def drop_letters(self, through: int) -> None:
-        """Delete the names of pruned Batches' dead letters, up to number `through`: they are deleted."""
+        """Delete the names of the dead letters of pruned Batches up to number `through`. The dead letters themselves are deleted
+        by then."""
         self._log.drop_rests(through)
 
     @staticmethod
     def _before_edit(stored: Decision, decision: Decision, hash_under: Callable[[str], str] | None) -> str | None:
-        """The input hash that `stored` must have to stand although the plan is another; None if it cannot."""
+        """The input hash with which `stored` is valid although its plan is another one; None if it cannot be valid."""
         return hash_under(stored.plan) if hash_under is not None and stored.batch.term < decision.batch.term else None
 
     def _check_order(self, decision: Decision) -> None:
@@ -145,9 +160,15 @@ class Decisions:
 
 
 def input_hash(batch: BatchId, ranges: Iterable[SourceRange], streams: Mapping[str, Sequence[SourceStream]], fingerprint: str) -> str:
-    """What a Batch is made from, as a SHA-256: lineage, number, the sources' ranges with their streams, the plan.
+    """The SHA-256 of what a Batch is made from: lineage, number, the sources' ranges with their streams, and the plan.
 
-    Not the Term: a successor may go on from it. Not the rows: a step may be random.
+    The Term is not part of it, because a successor may continue the Batch, nor are the rows, because a step may be random.
+
+    Args:
+        batch: The Batch.
+        ranges: The range of each source.
+        streams: Source → the streams of its range.
+        fingerprint: That of the plan.
     """
     over = [
         _HASH_FORMAT,
@@ -159,7 +180,7 @@ def input_hash(batch: BatchId, ranges: Iterable[SourceRange], streams: Mapping[s
 
 
 def decision_as_json(decision: Decision) -> dict[str, Any]:
-    """The body of the record."""
+    """The decision as the body of its record."""
     return {
         "batch": asdict(decision.batch),
         "input_hash": decision.input_hash,
@@ -218,7 +239,7 @@ def _refused(body: Mapping[str, Any]) -> RefusedRows:
 
 
 def _given(**parts: Any) -> dict[str, Any]:
-    """Those that say something: a record without them is as it was before they were known."""
+    """The parts that are not empty: a record without them reads like one from before they existed."""
     return {name: part for name, part in parts.items() if part}
 
 
@@ -232,7 +253,7 @@ class BatchDeadLetters:
 
 
 def moment(decided_at: str) -> datetime:
-    """When that was; a record that does not say it is never old."""
+    """The time of a decision; the latest possible time for a record without one, so that it never counts as old."""
     return datetime.fromisoformat(decided_at) if decided_at else datetime.max.replace(tzinfo=UTC)
 
 

@@ -22,13 +22,13 @@ _KIND, _FORMAT = "installation", 1
 
 @dataclass(frozen=True, slots=True)
 class QueryFolder:
-    """The state of one Query. Its parts belong together: a part that is copied or restored alone contradicts the others."""
+    """The state of one query. Its parts belong together: a part that is copied or restored alone contradicts the others."""
 
     path: Path
 
     @property
     def name(self) -> str:
-        """The Query's name."""
+        """The query's name."""
         return self.path.name
 
     @property
@@ -38,7 +38,7 @@ class QueryFolder:
 
     @property
     def carried(self) -> Path:
-        """The checkpoint of another Query, whose state this one is about to go on with; there only while a move is under way."""
+        """The checkpoint of another query, whose state this one is going to continue. It exists only while a move is in progress."""
         return self.path / "carried"
 
     @property
@@ -53,7 +53,7 @@ class QueryFolder:
 
     @property
     def intents(self) -> Path:
-        """The intents of the current Batch; a folder for each lineage."""
+        """The folder of the intents of the current Batch, with a folder for each lineage."""
         return self.path / "intents"
 
     @property
@@ -63,17 +63,17 @@ class QueryFolder:
 
     @property
     def replays(self) -> Path:
-        """Requests to replay dead letters, and their lines."""
+        """The folder of requests to replay dead letters, and of their dead letters."""
         return self.path / "replays"
 
     @property
     def trails(self) -> Path:
-        """The provenance of sampled records."""
+        """The folder of the provenance of sampled records."""
         return self.path / "trails"
 
     @property
     def ledger(self) -> Path:
-        """Data that is computed from the decisions and can be computed again."""
+        """The folder of data that is computed from the decisions and can be computed again."""
         return self.path / "ledger"
 
     def work(self, sink: str) -> Path:
@@ -87,16 +87,16 @@ class QueryFolder:
 
     @property
     def rewind(self) -> Path:
-        """The lineage that a rewind is about to begin; there only while it is under way."""
+        """The file with the lineage that a rewind is about to begin. It exists only while the rewind is in progress."""
         return self.path / "rewind.json"
 
     def past(self, lineage: str) -> QueryFolder:
-        """Where a lineage lies that a rewind has left: its record, decisions and dead letters."""
+        """The folder of a lineage that a rewind has ended: its record, decisions and dead letters."""
         return QueryFolder(self.path / "lineages" / lineage)
 
 
 class StateFolder:
-    """The state of one tier of a flow. `root` is `.scribengin` beside the flow unless the person said otherwise."""
+    """The state of one tier of a flow. `root` is `.scribengin` beside the flow, unless another folder is configured."""
 
     def __init__(self, root: Path, flow: str, tier: str = "main") -> None:
         self.root = root
@@ -110,24 +110,24 @@ class StateFolder:
         return self.path / "lock"
 
     def query(self, name: str) -> QueryFolder:
-        """The folder of a Query, which need not exist yet."""
+        """The folder of a query, which need not exist yet."""
         return QueryFolder(self.path / name)
 
     def queries(self) -> list[QueryFolder]:
-        """The Queries that have state here, by name."""
+        """The queries that have state here, by name."""
         return [QueryFolder(self.path / name) for name in sorted(names_in(self.path)) if (self.path / name / "lineage.json").is_file()]
 
     def read_owner(self) -> str:
-        """The id of this installation, made at the first call.
+        """The id of this installation, which the first call creates.
 
-        A folder that was moved stays the same installation. Raises Refused for a copy whose original is still there: both would
-        go on from the same point and write everything twice.
+        A folder that was moved stays the same installation. Raises Refused for a copy whose original still exists: both would continue from
+        the same position and write everything twice.
         """
         return read_owner(self.root)
 
 
 def read_owner(root: Path) -> str:
-    """See `StateFolder.read_owner`."""
+    """The id of the installation in a state folder; see `StateFolder.read_owner`."""
     make_folder(root)
     file = root / "installation.json"
     here = _place(root)
@@ -144,7 +144,8 @@ def read_owner(root: Path) -> str:
 
 
 def known_owner(root: Path) -> str:
-    """The id of this installation; empty if no run has made one. Changes nothing; raises Refused as `read_owner` does."""
+    """The id of this installation; empty if no run has created one. Changes nothing. Raises Refused for a copy whose original
+    still exists."""
     file = root / "installation.json"
     data = read_or_none(file)
     if data is None:
@@ -161,19 +162,19 @@ def _body(data: bytes, file: Path) -> dict[str, Any]:
 
 
 def _place(root: Path) -> dict[str, object]:
-    if isinstance(root, RemotePath):  # it has no number there
+    if isinstance(root, RemotePath):  # it has no inode number there
         return {"path": str(root), "device": 0, "inode": 0}
     return {"path": str(root.resolve()), "device": root.stat().st_dev, "inode": root.stat().st_ino}
 
 
 def renew_owner(root: Path) -> str:
-    """Make this folder an installation of its own: what `reset` does to a copy. Its outputs are then another's."""
+    """Make this folder a new installation, as `reset` does with a copy, and return its id. Existing outputs belong to the old one."""
     (root / "installation.json").unlink(missing_ok=True)
     return read_owner(root)
 
 
 def _check_copy(root: Path, body: dict[str, object]) -> None:
-    """Another inode at another path, and the recorded path holds the same installation: this one is a copy."""
+    """Raise Refused if the recorded path is another folder with the same installation: then this folder is a copy."""
     original = located(str(body["path"]))
     if not original.is_dir() or original.samefile(root):
         return

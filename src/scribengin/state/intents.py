@@ -1,7 +1,7 @@
 """Intents: the input of a Batch, recorded before any of it runs. Needed if its task outputs commit one by one.
 
-A decision comes too late there: what the first unit commits stays. So all drivers of a lineage agree beforehand on what a Batch reads and
-in how many units; the first record of a number wins, as with decisions.
+A decision would come too late for these: what the first task output commits stays committed. So all drivers of a lineage agree beforehand
+on what a Batch reads and how many task outputs it has; the first record of a number wins, as with decisions.
 """
 
 from __future__ import annotations
@@ -23,10 +23,14 @@ _KIND, _FORMAT = "intent", 1
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """`units`: how many commit one by one; 0 if the Batch commits as a whole. `input_hash` covers what is read, not the plan: a unit
-    that is committed counts also after the flow was changed, and the others run with the new one. `plan` is the one that began; `order`
-    the sources in the order in which their streams are the Batch's units, empty if there is only one. `in_tail`: the vector engine runs
-    the Batch's SQL steps; a unit that is committed has counted what the units of the same placement count, and no others."""
+    """The recorded input of a Batch.
+
+    `units` is the number of task outputs that commit one by one, 0 if the Batch commits as a whole. `input_hash` covers what is read, not
+    the plan: a committed task output remains valid after a change of the flow, and the others run with the new plan. `plan` is the one with
+    which the Batch began. `order` has the sources in the order in which their streams are the Batch's task outputs; empty if there is only
+    one source. `in_tail` is True if the vector engine runs the Batch's SQL steps: all task outputs of a Batch must agree on that, because
+    their counts depend on it.
+    """
 
     number: int
     sources: tuple[SourceRange, ...]
@@ -38,15 +42,15 @@ class Intent:
 
 
 class Intents:
-    """The intents of one lineage of a Query."""
+    """The intents of one lineage of a query."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def put(self, intent: Intent) -> Intent:
-        """Write it durably, unless there is one of that number; returns the stored one.
+        """Write the intent durably, unless there is one with its number; returns the stored one.
 
-        The caller must look for a decision of that number afterwards: if there is one, the intent was dropped long ago.
+        The caller must look for a decision of that number afterwards: if there is one, the intent had been dropped before.
         """
         body = asdict(intent)
         if put_if_absent(self._path(intent.number), seal(_KIND, _FORMAT, body)):
@@ -66,7 +70,7 @@ class Intents:
             return None
         body = unseal(data, _KIND, _FORMAT, self._path(number))
         sources = tuple(SourceRange(**each) for each in body["sources"])
-        order, in_tail = tuple(body["order"]), body.get("in_tail", False)  # without it: from when Spark ran them all
+        order, in_tail = tuple(body["order"]), body.get("in_tail", False)  # missing in records from the time when Spark ran all SQL steps
         return Intent(body["number"], sources, body["units"], body["input_hash"], body["plan"], order, in_tail)
 
     def drop(self, before: int) -> None:

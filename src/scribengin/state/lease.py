@@ -1,7 +1,7 @@
-"""The lease: the right to run a tier on this machine, with a Term that rises at each take. `FileLease` is a lock on a file of this
-machine, `RemoteLease` a record with heartbeats for a state in another file system.
+"""The lease: the exclusive right to run a tier, with a Term that rises whenever it is taken. `FileLease` is a lock on a file of this
+machine; `RemoteLease` is a record with heartbeats, for a state folder in another file system.
 
-Nothing that keeps records rests on the lease: decisions and sinks hold against a driver that lost it and does not know yet.
+The stored records do not depend on the lease: decisions and sinks are safe against a driver that has lost it and has not noticed yet.
 """
 
 from __future__ import annotations
@@ -40,34 +40,41 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LeaseOwner:
-    """Who holds a lease."""
+    """The holder of a lease."""
 
     term: int
     pid: int
     host: str
     since: str
     right: str = ""
-    """what it holds the lease by, where a registry gives the right to it"""
+    """the path of the registry lease that allows the holder to run the tier; empty without a registry"""
     process: str = ""
-    """if there is no lock: which process of which machine, so that another of that machine can tell whether it is still there"""
+    """without a lock: identifies the process and its machine, so that another process of that machine can check whether it still exists"""
 
 
 class Right(Protocol):
-    """The right to run the tier, where a registry gives it: it stands above the lock, which only processes of one machine see."""
+    """A registry lease that allows a process to run the tier. It takes precedence over the lock, which only processes of one
+    machine see."""
 
     @property
     def path(self) -> str:
-        """The path of the right in the registry."""
+        """The path of the lease in the registry."""
 
     def check(self) -> None:
-        """Raise FencedError if it is no longer held."""
+        """Raise FencedError if the lease is no longer held."""
 
 
 class Lease(ABC):
-    """A lease that is held. Release it, or leave its `with` block; the end of the process releases it too."""
+    """A lease that is held. It is released by `release`, at the end of its `with` block, and at the end of the process."""
 
     def __init__(self, path: Path, holder: LeaseOwner, right: Right | None = None) -> None:
-        """`path` is that of the lock in the tier's folder."""
+        """Hold a lease that has been taken.
+
+        Args:
+            path: The lock file in the tier's folder.
+            holder: This process as the holder.
+            right: The registry lease that allows it; None without a registry.
+        """
         self.path = path
         self.holder = holder
         self._right = right
@@ -79,8 +86,8 @@ class Lease(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise FencedError if it is lost: a newer Term has begun, its records were taken away, or the right to it is over. Costs some
-        10 µs on a disk, a question to the NameNode in an HDFS."""
+        """Raise FencedError if the lease is lost: a newer Term has begun, its records were removed, or the registry lease is over. Costs
+        about 10 µs on a disk, and a request to the NameNode on HDFS."""
 
     @abstractmethod
     def release(self) -> None:
@@ -107,7 +114,13 @@ def lost_text(folder: Path, term: int, why: str) -> str:
 
 
 def refusal(folder: StateFolder, holder: LeaseOwner | None, more: str = "") -> Refused:
-    """The refusal for a process that requests a held lease. `more`: when it may end by itself."""
+    """The error for a process that requests a held lease.
+
+    Args:
+        folder: The tier.
+        holder: The holder; None if it is not known.
+        more: Added to the remedy: when the lease may end on its own.
+    """
     who = "another process" if holder is None else f"process {holder.pid} on {holder.host}, since {holder.since}"
     details: dict[str, Any] = {
         "remedy": f"stop it (kill -INT {holder.pid}) or wait until it ends{more}" if holder else "try again",
@@ -116,24 +129,25 @@ def refusal(folder: StateFolder, holder: LeaseOwner | None, more: str = "") -> R
     return Refused(f'flow "{folder.flow}" is already running on {folder.path}: {who}', **details)
 
 
-# The lease where the state lies in another file system: there is no lock that ends with its process, so the holder sends a heartbeat
-# every few seconds.
+# The lease of a state folder in another file system: there is no lock that ends with its process, so the holder sends a heartbeat every
+# few seconds.
 #
-#     terms/0000000007.json      who took Term 7: put-if-absent
+#     terms/0000000007.json      the holder of Term 7; written if absent
 #     terms/0000000007.beat      empty; written again at each heartbeat
-#     terms/0000000007.….open/   as long as it is there, the driver of Term 7 may write into the state: see `RemotePath.guard`
-#     terms/0000000007.released  it has ended in order
+#     terms/0000000007.….open/   while it exists, the driver of Term 7 may write into the state: see `RemotePath.guard`
+#     terms/0000000007.released  the holder has ended in order
 #
-# Who takes Term 8 deletes that folder, and then ends what was begun (`RemotePath.settle`); it has made its own before it took the Term,
-# so that whoever comes next finds it. From then on nothing that the driver of Term 7 does can become a part of the state, whatever it has
-# checked before and however long it has slept: that is the fence. The heartbeats only say when another process may take over; safety does
+# The process that takes Term 8 deletes that folder, and then completes what was begun (`RemotePath.settle`). It has created its own folder
+# before it took the Term, so that its successor finds it. From then on nothing that the driver of Term 7 does can become a part of the
+# state, whatever it has checked before and however long it was suspended: that is the fence. The heartbeats only determine when another
+# process may take over; safety does not depend on clocks.
 # not depend on clocks.
 
 
 BEAT_S = 5.0
 """seconds between two heartbeats"""
 EXPIRES_S = 30.0
-"""seconds without a heartbeat after which the lease can be taken over: the holder is gone, cut off, or suspended"""
+"""seconds without a heartbeat after which the lease can be taken over: the holder has ended, is cut off, or is suspended"""
 POLL_S = 0.5
 """seconds between two checks for a heartbeat"""
 _KEPT_TERMS = 10
@@ -150,7 +164,7 @@ class _Newest:
 
 
 class RemoteLease(Lease):
-    """See Lease. A thread sends the heartbeats."""
+    """A lease in another file system; see `Lease`. A thread sends the heartbeats."""
 
     def __init__(self, path: Path, folder: RemotePath, holder: LeaseOwner, drafts: RemotePath, right: Right | None) -> None:
         super().__init__(path, holder, right)
@@ -163,7 +177,7 @@ class RemoteLease(Lease):
         self._beating.start()
 
     def check(self) -> None:
-        """See Lease."""
+        """Raise FencedError if the lease is lost; see `Lease.check`."""
         if self._over.is_set():
             raise self._lost("it was released")
         names = self._terms.entries()
@@ -175,19 +189,20 @@ class RemoteLease(Lease):
             self._right.check()
 
     def release(self) -> None:
-        """See Lease."""
+        """Release the lease for the next holder; see `Lease.release`."""
         if self._over.is_set():
             return
         self._over.set()
         self._beating.join(BEAT_S)
-        with suppress(ScribenginError):  # where it cannot be said, the next one waits until the signs are old
+        with suppress(ScribenginError):  # if this cannot be written, the next process waits until the lease expires
             put_if_absent(self._of("released"), b"")
             self._drafts.remove(all_in_it=True)
         self._folder.guard(None)
 
     def _beat(self) -> None:
         while not self._over.wait(BEAT_S):
-            with suppress(ScribenginError):  # it is away: the next sign may reach it; until one does, nothing is written either
+            # the system is unavailable: a later heartbeat may succeed, and until one does, nothing is written either
+            with suppress(ScribenginError):
                 self._of("beat").touch_over()
 
     def _of(self, form: str) -> RemotePath:
@@ -195,7 +210,8 @@ class RemoteLease(Lease):
 
 
 def take_remote_lease(folder: StateFolder, path: RemotePath, wait_s: float, right: Right | None) -> Lease:
-    """See `take_lease`. Who comes while the last holder has given no sign for some seconds waits until it gives one, or may be followed."""
+    """Take a lease in another file system; see `take_lease`. It waits until the holder sends a new heartbeat, which proves that it is
+    running, or until the lease may be taken over."""
     terms = path / "terms"
     terms.make()
     deadline = time.monotonic() + wait_s
@@ -244,7 +260,8 @@ def _taken(folder: StateFolder, path: RemotePath, term: int, right: Right | None
 
 
 def read_remote_holder(path: RemotePath) -> LeaseOwner | None:
-    """The present holder of the lease, or None. Its time is by this machine's clock, which may differ; for display only."""
+    """The present holder of the lease, or None. Whether it has expired is judged by this machine's clock, which may differ: for display
+    only."""
     newest = _newest((path / "terms").entries())
     if newest is None or newest.released or time.time() - newest.sign_s > EXPIRES_S:
         return None
@@ -276,7 +293,7 @@ def _now_there(terms: RemotePath) -> float:
 
 
 def _process(pid: int) -> str:
-    """Which process of which machine it is; empty if there is none, or the machine does not say."""
+    """An identifier of a process and its machine; empty if there is no such process, or if the machine does not support it."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         about = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -286,7 +303,7 @@ def _process(pid: int) -> str:
 
 
 def _is_gone(holder: LeaseOwner) -> bool:
-    """True if it was a process of this machine, and is no more; False if that cannot be told."""
+    """True if the holder was a process of this machine and no longer exists; False if that cannot be determined."""
     mine, theirs = _process(os.getpid()).split()[:2], holder.process.split()
     return bool(mine) and theirs[:2] == mine and _process(holder.pid) != holder.process
 
@@ -301,14 +318,14 @@ _POLL_S = 0.05
 
 
 class FileLease(Lease):
-    """See Lease."""
+    """A lease that is a lock on a file of this machine; see `Lease`."""
 
     def __init__(self, path: Path, handle: int, holder: LeaseOwner, right: Right | None = None) -> None:
         super().__init__(path, holder, right)
         self._handle = handle
 
     def check(self) -> None:
-        """See Lease."""
+        """Raise FencedError if the lease is lost; see `Lease.check`."""
         terms = _terms(self.path)
         if (terms / _name(self.term + 1)).exists():
             raise self._lost(TAKEN)
@@ -326,18 +343,26 @@ class FileLease(Lease):
             self._right.check()
 
     def release(self) -> None:
-        """See Lease."""
+        """Release the lease for the next holder; see `Lease.release`."""
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
 
 
 def take_lease(folder: StateFolder, *, wait_s: float = 0.0, right: Right | None = None) -> Lease:
-    """Take the lease of a tier, waiting up to `wait_s` seconds. Raises Refused, with the holder's pid and host.
+    """Take the lease of a tier.
 
-    A process with a right takes the lock from an earlier holder that does not release it, because it is suspended or hangs. That one sees
-    it at its next look, before it decides anything. A process that came without the right is left alone. Raises FencedError if the right is
-    over.
+    A process with a registry lease takes the lock from an earlier holder that had the same registry lease and does not release the lock,
+    because it is suspended or hangs. That holder notices at its next `check`, before it decides anything. Any other holder is left alone.
+
+    Args:
+        folder: The tier.
+        wait_s: How long to wait for a lease that is held, in seconds.
+        right: The registry lease that allows this process to run the tier; None without a registry.
+
+    Raises:
+        Refused: The lease is held; the message names the holder's pid and host.
+        FencedError: The registry lease is over.
     """
     if isinstance(folder.path, RemotePath):
         return take_remote_lease(folder, folder.path, wait_s, right)
@@ -345,7 +370,7 @@ def take_lease(folder: StateFolder, *, wait_s: float = 0.0, right: Right | None 
     deadline = time.monotonic() + wait_s
     while (handle := _try_lock(folder.lock)) is None:
         if not _is_held(folder.lock):
-            continue  # somebody only looks who holds it, for some microseconds
+            continue  # another process is checking the lock, which takes some microseconds
         if time.monotonic() >= deadline:
             holder = _written_holder(folder)
             if right is None or holder is None or holder.right != right.path:
@@ -367,7 +392,7 @@ def take_lease(folder: StateFolder, *, wait_s: float = 0.0, right: Right | None 
 
 @contextmanager
 def take_leases(folders: Iterable[StateFolder]) -> Iterator[dict[str, Lease]]:
-    """Tier → its lease, of all of them, for a block. Raises Refused if a tier runs."""
+    """Take the leases of several tiers for a block; yields tier → lease. Raises Refused if one of the tiers is running."""
     with ExitStack() as stack:
         yield {folder.tier: stack.enter_context(take_lease(folder)) for folder in folders}
 
@@ -380,7 +405,7 @@ def read_holder(folder: StateFolder) -> LeaseOwner | None:
 
 
 def _is_held(path: Path) -> bool:
-    """Whether a process has the lock exclusively; processes that only look share it."""
+    """True if a process holds the lock exclusively. Processes that only check the lock share it."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -399,7 +424,7 @@ def _try_lock(path: Path) -> int | None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with suppress(FileNotFoundError):
-            # a lock on a file that was taken away meanwhile is none
+            # a lock on a file that was deleted meanwhile is not valid
             if os.path.samestat(path.stat(), os.fstat(handle)):
                 return handle
     except BlockingIOError:
@@ -409,7 +434,7 @@ def _try_lock(path: Path) -> int | None:
 
 
 def _next_term(folder: StateFolder, right: str) -> LeaseOwner:
-    """The next Term, durable. Its record is put-if-absent: even drivers whose lock file was taken away never share one."""
+    """Take the next Term, durably. Its record is written if absent: even drivers whose lock file was deleted never share a Term."""
     terms = _terms(folder.lock)
     written = _written_holder(folder)
     term = max((int(name[:10]) for name in names_in(terms)), default=0)
@@ -428,7 +453,7 @@ def _next_term(folder: StateFolder, right: str) -> LeaseOwner:
 def _written_holder(folder: StateFolder) -> LeaseOwner | None:
     try:
         return msgspec.json.decode(folder.lock.read_bytes(), type=LeaseOwner)
-    except (FileNotFoundError, msgspec.DecodeError):  # a holder that died while it wrote its name
+    except (FileNotFoundError, msgspec.DecodeError):  # the holder ended while it was writing its name
         return None
 
 

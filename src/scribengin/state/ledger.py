@@ -1,4 +1,4 @@
-"""The ledger: the outcome of every record that entered a Query, and whether the counts balance. Computed from the decisions alone."""
+"""The ledger: the outcome of every record that entered a query, and whether the counts balance. Computed from the decisions alone."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def read_batches(query: QueryFolder, *, since: int = 0) -> Iterator[Decision]:
 
 
 def write_held(query: QueryFolder, batch: int, held: Mapping[str, int]) -> None:
-    """Note what the states hold behind Batch `batch` (node → rows or windows): only Spark knows, and only after the commit."""
+    """Record how much the states hold after Batch `batch` (node → rows or windows). Only Spark knows this, and only after the commit."""
     replace(query.ledger / "held.json", seal("held", 1, {"batch": batch, "held": dict(held)}))
 
 
 def read_held(query: QueryFolder) -> dict[str, int]:
-    """Node → what its state holds; empty if a Batch has come since it was noted."""
+    """Node → what its state holds; empty if a Batch has been decided since that was recorded."""
     path = query.ledger / "held.json"
     data = read_or_none(path)
     newest = Decisions(query.decisions).newest()
@@ -45,14 +45,14 @@ def read_held(query: QueryFolder) -> dict[str, int]:
 
 
 class Ledger:
-    """Totals that are brought up to date by reading only what is new: for displays and metrics."""
+    """The totals of a query, brought up to date by reading only what is new: for displays and metrics."""
 
     def __init__(self, query: QueryFolder) -> None:
         self._decisions = Decisions(query.decisions)
         self._totals = self._decisions.totals()
 
     def read(self) -> Totals:
-        """The totals now; a Batch of which a place may still refuse rows comes later."""
+        """The totals now, without a Batch of which a target may still reject rows."""
         for decision in self._decisions.since(self._totals.last + 1):
             if not decision.open:
                 self._totals.add(decision)
@@ -62,12 +62,20 @@ class Ledger:
 def balance(
     counts: Mapping[str, Counts], *, stateful: Collection[str] = (), feeders: Mapping[str, Sequence[str]] | None = None
 ) -> list[str]:
-    """The violations of the ledger, one sentence each; [] if all counts balance.
+    """Check whether the counts of the ledger balance.
 
-    A stateless node must put out, filter or bury all it took in or made. A stateful one must have taken in, or dropped as late or
-    dead, all that its feeders put out. Where `feeders` (node → ids, `step.branch` too; one that feeds it on two paths is listed twice)
-    are given, so must every other node that is not fed from a branch: a step counts its branches together. What a replay has sent in no
-    feeder has put out.
+    A stateless node must write, filter or make dead letters of all rows that came in or were made. If `feeders` is given, all that the
+    upstream nodes of a node have written must have come in, or, at a stateful node, have been late or dead. This is not checked for nodes
+    behind a branch, because a step counts its branches together. Rows that a replay has sent in are left out: no upstream node has written
+    them.
+
+    Args:
+        counts: Node → its counts.
+        stateful: The nodes that keep state.
+        feeders: Node → ids of its upstream nodes, `step.branch` too. An id is listed twice if it leads to the node on two paths.
+
+    Returns:
+        The violations, one sentence each; [] if all counts balance.
     """
     violations = []
     for node, count in counts.items():
@@ -81,7 +89,8 @@ def balance(
             violations += balance({f"{node}.{name}": part for name, part in count.parts.items()})
             buried = sum(part.dead for part in count.parts.values())
             kept = buried + sum(part.out - part.rows_in for part in count.parts.values())
-            more = count.out + count.dead - count.rows_in - count.apart  # with those that a `require` buries behind them
+            # `dead` includes the rows that a `require` behind the utilities rejects
+            more = count.out + count.dead - count.rows_in - count.apart
             if more != kept or buried > count.dead:
                 violations.append(f'"{node}": {more} rows more, including dead letters of its utilities, {kept}')
         fed_by = (feeders or {}).get(node, ())

@@ -1,4 +1,4 @@
-"""The lineage of a Query: an unbroken run of committed Batches, from the first Batch of its checkpoint to a reset or rewind."""
+"""The lineage of a query: an unbroken run of committed Batches, from the first Batch of its checkpoint to a reset or rewind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _KIND, _FORMAT = "lineage", 1
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """`id` is unique for ever; `parent` is the lineage that a rewind left, or empty. `fingerprint` is that of the newest plan."""
+    """The record of a lineage. `id` is unique for ever; `parent` is the lineage that a rewind ended, or empty. `fingerprint` is that of the
+    newest plan."""
 
     id: str
     owner: str
@@ -34,22 +35,22 @@ class Lineage:
     created_at: str
     parent: str = ""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """node → fingerprint in the newest plan, by which `plan` names the steps that changed"""
+    """node → its fingerprint in the newest plan, by which `plan` finds the steps that changed"""
     starts: Mapping[str, int] = field(default_factory=dict)
-    """source → the position from which a rewind, or a move from other tiers, lets it read; 0 for others"""
+    """source → the position from which a rewind, or a move from other tiers, makes it read; 0 for sources that are not in it"""
     origin: str = ""
-    """`moved` where it goes on in place of Queries of other tiers; `anew` where it begins in a folder that a Query was moved away from"""
+    """`moved` if it continues queries of other tiers; `anew` if it begins in a folder that a query was moved away from; otherwise empty"""
     passed: Mapping[str, int] = field(default_factory=dict)
-    """of a channel that it goes on with: rows that others have read of it"""
+    """for a channel that it continues: the number of rows that other queries have read of it"""
     types: Mapping[str, str] = field(default_factory=dict)
-    """sink → its type, also of those that have left; without those whose plan did not say it"""
+    """sink → its type, including sinks that were removed from the flow; not of sinks whose plan did not name the type"""
     first: int = 0
-    """the number of its first Batch: where it goes on with the state of another Query, that of the last one in there, of which it has
-    no rows"""
+    """the number of its first Batch. If it continues the state of another query, that is the number of the last Batch in that state, of
+    which this lineage has no rows"""
 
 
 def read_lineage(query: QueryFolder) -> Lineage | None:
-    """The present lineage, or None if the Query never ran. Raises Refused while a rewind is under way."""
+    """The present lineage, or None if the query never ran. Raises Refused while a rewind is in progress."""
     if query.rewind.exists():
         raise Refused(
             f'query "{query.name}": a rewind to an earlier position is in progress or was interrupted',
@@ -61,7 +62,7 @@ def read_lineage(query: QueryFolder) -> Lineage | None:
 
 
 def past_lineages(query: QueryFolder) -> list[tuple[QueryFolder, Lineage]]:
-    """The lineages that rewinds have left, oldest first, each with its folder."""
+    """The lineages that rewinds have ended, oldest first, each with its folder."""
     found = []
     lineage = read_lineage(query)
     while lineage is not None and lineage.parent:
@@ -72,9 +73,17 @@ def past_lineages(query: QueryFolder) -> list[tuple[QueryFolder, Lineage]]:
     return found[::-1]
 
 
-def lift_state(query: QueryFolder, lineage: str, to: QueryFolder) -> None:
-    """Under the leases: take the checkpoint of a lineage that is going to be left out of its Query's folder, for `set_down`. May be killed
-    at any point and done again."""
+def detach_state(query: QueryFolder, lineage: str, to: QueryFolder) -> None:
+    """Move the checkpoint of a lineage that is about to end to the folder of the query that will continue its state.
+
+    `attach_state` makes it the checkpoint there. The caller holds the leases of both queries. Idempotent: it may be interrupted at any
+    point and repeated.
+
+    Args:
+        query: The folder that has the checkpoint.
+        lineage: The id of the lineage; nothing is moved if the query has another one.
+        to: The folder of the query that will continue the state.
+    """
     data = storage.read_or_none(query.lineage)
     if data is None or _unsealed(data, query.lineage).id != lineage or not query.checkpoint.exists() or to.carried.exists():
         return
@@ -84,16 +93,17 @@ def lift_state(query: QueryFolder, lineage: str, to: QueryFolder) -> None:
     storage.sync_folder(to.path)
 
 
-def set_down(query: QueryFolder) -> None:
-    """Under the lease, its lineage begun: let the Query go on with what was lifted for it. May be killed and done again."""
+def attach_state(query: QueryFolder) -> None:
+    """Make the checkpoint that `detach_state` has moved here the query's own. The caller holds the lease and has begun the query's lineage.
+    Idempotent: it may be interrupted at any point and repeated."""
     if query.carried.exists():
         query.carried.rename(query.checkpoint)
         storage.sync_folder(query.path)
 
 
 def begin_moved(query: QueryFolder, begun: Lineage) -> None:
-    """Under the lease: let `begun` be the Query's lineage; one that was there is left by now (`leave`). May be killed at any point and done
-    again; the logs that `begun` starts from must be there by then, in `query.sources`."""
+    """Make `begun` the query's lineage. The caller holds the lease, has ended an earlier lineage with `leave`, and has put the logs from
+    which `begun` starts into `query.sources`. Idempotent: it may be interrupted at any point and repeated."""
     data = storage.read_or_none(query.lineage)
     if data is None or _unsealed(data, query.lineage).id != begun.id:
         storage.make_folder(query.path)
@@ -101,8 +111,8 @@ def begin_moved(query: QueryFolder, begun: Lineage) -> None:
 
 
 def leave(query: QueryFolder, begun: str) -> None:
-    """Under the lease: put the lineage that is there, unless it is `begun`, where `past_lineages` finds it, all that it knows with it. May
-    be killed at any point and done again."""
+    """End the present lineage, unless it is `begun`: move it with all its records to where `past_lineages` finds it. The caller holds the
+    lease. Idempotent: it may be interrupted at any point and repeated."""
     data = storage.read_or_none(query.lineage)
     if data is None or (old := _unsealed(data, query.lineage)).id == begun:
         return
@@ -126,10 +136,11 @@ def leave(query: QueryFolder, begun: str) -> None:
 
 
 def rewind(query: QueryFolder, starts: Mapping[str, int]) -> Lineage:
-    """Under the lease, all that was decided published: leave the Query's lineage, and begin one that reads from `starts` on.
+    """End the query's lineage, and begin one that reads from `starts` on, which is returned. The caller holds the lease, and has published
+    everything that was decided.
 
-    What the old one has decided, and its dead letters, are kept beside it; the logs of the sources belong to both. May be killed at
-    any point; `finish_rewind` completes it.
+    The decisions and dead letters of the old lineage are kept in its own folder; the logs of the sources belong to both. `finish_rewind`
+    completes a rewind that was interrupted.
     """
     old = read_lineage(query)
     assert old is not None, "a query that never ran is at the start of its sources"
@@ -140,7 +151,7 @@ def rewind(query: QueryFolder, starts: Mapping[str, int]) -> Lineage:
 
 
 def finish_rewind(query: QueryFolder) -> None:
-    """Under the lease: complete an interrupted rewind."""
+    """Complete an interrupted rewind, if there is one. The caller holds the lease."""
     data = storage.read_or_none(query.rewind)
     if data is None:
         return
@@ -171,10 +182,20 @@ def open_lineage(
     parts: Mapping[str, str] | None = None,
     types: Mapping[str, str] | None = None,
 ) -> Lineage:
-    """Under the lease: the Query's lineage, begun here or found. A changed plan of the same state is taken over.
+    """Read the query's lineage, or begin one, and update it to the plan. The caller holds the lease.
 
-    Raises Refused if the state in the checkpoint means something else than the plan's, or belongs to another installation, or where a
-    sink for which Batches were decided is of another type now.
+    Args:
+        query: The folder of the query's state.
+        owner: The id of the installation.
+        fingerprint: That of the plan.
+        state_fingerprint: That of the plan's stateful steps and their input.
+        sources: The ids of the sources that the plan reads.
+        parts: Node → its fingerprint in the plan.
+        types: Sink → its type.
+
+    Raises:
+        Refused: The state in the checkpoint does not match the plan, the lineage belongs to another installation, or a sink for which
+            Batches were decided has another type now.
     """
     begun = Lineage(
         new_id(),
@@ -191,7 +212,7 @@ def open_lineage(
     found = read_lineage(query)
     assert found is not None
     check_lineage(query, found, owner=owner, state_fingerprint=state_fingerprint, types=begun.types)
-    newest = {**found.types, **begun.types}  # a sink that is away for a while comes back as what it was
+    newest = {**found.types, **begun.types}  # a sink that was removed and is added again is compared with the type that it had
     current = replace(
         found, fingerprint=fingerprint, state_fingerprint=state_fingerprint, sources=begun.sources, parts=begun.parts, types=newest
     )
@@ -201,7 +222,15 @@ def open_lineage(
 
 
 def check_lineage(query: QueryFolder, found: Lineage, *, owner: str, state_fingerprint: str, types: Mapping[str, str]) -> None:
-    """Raises Refused if a plan cannot go on with the lineage that was found; see `open_lineage`. Changes nothing."""
+    """Raise Refused if a plan cannot continue the lineage that was found; see `open_lineage`. Changes nothing.
+
+    Args:
+        query: The folder of the query's state.
+        found: The stored lineage.
+        owner: The id of the installation.
+        state_fingerprint: That of the plan's stateful steps and their input.
+        types: Sink → its type in the plan.
+    """
     if found.owner != owner:
         raise Refused(
             f'the state of query "{query.name}" in {query.path} belongs to another installation',
@@ -230,7 +259,7 @@ def check_lineage(query: QueryFolder, found: Lineage, *, owner: str, state_finge
 
 
 def types_changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """(sink, the type that it had, the one it has) of each that is still there."""
+    """The sinks whose type has changed: (sink, its former type, its present one)."""
     return [(sink, before[sink], type_) for sink, type_ in now.items() if before.get(sink, type_) != type_]
 
 

@@ -9,12 +9,13 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
 def is_elsewhere(text: str) -> bool:
-    """Whether the text names another file system than that of this machine."""
+    """True if the text names another file system than that of this machine."""
     return _URL.match(text) is not None
 
 
 def located(text: str) -> Path:
-    """The state folder of a text: one of this machine, of an HDFS, or of a bucket. Raises ValueError, with what to write, for any other.
+    """The path of a state folder that a user names: on this machine, in HDFS, or in a bucket. Raises ValueError, with what to write
+    instead, for any other.
 
     >>> located("work/state"), located("hdfs://namenode:8020/flows"), located("s3://bucket/flows")
     (PosixPath('work/state'), HdfsPath('hdfs://namenode:8020/flows'), S3Path('s3://bucket/flows'))

@@ -1,6 +1,6 @@
-"""The ways of chosen records: JSON lines in `trails/<batch>/<attempt>.jsonl`, a line for each row of theirs that reached a sink.
+"""The provenance of sampled records: JSON lines in `trails/<batch>/<attempt>.jsonl`, one for each of their rows that reached a sink.
 
-They are kept as long as the details of their Batch's decision, which names them, and no longer than dead letters are.
+It is kept as long as the details of the decision that names it, and no longer than dead letters.
 """
 
 from __future__ import annotations
@@ -27,30 +27,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TracedArrival:
-    """A row that reached a sink outside the flow. `hops`: the stops behind it, first to last, see `hop_as_json`; then this Batch's own."""
+    """A row that reached a sink outside the flow. `hops` are the earlier hops, first to last (see `hop_as_json`), then that of
+    this Batch."""
 
     id: str
-    """the record's first coordinates, as a sink writes ids; a further row of one record ends in `.1`, and so on"""
+    """the record's first coordinates, as a sink writes ids; it ends in `.1` and so on for a further row of one record"""
     sink: str
     hops: tuple[Mapping[str, Any], ...]
 
 
 class TrailWriter(LineWriter):
-    """The arrivals of one attempt. Executor side."""
+    """Writes the arrivals of one attempt, on an executor."""
 
     def write(self, batch: int, arrival: TracedArrival) -> None:
-        """Append one; durable at `close`. Raises OSError."""
+        """Append an arrival, which is durable after `close`. Raises OSError."""
         self.append(batch, asdict(arrival))
 
 
 def hop_as_json(hop: Hop) -> dict[str, Any]:
-    """A stop: `tier`, `query`, `batch`, `host`, `time_ms` since 1970, and `member` where it came by one of a group."""
+    """A hop as JSON: `tier`, `query`, `batch`, `host`, `time_ms` since 1970, and `member` if the row came by a member of a group."""
     data = {"tier": hop.tier, "query": hop.query, "batch": hop.batch, "host": hop.host, "time_ms": hop.time_ms}
     return data | {"member": hop.member} if hop.member else data
 
 
 def find_arrivals(query: QueryFolder, prefix: str) -> Iterator[TracedArrival]:
-    """Those of decided Batches whose record's id begins so, oldest first. Raises StateError for a torn segment."""
+    """The arrivals in decided Batches whose record id begins with `prefix`, oldest first. Raises StateError for a torn segment."""
     names = sorted(name for name in names_in(query.trails) if name.isdigit())
     needle = msgspec.json.encode(prefix)[1:-1]
     decisions = Decisions(query.decisions)
@@ -65,7 +66,8 @@ def find_arrivals(query: QueryFolder, prefix: str) -> Iterator[TracedArrival]:
 
 
 def forget_trails(query: QueryFolder, before: datetime | None) -> None:
-    """Under the lease: delete what no decision names, or names no more; and what was decided before that. An undecided Batch's stay."""
+    """Delete provenance that no decision names any more, and, if `before` is given, that of Batches decided before that time. That of an
+    undecided Batch stays. The caller holds the lease."""
     decisions = Decisions(query.decisions)
     newest = decisions.newest()
     if newest is None:
@@ -82,7 +84,7 @@ def forget_trails(query: QueryFolder, before: datetime | None) -> None:
 
 
 def detailed(decisions: Decisions, number: int) -> Decision | None:
-    """None if it is not decided, or its details are gone."""
+    """The decision of Batch `number`; None if it is not decided, or if its details are pruned."""
     if number <= decisions.pruned_mark():
         return None
     try:

@@ -1,9 +1,9 @@
-"""From a decision to published sinks. Where a place says only then which rows it never takes, that is settled in between, once.
+"""Publishes decisions at the sinks. If a target reports only then which rows it rejects, that is recorded in between, once.
 
-decided → offered to the places that choose → what they refused: durable dead letters, then one record beside the decision → published
+decided → offered to such targets → rejected rows: durable dead letters, then one record beside the decision → published
 
-Whoever is killed on this way, or sleeps on it, or does it beside another driver, comes to the same dead letters: the first record stands,
-and who offers again is reported of each row that it is there.
+A process that is interrupted or suspended on the way, or does this beside another driver, arrives at the same dead letters: the first
+record wins, and a target that is offered a row again reports that it has it already.
 """
 
 from __future__ import annotations
@@ -36,8 +36,20 @@ if TYPE_CHECKING:
 
 
 def publish(decision: Decision, sinks: Mapping[str, SinkConnector], decisions: Decisions, query: QueryFolder) -> Decision:
-    """Make what was decided visible at all `sinks`, in their order; returns the decision with what the places refused. Idempotent. Raises
-    what the sinks do, and SinkError for a refused row where the sink's `on_error` is `fail`."""
+    """Make a decision visible at all sinks, in their order. Idempotent.
+
+    Args:
+        decision: The stored decision.
+        sinks: Sink id → its connector.
+        decisions: The decision records of the query.
+        query: The folder of the query's state.
+
+    Returns:
+        The decision with the rows that targets have rejected.
+
+    Raises:
+        SinkError: A row was rejected and the sink's `on_error` is `fail`. Other errors of sinks are passed on.
+    """
     decision = settle(decision, sinks, decisions, query)
     for id_, sink in sinks.items():
         if not (decision.empty and is_chained(sink)):
@@ -46,7 +58,18 @@ def publish(decision: Decision, sinks: Mapping[str, SinkConnector], decisions: D
 
 
 def settle(decision: Decision, sinks: Mapping[str, SinkConnector], decisions: Decisions, query: QueryFolder) -> Decision:
-    """Offer the rows where that is not settled yet. A sink that has left the flow refuses nothing."""
+    """Offer the rows to the sinks that may reject some, unless that is settled, and record what they reject. A sink that was removed from
+    the flow rejects nothing.
+
+    Args:
+        decision: The stored decision.
+        sinks: Sink id → its connector.
+        decisions: The decision records of the query.
+        query: The folder of the query's state.
+
+    Returns:
+        The decision with the recorded result.
+    """
     if not decision.open:
         return decision
     there = {id_: sink for id_ in decision.offers if (sink := sinks.get(id_)) is not None and offers(sink)}
@@ -83,7 +106,7 @@ def _offer(decision: Decision, id_: str, sink: OfferingSink, query: QueryFolder)
 
 
 def _replayed(decision: Decision, query: QueryFolder) -> dict[str, DeadLetter]:
-    """What records are called → the dead letters as which they entered this Batch."""
+    """Record id → the dead letter that was replayed in this Batch."""
     if not any(counts.replayed for counts in decision.counts.values()):
         return {}
     ranges = ((each.source, SourceLog(query.sources, each.source).range(each.start, each.end)) for each in decision.sources)
@@ -92,7 +115,7 @@ def _replayed(decision: Decision, query: QueryFolder) -> dict[str, DeadLetter]:
 
 
 def _letter(decision: Decision, id_: str, refusal: RefusedRow, replayed: Mapping[str, DeadLetter]) -> DeadLetter:
-    """The row itself represents the record: the source is not read again after a decision."""
+    """The row itself stands for the record: the source is not read again after a decision."""
     record, way = split_id(refusal.id)
     before = replayed.get(record)
     batch, ran = decision.batch, decision.ran
@@ -121,11 +144,21 @@ def _letter(decision: Decision, id_: str, refusal: RefusedRow, replayed: Mapping
 
 
 def recover_query(query: QueryFolder, sinks: Mapping[str, SinkConnector], *, lineage: str, lease: Lease) -> Decision | None:
-    """Publish the newest decision at every sink, delete orphans of decided Batches; returns that decision.
+    """Publish the newest decision at every sink, and delete what is left over from decided Batches. Every older decision was published
+    before the next one was made. Idempotent: it may be interrupted at any point and repeated.
 
-    The sinks must be prepared. Every older decision was published before the next was made. May be killed at any point and done again.
-    Raises EnvironmentFault for a disk error that an operator can fix, here or at a sink, and Refused if a sink went to a group, and does
-    not any more.
+    Args:
+        query: The folder of the query's state.
+        sinks: Sink id → its connector, prepared.
+        lineage: The id of the query's lineage.
+        lease: The lease of the tier, which the caller holds.
+
+    Returns:
+        The newest decision, None if there is none.
+
+    Raises:
+        EnvironmentFault: A disk error that an operator can fix, here or at a sink.
+        Refused: The newest Batch was decided for a member of a group, and the sink no longer writes to a group.
     """
     with explained(f"query {query.path.name}: the unfinished Batch of its last run cannot be completed"):
         return _recovered(query, sinks, lineage, lease)
@@ -141,7 +174,7 @@ def _recovered(query: QueryFolder, sinks: Mapping[str, SinkConnector], lineage: 
             newest = _recover_sinks(newest, sinks, lineage, decisions, query)
             break
         except FencedError:
-            # an older driver that woke has decided one more, and published it, before it saw that its lease is lost
+            # an older driver has resumed, and decided and published one more Batch before it noticed that its lease is lost
             lease.check()
             if decisions.newest() == newest:
                 raise
@@ -169,7 +202,7 @@ def _recover_sinks(
 
 
 def _refuse_left_group(newest: Decision | None, id_: str, sink: SinkConnector) -> None:
-    """What was decided for a member lies at its place, and is nothing to a sink that writes elsewhere."""
+    """Raise Refused if the Batch was decided for a member of a group and the sink writes elsewhere now: the output is at the member."""
     member = None if newest is None else newest.behind.get(id_, {}).get("member")
     if newest is not None and member is not None and not chooses(sink):
         raise Refused(

@@ -1,12 +1,12 @@
-"""Requests to replay dead letters: numbered records in a Query's `replays` folder, put-if-absent, each beside the lines that it holds.
+"""Requests to replay dead letters: numbered records in a query's `replays` folder, written if absent, each with the lines that it holds.
 
     replays/0000000003.json          request 3: which dead letters, of which source, where they enter
-    replays/0000000003/<id>.jsonl    the dead letters themselves, as a task reads them: they may be purged where they died
-    replays/0000000003.given         the source whose log takes it if the Query no longer reads its own, and from which entry on
-    replays/0000000003.done          a Batch has come through with it: after 30 days the dead letters go, and the request stays
+    replays/0000000003/<id>.jsonl    the dead letters themselves, as a task reads them: the originals may be purged
+    replays/0000000003.given         the source whose log takes it if the query no longer reads its own, and from which entry on
+    replays/0000000003.done          a Batch with it is committed: after 30 days the dead letters are deleted, the request stays
 
-Whoever feeds the Query makes of each request one entry of the source's log, in their order; the entry names the request, so that the
-log itself says which ones it has taken. From there a replay is a Batch as any other, and as sure to come through once.
+The process that plans the query turns each request into one entry of the source's log, in order. The entry names the request, so that the
+log itself records which ones it has taken. From there on a replay is a Batch like any other, and takes effect exactly once.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ if TYPE_CHECKING:
 
 _DONE = ".done"
 Key = tuple[int, int]
-"""of a dead letter in its lineage: Batch, place among the Batch's dead letters"""
+"""the key of a dead letter in its lineage: the Batch, and the place among the Batch's dead letters"""
 
 
 @dataclass(frozen=True, slots=True)
 class Entering:
-    """A dead letter that is replayed, as it enters: `payload` or `came` are a person's where it is `repaired`. `at` is the node where it
-    enters, empty for its source. `entry` is where in the source's log its Batch began to read: who goes back before that reads it again."""
+    """A dead letter as a replay sends it in. If it is `repaired`, its `payload` or `came` was changed by an operator. `at` is the node
+    where it enters; empty for its source. `entry` is the position in the source's log at which its Batch began to read: a rewind to before
+    it reads the record again."""
 
     letter: DeadLetter
     at: str
@@ -56,7 +57,7 @@ class Entering:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """`letters` are keys of dead letters in `lineage`, in the order of the lines of all `parts` together."""
+    """A request to replay dead letters. `letters` are their keys in `lineage`, in the order of the lines of all `parts` together."""
 
     number: int
     source: str
@@ -66,10 +67,10 @@ class ReplayRequest:
     repaired: tuple[Key, ...]
     parts: tuple[Mapping[str, Any], ...]
     behind: int = 0
-    """how long the source's log was when it was asked: its entry is not among those"""
+    """the length of the source's log at the time of the request: the request's entry comes after it"""
 
     def streams(self, of: str) -> list[SourceStream]:
-        """What it is in the source's log; `of` is `<tier>/<query>`, in whose folder it lies."""
+        """The request as an entry of the source's log. `of` is the `<tier>/<query>` in whose folder the request is."""
         name = f"replay {self.number}"
         return [
             SourceStream(
@@ -83,7 +84,7 @@ class ReplayRequest:
 
 
 class Replays:
-    """The requests of one Query. Asking needs no lease: of several who ask at once each gets a number of its own."""
+    """The replay requests of one query. Making requests needs no lease: concurrent ones get different numbers."""
 
     def __init__(self, folder: Path) -> None:
         """`folder` is `QueryFolder.replays`."""
@@ -91,7 +92,7 @@ class Replays:
         self._log = NumberedLog(folder, "replay-request")
 
     def has(self, number: int) -> bool:
-        """True if there is such a request; one look at a file."""
+        """True if there is a request with that number. Checks one file."""
         return self._log.has(number)
 
     def read(self, number: int) -> ReplayRequest:
@@ -106,13 +107,20 @@ class Replays:
             yield _request(number, body)
 
     def asked(self, lineage: str) -> dict[Key, ReplayRequest]:
-        """Dead letters of that lineage → the request that replays them."""
+        """The dead letters of that lineage → the request that replays them."""
         return {key: request for request in self.all() if request.lineage == lineage for key in request.letters}
 
     def ask(self, number: int, source: str, lineage: str, letters: Sequence[tuple[Key, Entering]]) -> ReplayRequest | None:
-        """Write request `number`, durably; None if another has that number already, and nothing has changed.
+        """Write a request durably. It may be interrupted at any point: without the record, its lines have no effect.
 
-        May be killed at any point: without the record its lines count for nothing.
+        Args:
+            number: The number of the request.
+            source: The source of the dead letters.
+            lineage: The lineage in which they died.
+            `letters`: The key of each dead letter, and how it enters.
+
+        Returns:
+            The request; None if another one has that number already. Then nothing has changed.
         """
         token = uuid4().hex
         parts: list[dict[str, Any]] = []
@@ -142,49 +150,58 @@ class Replays:
         return None
 
     def next_number(self) -> int:
-        """The number behind the newest request."""
+        """The number after that of the newest request."""
         newest = self._log.newest()
         return 0 if newest is None else newest + 1
 
     def note_done(self, streams: Iterable[SourceStream]) -> None:
-        """Record that a Batch with these requests is committed. It may be called twice, and is not repeated after a crash: then its dead
-        letters stay."""
+        """Record that a Batch with these requests is committed. Idempotent. It is not repeated after a crash: then the dead letters of the
+        request stay."""
         for number in _numbers(streams, of_query(self._folder.parent)):
             put_if_absent(self._folder / f"{number:010d}{_DONE}", now_text().encode())
 
     def done(self) -> set[int]:
-        """The requests that have come through, as far as that was noted."""
+        """The numbers of the requests that are known to be committed in a Batch."""
         return {int(name.removesuffix(_DONE)) for name in names_in(self._folder) if name.endswith(_DONE)}
 
     def given(self, number: int) -> tuple[str, int] | None:
-        """The source to which it was given, and from where on its entry counts in that one's log; None while it is its own source's."""
+        """The source that the request was assigned to, and the position in its log from which on an entry of the request counts; None while
+        its own source takes it."""
         data = read_or_none(self._folder / f"{number:010d}.given")
         source, _, since = ("" if data is None else data.decode()).partition("\n")
         return (source, int(since or 0)) if source else None
 
     def owner(self, request: ReplayRequest) -> tuple[str, int]:
-        """The source whose log takes it, and from where on: an entry before that was read while it was another's, as nothing."""
+        """The source whose log takes the request, and the position from which on an entry counts. An earlier entry was read while the
+        request belonged to another source, and had no effect."""
         return self.given(request.number) or (request.source, request.behind)
 
     def give(self, request: ReplayRequest, source: str, since: int) -> None:
-        """Assign it durably to that source's log, because the Query no longer reads its own source. Call it under the lease."""
+        """Assign a request durably to the log of another source, because the query no longer reads its own one. The caller holds the lease.
+
+        Args:
+            request: The request.
+            source: The source that takes it.
+            since: The position in the log of `source` from which on an entry of the request counts.
+        """
         replace(self._folder / f"{request.number:010d}.given", f"{source}\n{since}".encode())
 
     def drop_lines(self, before: datetime) -> None:
-        """Delete the dead letters in requests that had come through before that; that they were asked stays known."""
+        """Delete the dead letters of requests that were committed before that time; the requests stay."""
         for name in names_in(self._folder):
             folder = self._folder / name.removesuffix(_DONE)
             if name.endswith(_DONE) and folder.is_dir():
-                done_at = (self._folder / name).read_text() or self.read(int(folder.name)).asked_at  # older ones do not say when
+                done_at = (self._folder / name).read_text() or self.read(int(folder.name)).asked_at  # older records do not contain the time
                 if datetime.fromisoformat(done_at) < before:
                     remove_tree(folder)
 
 
 class Pending:
-    """What a source's log has not taken yet of the requests of its Query; `folder` is the Query's. One thread at a time.
+    """The requests of a query that a source's log has not taken yet. `folder` is that of the query's state. Used by one thread at a time.
 
-    The first source of a Query also takes the requests of sources that the Query does not read any more: one source has to record the
-    outcome of them. Whose it is then, stands beside the request before it stands in the log."""
+    The first source of a query also takes the requests of sources that the query does not read any more, because one source has to record
+    their outcome. The assignment is stored beside the request before the entry is written to the log.
+    """
 
     def __init__(self, folder: Path, source: str) -> None:
         self._of = of_query(folder)
@@ -199,19 +216,19 @@ class Pending:
         self._ends = _Ends(self._query)
         self._through: dict[str, dict[int, int]] = {}
         self._left: list[ReplayRequest] | None = None
-        """those below `_next` that fall to this source, once that was looked up"""
+        """requests below `_next` that this source is to take; None while they are not looked up"""
 
     def note(self, entry: int, streams: Sequence[SourceStream]) -> list[SourceStream]:
-        """Entry `entry`, as it stands in the log; those of its streams that are the source's own."""
+        """Take note of entry `entry` of the log; returns those of its streams that are the source's own."""
         for number in _numbers(streams, self._of):
             self._next = max(self._next, number + 1)
-            given = self._replays.given(number)  # what was not given stands in the log of its own source alone
+            given = self._replays.given(number)  # an unassigned request is only in the log of its own source
             if given is None or (given[0] == self._source and given[1] <= entry):
                 self._noted.add(number)
         return [stream for stream in streams if not is_replay(stream)]
 
     def take(self) -> list[SourceStream]:
-        """The next request's entry; [] if none waits. All of the log must have been noted."""
+        """The entry for the next request; [] if no request waits. All of the log must have been passed to `note`."""
         if self._left is None:
             first = bool(self._read) and self._read[0] == self._source
             below = (self._replays.read(number) for number in range(self._next)) if first else ()
@@ -227,11 +244,11 @@ class Pending:
 
     def _falls_here(self, request: ReplayRequest) -> bool:
         if request.number in self._done:
-            return False  # in a log that a changed cut has left
+            return False  # it is in a log that the flow has left with another division into tiers
         owner, since = self._replays.owner(request)
         if owner == self._source:
             length = SourceLog(self._query.sources, self._source).length()
-            if since > length:  # said of a longer log, which a move has left
+            if since > length:  # the position refers to a longer log, which a move has left
                 self._replays.give(request, self._source, length)
             return True
         if owner in self._read or self._read[:1] != (self._source,):
@@ -239,16 +256,16 @@ class Pending:
         if owner not in self._through:
             self._through[owner] = _logged(self._query, owner, 0, self._ends.of(owner))
         if self._through[owner].get(request.number, -1) >= since:
-            return False  # while the Query still read that source
+            return False  # it was read while the query still read that source
         end = self._ends.of(self._source)
         self._replays.give(request, self._source, end)
         return request.number not in _logged(
             self._query, self._source, end
-        )  # else it was this source's once, and its entry stands there yet
+        )  # otherwise the request belonged to this source before, and the log has its entry
 
 
 def waiting(query: QueryFolder) -> list[ReplayRequest]:
-    """The requests with which no Batch has come through, as far as is known, in their order."""
+    """The requests of which no Batch is known to be committed, in their order."""
     replays = Replays(query.replays)
     if replays.next_number() == 0:
         return []
@@ -264,7 +281,8 @@ def waiting(query: QueryFolder) -> list[ReplayRequest]:
 
 
 def settle(query: QueryFolder) -> None:
-    """Under the lease, before the logs of the sources are left: note every request that has come through, which only they know of some."""
+    """Record every request that a Batch has committed, because for some of them only the logs of the sources show it. The caller holds the
+    lease, and is about to leave these logs."""
     replays = Replays(query.replays)
     waits = {request.number for request in waiting(query)}
     for request in replays.all():
@@ -273,20 +291,22 @@ def settle(query: QueryFolder) -> None:
 
 
 def _logged(query: QueryFolder, source: str, begin: int, end: int | None = None) -> dict[int, int]:
-    """Request → the last entry of a source's log that holds it, of those from `begin` to `end`, the latter not included."""
+    """Request → the last entry that holds it, among the entries `begin` (inclusive) to `end` (exclusive; None for all) of a
+    source's log."""
     entries = islice(SourceLog(query.sources, source).whole(begin), None if end is None else max(0, end - begin))
     return {number: entry for entry, streams in enumerate(entries, begin) for number in _numbers(streams, of_query(query.path))}
 
 
 class _Ends:
-    """How many entries of a source's log, also of one that is not read any more, decided Batches are through with. Looked up once."""
+    """The number of entries of a source's log that decided Batches have taken, also for sources that are not read any more.
+    Looked up once."""
 
     def __init__(self, query: QueryFolder) -> None:
         self._query = query
         self._decisions = Decisions(query.decisions)
 
     def of(self, source: str) -> int:
-        """Of that source."""
+        """The number of entries taken from that source's log."""
         return self._newest[source] if source in self._newest else self._earlier.get(source, 0)
 
     @cached_property
@@ -301,20 +321,27 @@ class _Ends:
 
 
 def _numbers(streams: Iterable[SourceStream], of: str) -> set[int]:
-    """The requests of that Query that an entry holds."""
+    """The numbers of the requests of that query in an entry."""
     return {stream.place[REPLAY]["request"] for stream in streams if is_replay(stream) and stream.place[REPLAY]["of"] == of}
 
 
 def of_query(folder: Path) -> str:
-    """`<tier>/<query>` of a Query's folder."""
+    """The `<tier>/<query>` of a query's folder."""
     return f"{folder.parent.name}/{folder.name}"
 
 
 def read_entering(query: QueryFolder, place: Mapping[str, Any], log: str = "") -> list[DeadLetter]:
-    """The dead letters of a replay's stream, in their order, those left out that the Query's lineage reads again by itself: after a rewind.
+    """The dead letters of a replay's stream, in their order. Those that the query's lineage reads again from the source, after a rewind,
+    are left out.
 
-    `query` is the one that reads, `place` that of the stream, `log` the source in whose log that stands: empty if another source has
-    been given the request since. Raises StateError if the lines are gone.
+    Args:
+        query: The folder of the query that reads the stream.
+        place: The place of the stream.
+        log: The source in whose log the stream is. If the request was assigned to another source since, nothing is returned. Empty to skip
+            that check.
+
+    Raises:
+        StateError: The lines are gone.
     """
     said = place[REPLAY]
     if log and said["of"] == of_query(query.path):
@@ -327,7 +354,7 @@ def read_entering(query: QueryFolder, place: Mapping[str, Any], log: str = "") -
     if lineage is not None and lineage.id != said["lineage"]:
         again = _read_since([each for _, each in past_lineages(query)], lineage.starts, said["lineage"])
         if said["first"] >= max(again.values(), default=0):
-            return []  # all of it, and its lines may be gone
+            return []  # all of them are read again, and their lines may be gone
     lines = read_lines(_folder_of(query, said["of"], segment.name), segment, "dead letters to be replayed")
     found = []
     for line in lines:
@@ -340,7 +367,13 @@ def read_entering(query: QueryFolder, place: Mapping[str, Any], log: str = "") -
 
 
 def missing_lines(query: QueryFolder, streams: Iterable[SourceStream], starts: Mapping[str, int]) -> list[str]:
-    """Replays among the streams whose lines are gone, and would be needed by a new lineage with these starts; what they are called."""
+    """The labels of replays whose lines are gone, and would be needed by a new lineage.
+
+    Args:
+        query: The folder of the query's state.
+        streams: Streams of its sources' logs.
+        starts: Source → the position at which the new lineage starts.
+    """
     lineage = read_lineage(query)
     assert lineage is not None
     past = [*(each for _, each in past_lineages(query)), lineage]
@@ -355,15 +388,15 @@ def missing_lines(query: QueryFolder, streams: Iterable[SourceStream], starts: M
 
 
 def _read_since(past: Sequence[Lineage], starts: Mapping[str, int], since: str) -> Mapping[str, int]:
-    """Source → from where on it was read again, by a lineage with these starts or one between it and `since`: that one has written the
-    record, too."""
+    """Source → the lowest position from which a lineage after `since` has read it, or one with these starts would: from there on the record
+    is read again."""
     ids = [each.id for each in past]
     between = [*(each.starts for each in (past[ids.index(since) + 1 :] if since in ids else ())), starts]
     return {source: min(each.get(source, 0) for each in between) for each in between for source in each}
 
 
 def _folder_of(query: QueryFolder, of: str, name: str) -> Path:
-    """Where the lines lie: a flow that was cut otherwise has left them where they were."""
+    """The folder that has the lines. If the flow was divided into other tiers since, they are in a lineage's folder."""
     home = query.path.parent.parent / of
     if not (home / "replays" / name).exists():
         for lineage in names_in(home / "lineages"):

@@ -1,4 +1,4 @@
-"""What is forgotten with time: details of the ledger, and dead letters where the flow says `retain`. Totals stay for ever."""
+"""Deletes details of the ledger, and dead letters under `retain`, after some time. Totals stay for ever."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ if TYPE_CHECKING:
     from scribengin.state.folder import QueryFolder
 
 DETAILS = timedelta(days=30)
-"""How long the details of a Batch stay: its receipts, ranges and counts. The newest 1,000 to 2,000 Batches stay longer."""
+"""the time for which the details of a Batch are kept: its write receipts, ranges and counts. The newest 1,000 to 2,000 Batches are kept
+longer."""
 _EVERY = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What one look has taken away."""
+    """The numbers of Batches whose details, and of dead letters, that one call has deleted."""
 
     batches: int
     letters: int
 
 
 class Retention:
-    """Of one Query, used by one thread that holds the lease. `retain_s`: how long dead letters stay; None for ever. `retain_bytes`: how
-    many bytes of them; None for any."""
+    """The retention of one query. Used by one thread, which holds the lease. `retain_s` is how long dead letters are kept, in seconds, and
+    `retain_bytes` how many bytes of them; None sets no limit."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Retention:
         self._next = datetime.min.replace(tzinfo=UTC)
 
     def apply(self) -> Forgotten:
-        """Delete expired records, at most once an hour; cheap to call after every Batch."""
+        """Delete what has expired, at most once an hour; cheap to call after every Batch."""
         now = self._now()
         if now < self._next:
             return Forgotten(0, 0)
@@ -59,7 +60,7 @@ class Retention:
         return Forgotten(sum(each.batches for each in forgotten), sum(each.letters for each in forgotten))
 
     def _forget(self, query: QueryFolder, now: datetime) -> Forgotten:
-        purge_dead(query)  # of a Batch without details nobody could say any more which letters are its own
+        purge_dead(query)  # without the details of a Batch it cannot be determined which dead letters are its own
         batches = Decisions(query.decisions).prune(now - DETAILS)
         before = None if self._retain_s is None else now - timedelta(seconds=self._retain_s)
         letters = 0 if before is None and self._retain_bytes is None else expire_letters(query, before, self._retain_bytes)

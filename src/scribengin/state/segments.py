@@ -1,4 +1,4 @@
-"""Files of JSON lines that tasks write beside a Batch: `<folder>/<batch>/<attempt>.jsonl`. One counts only when a decision names it."""
+"""Files of JSON lines that tasks write beside a Batch: `<folder>/<batch>/<attempt>.jsonl`. A file counts only if a decision names it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LineWriter:
-    """The lines of one attempt, all of one Batch. Executor side; no file is made before the first line."""
+    """Writes the lines of one attempt, all of one Batch, on an executor. Creates no file before the first line."""
 
     def __init__(self, folder: Path, attempt: str) -> None:
         self._folder = folder
@@ -28,7 +28,7 @@ class LineWriter:
         self._kept = False
 
     def append(self, batch: int, line: Any) -> None:
-        """Write a value as a line; durable at `close`. Raises OSError."""
+        """Append a value as a line, which is durable after `close`. Raises OSError."""
         if self._file is None:
             folder = self._folder / f"{batch:010d}"
             make_folder(folder)
@@ -38,7 +38,7 @@ class LineWriter:
         self._rows += 1
 
     def close(self) -> LineSegment | None:
-        """Make the lines durable; None if there were none."""
+        """Make the lines durable and return their segment; None if there are none."""
         if self._file is None:
             return None
         with self._file as file:
@@ -47,17 +47,18 @@ class LineWriter:
         return LineSegment(self._name, self._rows, self._file.size, self._file.crc)
 
     def keep(self, *, kept: bool = True) -> None:
-        """`abort` shall leave what is durable: a record may name it already. Recovery deletes what no record names."""
+        """Choose whether `abort` leaves the durable file in place, because a record may name it already. Recovery deletes what no record
+        names."""
         self._kept = kept
 
     def abort(self) -> None:
-        """Remove what was written, unless it is to be kept. Never raises."""
+        """Delete what was written, unless `keep` was called. Never raises."""
         if self._file is None or self._kept:
             return
         path = self._folder / self._name
-        with suppress(OSError, ScribenginError):  # a full disk: nothing is kept anyway
+        with suppress(OSError, ScribenginError):  # if the disk is full, nothing is durable anyway
             self._file.close()
-        with suppress(OSError, ScribenginError):  # other attempts write there; recovery removes what stays
+        with suppress(OSError, ScribenginError):  # other attempts write to that folder; recovery deletes what is left
             path.unlink(missing_ok=True)
             path.parent.rmdir()
 

@@ -1,4 +1,4 @@
-"""The log of one source: entry n holds the SourceStreams that were handed out n-th, durable before any is read."""
+"""The log of one source: entry n holds the SourceStreams that were assigned n-th, durable before any of them is read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REPLAY = "replay"
-"""of a stream's place: it holds dead letters of the source, and what to do with them; see `state.replays`"""
+"""in a stream's place: the stream holds dead letters of the source, and what to do with them; see `state.replays`"""
 
 
 def is_replay(stream: SourceStream) -> bool:
-    """True for a stream of dead letters: nothing of it is the source's to interpret."""
+    """True for a stream of dead letters, which the source itself cannot interpret."""
     return REPLAY in stream.place
 
 
@@ -31,9 +31,9 @@ class SourceLog:
         self._length = -1
 
     def append(self, n: int, streams: Sequence[SourceStream]) -> list[SourceStream]:
-        """Write entry `n` durably unless it is there; returns the stored entry, which is another driver's if that was first.
+        """Write entry `n` durably unless it exists; returns the stored entry, which may be that of another driver.
 
-        Raises StateError if entry n-1 is missing: a gap would lose what it held.
+        Raises StateError if entry n-1 is missing: a gap would lose its contents.
         """
         if n > self.length():
             raise StateError(
@@ -46,7 +46,7 @@ class SourceLog:
         return _streams(stored)
 
     def read(self, n: int) -> list[SourceStream]:
-        """Entry `n`, as far as it is the source's own: without dead letters that are replayed. Raises StateError if it is missing."""
+        """The source's own streams in entry `n`, without dead letters that are replayed. Raises StateError if the entry is missing."""
         return _own(self._whole(n))
 
     def _whole(self, n: int) -> list[SourceStream]:
@@ -59,21 +59,21 @@ class SourceLog:
         return _streams(stored)
 
     def range(self, start: int, end: int) -> list[SourceStream]:
-        """The streams to read of entries `start` (inclusive) to `end` (exclusive), in order, replays among them; skipped ones are left
-        out."""
+        """The streams to read of the entries `start` (inclusive) to `end` (exclusive), in order. Replays are included, skipped streams are
+        not."""
         return [stream for n in range(start, end) for stream in self._whole(n) if not stream.skipped]
 
     def own_range(self, start: int, end: int) -> list[SourceStream]:
-        """As `range`, as far as they are the source's own: what its reader may be handed."""
+        """The source's own streams among those of `range`, which its reader may be given: replays are left out."""
         return _own(self.range(start, end))
 
     def remarks(self, start: int, end: int) -> list[SourceStream]:
-        """Of entries `start` (inclusive) to `end` (exclusive) the streams that say what was gone before it was read (`lost`), or which
-        file is read from its start once more (`again`)."""
+        """The streams in the entries `start` (inclusive) to `end` (exclusive) that record what was deleted before it was read (`lost`), or
+        that a file is read from its start again (`again`)."""
         return [stream for n in range(start, end) for stream in self.read(n) if stream.lost or stream.again]
 
     def length(self) -> int:
-        """How many entries there are. After the first call it costs one look for the next entry."""
+        """The number of entries. After the first call it only checks for new ones."""
         if self._length < 0:
             newest = self._log.newest()
             self._length = 0 if newest is None else newest + 1
@@ -82,7 +82,7 @@ class SourceLog:
         return self._length
 
     def entries(self, start: int = 0) -> Iterator[list[SourceStream]]:
-        """All entries from `start` on, as `read` gives them, in order, old ones a thousand in memory at a time."""
+        """All entries from `start` on, as `read` returns them, in order; at most a thousand old ones are in memory at a time."""
         for streams in self.whole(start):
             yield _own(streams)
 
@@ -92,9 +92,9 @@ class SourceLog:
             yield _streams(body)
 
     def amend(self, n: int, streams: Sequence[SourceStream]) -> None:
-        """Under the lease, while nothing runs: let entry `n`, which no decided Batch has taken, say otherwise (`offsets skip`, `set`).
+        """Change entry `n`, which no decided Batch has taken (`offsets skip`, `offsets set`). The caller holds the lease, and nothing runs.
 
-        Raises StateError for one that is folded: what it says cannot be changed any more.
+        Raises StateError for an entry that is folded: it cannot be changed any more.
         """
         if n <= self._log.high_mark():
             raise StateError(
@@ -104,7 +104,7 @@ class SourceLog:
         self._log.amend(n, [stream.as_json() for stream in streams])
 
     def fold(self) -> None:
-        """Fold old entries into few files; see `NumberedLog`."""
+        """Merge old entries into few files; see `NumberedLog`."""
         self._log.fold(lambda summary, bodies: {"entries": (summary or {"entries": 0})["entries"] + sum(1 for _ in bodies)})
 
 

@@ -1,4 +1,4 @@
-"""How a flow was cut when it last ran: its tiers, and the channels that they hand over by. One record beside the tiers' folders."""
+"""The division of a flow when it last ran: its tiers, and the channels between them. One record beside the tiers' folders."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ _CONFIRMED = "confirmed"
 
 @dataclass(frozen=True, slots=True)
 class MovedLineage:
-    """Stands beside a lineage that a move has left. `to` names the Queries (`tier.query`) that go on; `sinks` are the options of the
-    channels that it fed, which need be no part of the flow any more; `stateful` its steps with state, which went on elsewhere."""
+    """The record of a move, beside the lineage that it has ended. `to` names the queries (`tier.query`) that continue; `sinks` are the
+    options of the channels that the lineage wrote to, which may no longer be part of the flow; `stateful` are its steps with state, which
+    continues elsewhere."""
 
     lineage: str
     to: tuple[str, ...]
@@ -47,67 +48,70 @@ def read_moved(part: QueryFolder) -> MovedLineage | None:
 
 
 def has_moved(part: QueryFolder) -> bool:
-    """Whether the present lineage was moved away."""
+    """True if the present lineage was moved away."""
     moved = read_moved(part)
     lineage = None if moved is None else read_lineage(part)
     return moved is not None and lineage is not None and moved.lineage == lineage.id
 
 
 def write_moved(part: QueryFolder, moved: MovedLineage) -> None:
-    """Under the lease. Done again it changes nothing; what a move that was cut short has left of an earlier lineage gives way."""
+    """Write the record of a move. It replaces one of an earlier lineage, which an interrupted move has left. The caller holds the lease.
+    Idempotent."""
     there = read_moved(part)
     if there is None or there.lineage != moved.lineage:
         replace(part.path / "moved.json", seal(_MOVED, _MOVES_FORMAT, asdict(moved)))
 
 
 class Journal:
-    """What a move is going to do, durable before it begins, so that the next start completes one that was cut short.
+    """The record of what a move is going to do, durable before it begins, so that the next start completes a move that was interrupted.
 
-    In two steps: what is only written keeps others from asking, and says nothing yet of what is done; once `confirm`ed it is carried out,
-    whatever happens."""
+    It has two steps. A journal that is only written makes other processes refuse to change the flow, and nothing is done yet. After
+    `confirm` the move is carried out, whatever happens.
+    """
 
     def __init__(self, root: Path, flow: str) -> None:
         self.file = root / flow / "move.json"
 
     @property
     def there(self) -> bool:
-        """True while a move is in progress, or was interrupted."""
+        """True while a move is in progress or was interrupted."""
         return self.file.exists()
 
     def read(self) -> dict[str, Any] | None:
-        """What `write` wrote; None if no move is under way."""
+        """The body of the journal; None if no move is in progress."""
         data = read_or_none(self.file)
         return None if data is None else unseal(data, _JOURNAL, _MOVES_FORMAT, self.file)
 
     @staticmethod
     def is_confirmed(body: Mapping[str, Any]) -> bool:
-        """Whether what was read may have been begun, and has to be completed."""
+        """True if the move may have begun, and has to be completed."""
         return bool(body[_CONFIRMED])
 
     def write(self, body: Mapping[str, Any]) -> None:
-        """Write the record of a planned move. Call it under the leases of all its tiers."""
+        """Write the journal of a planned move. The caller holds the leases of all its tiers."""
         put_if_absent(self.file, seal(_JOURNAL, _MOVES_FORMAT, dict(body) | {_CONFIRMED: False}))
 
     def confirm(self, body: Mapping[str, Any]) -> None:
-        """Under the leases: nothing stands in the way of what was written, and from here on it is carried out."""
+        """Record that nothing prevents the move, and that it is carried out from now on. The caller holds the leases."""
         replace(self.file, seal(_JOURNAL, _MOVES_FORMAT, dict(body) | {_CONFIRMED: True}))
 
     def remove(self) -> None:
-        """Under the leases, when all of it is done, or if nothing of it is done and it was not confirmed."""
+        """Delete the journal, when the move is complete, or if it was not confirmed and nothing of it is done. The caller holds
+        the leases."""
         self.file.unlink(missing_ok=True)
 
 
 _KIND, _FORMAT = "topology", 1
 _WHOLE = "main"
-"""the only tier of a flow that is not cut"""
+"""the only tier of a flow that is not divided"""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownChannel:
-    """A channel as it was when the flow last ran. `source` is what tier `reading` calls its rows; `place` tells one place from another;
-    `sink` are the options that open its writing end again, without secrets; `properties` are in words.
+    """A channel as it was when the flow last ran.
 
-    A `gone` one is no part of the flow any more; what it held stays there.
+    `source` is the id of its rows in tier `reading`. `place` identifies its location. `sink` are the options with which its writing end can
+    be opened again, without secrets; `properties` describe it in words. A `gone` channel is no longer part of the flow; its contents stay.
     """
 
     id: str
@@ -121,26 +125,26 @@ class KnownChannel:
 
     @property
     def identity(self) -> tuple[str, str]:
-        """What must stay for its rows to go on where they are."""
+        """The id and place, which must not change if the channel is to keep its rows."""
         return self.id, self.place
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTopology:
-    """`channels` are the flow's own and those that it had earlier."""
+    """The tiers of a flow, its channels, and those that it had earlier."""
 
     tiers: tuple[str, ...]
     channels: tuple[KnownChannel, ...] = ()
 
     def after(self, before: StoredTopology | None) -> StoredTopology:
-        """With the channels of `before` that are none of these, as gone ones."""
+        """This topology, with those channels of `before` that are not in it marked as gone."""
         own = {channel.identity for channel in self.channels}
         earlier = before.channels if before is not None else ()
         gone = [KnownChannel(**asdict(channel) | {"gone": True}) for channel in earlier if channel.identity not in own]
         return StoredTopology(self.tiers, (*self.channels, *gone))
 
     def as_json(self) -> dict[str, Any]:
-        """The form in a record."""
+        """The topology as JSON."""
         return asdict(self)
 
     @staticmethod
@@ -150,28 +154,28 @@ class StoredTopology:
 
 
 def read_topology(root: Path, flow: str) -> StoredTopology | None:
-    """That of the flow's last run; None if it never ran, or was never cut."""
+    """The topology of the flow's last run; None if it never ran, or always had the single tier `main`."""
     file = _file(root, flow)
     data = read_or_none(file)
     return None if data is None else StoredTopology.from_json(unseal(data, _KIND, _FORMAT, file))
 
 
 def write_topology(root: Path, flow: str, topology: StoredTopology) -> None:
-    """Under a lease, at the start of a run. A flow that was never cut needs no record; one of a single tier with a name does: it may be cut
-    into several later."""
+    """Store the topology at the start of a run. A flow that always had the single tier `main` needs no record; one with a single named tier
+    does, because it may be divided later. The caller holds a lease."""
     before = read_topology(root, flow)
     if topology != before and (before is not None or topology.tiers != (_WHOLE,)):
         replace(_file(root, flow), seal(_KIND, _FORMAT, topology.as_json()))
 
 
 def tiers_with_state(root: Path, flow: str) -> list[StateFolder]:
-    """The tiers that have run, those too that the flow has no more; by name."""
+    """The tiers that have run, including those that the flow no longer has, by name."""
     folders = [StateFolder(root, flow, name) for name in sorted(names_in(root / flow)) if name != CHANNELS_FOLDER]
     return [folder for folder in folders if folder.path.is_dir() and (folder.lock.exists() or folder.queries())]
 
 
 def known_lineages(root: Path, flow: str) -> frozenset[str]:
-    """Every lineage that the state of the flow accounts for."""
+    """The ids of all lineages in the state of the flow, present and past."""
     found = set()
     for tier in tiers_with_state(root, flow):
         for folder in tier.queries():
@@ -181,7 +185,7 @@ def known_lineages(root: Path, flow: str) -> frozenset[str]:
 
 
 def works_of(root: Path, flow: str, sink: str) -> tuple[Path, ...]:
-    """The folders of a sink in all Queries that ever wrote to it, in whatever tier."""
+    """The existing work folders of a sink, in all queries and tiers that ever wrote to it."""
     found = [query.work(sink) for tier in tiers_with_state(root, flow) for query in tier.queries()]
     return tuple(work for work in found if work.exists())
 

@@ -1,4 +1,4 @@
-"""What the decisions of a lineage come to, so far."""
+"""Totals of the decisions of a lineage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class SinkTotals:
-    """What the receipts of one sink say."""
+    """Totals of the write receipts of one sink."""
 
     rows: int = 0
     bytes: int = 0
@@ -25,7 +25,8 @@ class SinkTotals:
 
 @dataclass(slots=True)
 class Noticed:
-    """Since which Batch it is known, and when that was decided. `records` of the notice is the sum over all Batches."""
+    """A notice about a source's data, with the first Batch that had it, and when that Batch was decided. `records` of the notice is the sum
+    over all Batches."""
 
     notice: FormatNotice
     batch: int
@@ -33,15 +34,16 @@ class Noticed:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Noticed:
-        """Read what `asdict` wrote."""
+        """The value that `asdict` returned."""
         return Noticed(FormatNotice(**data["notice"]), data["batch"], data["at"])
 
 
 @dataclass(slots=True)
 class Totals:
-    """Sums over `batches` decisions. `nodes` maps node id → counts, `sinks` sink id → receipts, `dead` counts dead letters in segments.
+    """Sums over `batches` decisions.
 
-    `held` of a node is that of the last Batch.
+    `nodes` maps node id → counts, `sinks` sink id → write receipts; `dead` counts the dead letters in segments. `held` of a node is that of
+    the last Batch.
     """
 
     batches: int = 0
@@ -51,12 +53,12 @@ class Totals:
     last: int = -1
     """the number of the last Batch counted; -1 for none"""
     noticed: dict[tuple[str, str, str], Noticed] = field(default_factory=dict)
-    """(source, column, kind) → what the data had that the schema has not"""
+    """(source, column, kind) → what the data has that differs from the schema"""
     ends: dict[str, int] = field(default_factory=dict)
-    """source → how many entries of its log are through; also of one that the newest Batches do not read any more"""
+    """source → number of entries of its log that were taken, also for sources that the newest Batches no longer read"""
 
     def add(self, decision: Decision) -> None:
-        """Count one more Batch. Each one once, in order."""
+        """Add a Batch. Call it once for each Batch, in order."""
         self.batches += 1
         self.last = decision.batch.number
         self.ends |= {each.source: each.end for each in decision.sources}
@@ -76,7 +78,7 @@ class Totals:
             self.noticed[notice.key].notice.records += notice.records
 
     def as_json(self) -> dict[str, Any]:
-        """The form in a summary."""
+        """The totals as they are stored in a summary."""
         told = {"noticed": [asdict(each) for each in self.noticed.values()], "ends": self.ends}
         return {
             "batches": self.batches,

@@ -1,11 +1,11 @@
-"""What `reset` and `dead-letter purge` have removed, kept for a week so that their `--undo` can bring it back.
+"""The data that `reset` and `dead-letter purge` have removed, kept for a week so that their `--undo` can restore it.
 
 <root>/.trash/<flow>/<id>/record.json                 what it is, and where each part came from
 <root>/.trash/<flow>/<id>/<n>/...                     a part of the state
 <root>/.trash/<flow>/<id>/<batch>/<attempt>.jsonl     purged dead letters of a Batch
 
-Outputs are kept beside where they were written, so that to remove and to restore is to rename. Each step may be killed at any point and
-done again.
+Outputs are kept beside where they were written, so that removing and restoring them is a rename. Each step is idempotent: it may be
+interrupted at any point and repeated.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _FOLDER = ".trash"
 RESET, PURGE = "reset", "purge"
 _UNDO = {RESET: flow_command("reset", "--undo"), PURGE: flow_command("dead-letter purge", "--undo")}
 KEPT = timedelta(days=7)
-"""How long what was removed can be brought back."""
+"""how long removed data can be restored"""
 
 
 @dataclass(frozen=True, slots=True)
 class TrashedPath:
-    """A folder or file that was moved away: `kept` is where it is now, `place` where it was. Paths of this machine start at the root of the
-    state, so that a project can be moved as a whole."""
+    """A folder or file that was moved to the trash: `kept` is where it is now, `place` where it was. Paths on this machine are relative to
+    the root of the state, so that a project can be moved as a whole."""
 
     kept: str
     place: str
@@ -56,7 +56,7 @@ class TrashedPath:
 
 @dataclass(frozen=True, slots=True)
 class KeptOutput:
-    """What a sink has written to a place with a trash of its own, and is there now."""
+    """The output of a sink at a place that has a trash of its own, to which it was moved."""
 
     sink: str
     place: str
@@ -64,7 +64,7 @@ class KeptOutput:
 
 @dataclass(frozen=True, slots=True)
 class KeptLetter:
-    """A purged dead letter: its line as it was, and its repair; None if it was not repaired."""
+    """A purged dead letter: its line, and its repair; None if it was not repaired."""
 
     line: bytes
     repair: dict[str, Any] | None = None
@@ -75,7 +75,7 @@ _LETTER = msgspec.json.Decoder(tuple[int, msgspec.Raw, dict[str, Any] | None])
 
 @dataclass(frozen=True, slots=True)
 class PurgedLetters:
-    """Purged dead letters of one Batch: `segment` holds a line for each, `query` is the folder of the Query's state."""
+    """Purged dead letters of one Batch. `segment` has a line for each; `query` is the folder of the query's state."""
 
     query: str
     lineage: str
@@ -84,16 +84,16 @@ class PurgedLetters:
 
     @property
     def name(self) -> str:
-        """The Query's name."""
+        """The query's name."""
         return self.query.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """What one `reset`, or one `dead-letter purge`, has removed.
+    """The record of one `reset`, or one `dead-letter purge`, and of what it has removed.
 
-    `owner` is the installation whose state it was. `lost` says what it was, for people and programs. `whole` is False until the command is
-    through: until then another one goes on with it. `by` is `reset` or `purge`; only a purge has dead letters.
+    `owner` is the installation that owned the state. `lost` describes what was removed, for people and programs. `whole` is False until the
+    command has finished: until then the next one continues it. `by` is `reset` or `purge`; only a purge has dead letters.
     """
 
     id: str
@@ -113,18 +113,18 @@ class Discarded:
         return datetime.fromisoformat(self.at) + KEPT
 
     def as_json(self) -> dict[str, str]:
-        """By which it is named, and how long it can be."""
+        """Its id, and the time until which it can be restored."""
         return {"id": self.id, "until": self.until.isoformat(timespec="seconds")}
 
 
 def has_trash_in(root: Path) -> bool:
-    """Whether the state folder keeps anything that a reset or a purge has removed, of whatever flow."""
+    """True if the trash of the state folder contains anything that a reset or a purge has removed, of any flow."""
     return bool(names_in(root / _FOLDER))
 
 
 class Trash:
-    """What resets of a flow, or purges of its dead letters, have removed. All that changes something wants the leases of the flow's
-    tiers; `drop_expired` wants one of them."""
+    """The data that resets of a flow, or purges of its dead letters, have removed. The caller of a method that changes something holds the
+    leases of all the flow's tiers; for `drop_expired` one of them is enough."""
 
     def __init__(self, root: Path, flow: str, by: str = RESET) -> None:
         self._root = root
@@ -133,7 +133,7 @@ class Trash:
         self._folder = root / _FOLDER / flow
 
     def all(self) -> list[Discarded]:
-        """The discarded states, newest first."""
+        """The records of all removals by its command, newest first."""
         return [each for each in self._every() if each.by == self._by]
 
     def _every(self) -> list[Discarded]:
@@ -141,8 +141,8 @@ class Trash:
         return sorted(found, key=lambda each: (each.at, each.id), reverse=True)
 
     def find(self, id_: str = "") -> Discarded:
-        """The one of that id, or the newest. Raises Refused if there is none."""
-        # killed before anything was removed: there is nothing to bring back
+        """The removal with that id, or the newest one. Raises Refused if there is none."""
+        # one that was interrupted before anything was removed has nothing to restore
         found = [each for each in self.all() if each.whole or each.parts or each.letters or each.outputs]
         chosen = next((each for each in found if id_ in ("", each.id)), None)
         if chosen is None:
@@ -155,14 +155,14 @@ class Trash:
         return chosen
 
     def hint(self) -> str:
-        """For a remedy, where a reset can be undone: how. Empty if nothing is kept."""
+        """A remedy that undoes the newest removal; empty if there is none."""
         return f"restore the data that a {self._by} removed: {_UNDO[self._by]}" if self.all() else ""
 
     def begin(self, owner: str, lost: Iterable[Mapping[str, Any]]) -> Discarded:
-        """A new one, or the newest where its command was cut short."""
+        """A new record of a removal, or the newest one if its command was interrupted."""
         lost = tuple(lost)
         newest = next(iter(self.all()), None)
-        now = datetime.now(UTC).isoformat(timespec="microseconds")  # two in one second have an order
+        now = datetime.now(UTC).isoformat(timespec="microseconds")  # microseconds, so that two in one second have an order
         if newest is not None and not newest.whole:
             return replace(newest, at=now, lost=(*newest.lost, *(each for each in lost if each not in newest.lost)))
         begun = Discarded(f"{now[:10]}-{uuid4().hex[:6]}", self._flow, now, owner, lost=lost, by=self._by)
@@ -170,12 +170,12 @@ class Trash:
         return begun
 
     def folder_of(self, discarded: Discarded) -> Path:
-        """Where its parts of the state lie."""
+        """The folder of its parts of the state."""
         return self._folder / discarded.id
 
     def move(self, discarded: Discarded, place: Path) -> Discarded:
-        """Move a file or folder of the state away."""
-        # a kill between the record and the rename has left a part that is not there
+        """Move a file or folder of the state to the trash; returns the record with it."""
+        # an interruption between the record and the rename leaves a recorded part that does not exist
         again = (kept for part in discarded.parts if self._path(part.place) == place and not (kept := self._path(part.kept)).exists())
         kept = next(again, self.folder_of(discarded) / f"{len(discarded.parts)}" / place.name)
         noted = self.note(discarded, kept, place)
@@ -186,7 +186,16 @@ class Trash:
         return noted
 
     def note(self, discarded: Discarded, kept: Path, place: Path) -> Discarded:
-        """Record, before it is done, that what is at `place` is moved to `kept`."""
+        """Record, before it is done, that a file or folder is moved.
+
+        Args:
+            discarded: The removal.
+            kept: Where it is moved to.
+            place: Where it is now.
+
+        Returns:
+            The removal with that part.
+        """
         part = TrashedPath(self._text(kept), self._text(place))
         if part in discarded.parts:
             return discarded
@@ -195,7 +204,7 @@ class Trash:
         return noted
 
     def note_output(self, discarded: Discarded, output: KeptOutput) -> Discarded:
-        """Record, before it is done, that what is at a place is moved to the place's own trash."""
+        """Record, before it is done, that output is moved to its place's own trash; returns the removal with it."""
         if output in discarded.outputs:
             return discarded
         noted = replace(discarded, outputs=(*discarded.outputs, output))
@@ -203,7 +212,17 @@ class Trash:
         return noted
 
     def keep_letters(self, discarded: Discarded, query: QueryFolder, batch: int, letters: Mapping[int, KeptLetter]) -> Discarded:
-        """Copy dead letters of a Batch, by their place in it, before they are purged. Only what `record` has written counts."""
+        """Copy dead letters of a Batch to the trash before they are purged. The copy counts only after `record`.
+
+        Args:
+            discarded: The removal.
+            query: The folder of the query's state.
+            batch: The number of the Batch.
+            `letters`: Place in the Batch → the dead letter.
+
+        Returns:
+            The removal with the dead letters.
+        """
         writer = LineWriter(self.folder_of(discarded), uuid4().hex)
         for place, letter in letters.items():
             writer.append(batch, [place, msgspec.Raw(letter.line), letter.repair])
@@ -214,13 +233,13 @@ class Trash:
         return replace(discarded, letters=(*discarded.letters, kept))
 
     def letters(self, discarded: Discarded, kept: PurgedLetters) -> dict[int, KeptLetter]:
-        """What `keep_letters` has copied. Raises StateError if it is missing, torn or changed."""
+        """Place in the Batch → dead letter, as `keep_letters` copied them. Raises StateError if they are missing, torn or changed."""
         lines = read_lines(self.folder_of(discarded), kept.segment, "purged dead letters")
         decoded = (_LETTER.decode(line) for line in lines)
         return {place: KeptLetter(bytes(line), repair) for place, line, repair in decoded}
 
     def query_of(self, kept: PurgedLetters) -> QueryFolder:
-        """The state that the dead letters came from, also where a rewind has left it. Raises Refused if it is gone."""
+        """The folder of the lineage that the dead letters came from, also if a rewind has ended it. Raises Refused if it is gone."""
         query = QueryFolder(self._path(kept.query))
         for folder in (query, query.past(kept.lineage)):
             lineage = read_lineage(folder)
@@ -233,24 +252,24 @@ class Trash:
         )
 
     def record(self, discarded: Discarded) -> None:
-        """Make it durable: from now on it can be undone."""
+        """Store the removal durably: from now on it can be undone."""
         self._write(discarded)
 
     def complete(self, discarded: Discarded) -> Discarded:
-        """Record that the command has finished."""
+        """Record that the command has finished; returns the removal."""
         whole = replace(discarded, whole=True)
         self._write(whole)
         return whole
 
     def forget(self, discarded: Discarded) -> None:
-        """All of it is back."""
+        """Delete the record of a removal, because all of it is restored."""
         remove_tree(self.folder_of(discarded))
 
     def check_back(self, discarded: Discarded) -> list[tuple[Path, Path]]:
-        """(where a part is now, where it was) of those that are not back yet. Raises Refused if something is in the place of one by
-        now, or where one is missing."""
+        """For each part that is not restored yet: where it is now, and where it was. Raises Refused if something exists again in the place
+        of one, or if one is missing."""
         parts = [(self._path(part.kept), self._path(part.place)) for part in reversed(discarded.parts)]
-        # what an attempt that was killed has moved back already is in its place
+        # parts that an interrupted attempt has moved back are in their places
         left = [(kept, place) for kept, place in parts if kept.exists()]
         for kept, place in parts:
             if not kept.exists() and not place.exists():
@@ -264,7 +283,7 @@ class Trash:
         return left
 
     def restore(self, discarded: Discarded) -> None:
-        """Move every part back to where it was, outputs before the state. Raises, before anything is moved, what `check_back` raises."""
+        """Move every part back to where it was, outputs before the state. Raises what `check_back` raises before anything is moved."""
         for kept, place in self.check_back(discarded):
             _move_back(kept, place)
             _remove_empty(kept.parent)
@@ -274,8 +293,15 @@ class Trash:
     def drop_expired(
         self, now: datetime | None = None, drop: Callable[[Discarded], bool] = lambda each: not each.outputs
     ) -> list[Discarded]:
-        """Delete for good what is older than `KEPT`, whatever has removed it. `drop` deletes its outputs; False if it cannot now: then
-        all of it stays."""
+        """Delete for good what is older than `KEPT`, whichever command removed it.
+
+        Args:
+            now: The present time; None for the clock's.
+            drop: Deletes the outputs of a removal. If it returns False, because it cannot do so now, all of that removal stays.
+
+        Returns:
+            The removals that were deleted.
+        """
         now = now or datetime.now(UTC)
         expired = [each for each in self._every() if each.until <= now and drop(each)]
         for each in expired:
@@ -313,7 +339,7 @@ class Trash:
 
 
 def _check_free(kept: Path, place: Path, id_: str) -> None:
-    """Raise Refused if something is in the place of a file."""
+    """Raise Refused if something exists in a place to which a part is to be restored."""
     if kept.is_dir():
         for name in names_in(kept):
             _check_free(kept / name, place / name_before(name), id_)
@@ -328,13 +354,13 @@ def _check_free(kept: Path, place: Path, id_: str) -> None:
 
 
 def _move_back(kept: Path, place: Path) -> None:
-    """A folder that is there is filled; else it is renamed as a whole."""
+    """Move a file or folder back. If the target folder exists, its contents are added, otherwise the folder is renamed as a whole."""
     if kept.is_dir() and place.is_dir():
-        # what says whose the files are goes last: killed before, no run takes them up
+        # names that begin with `_` record whose files these are, and go last: after an interruption before that, no run uses the files
         for name in sorted(names_in(kept), key=lambda name: (name.startswith("_"), name)):
             to = place / name_before(name)
             if (kept / name).is_dir() and not name.startswith("_"):
-                make_folder(to)  # its files have other names here
+                make_folder(to)  # its files have other names in the trash
             _move_back(kept / name, to)
         remove_tree(kept)
         return

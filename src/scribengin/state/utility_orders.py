@@ -9,8 +9,9 @@ if TYPE_CHECKING:
 
 
 def orders_as_json(orders: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Step → `order` (in which the next Batch begins), `free`, and of each utility `ns` a record and, of free ones, the share of all
-    records that it `keeps`; null if unknown yet. `orders` as Decision holds them."""
+    """For each step: `order`, in which the next Batch begins; `free`, whether the order is chosen at run time; and for each utility the
+    nanoseconds a record `ns` and, if the order is free, the share `keeps` of all records that it keeps. Null if not known yet. `orders` is
+    that of a `Decision`."""
     return {
         step: {
             "order": list(learned.get("order", learned["names"])),

@@ -32,7 +32,7 @@ from scribengin.registry.lease import RegistryLease
 from scribengin.registry.record_io import Stored, read_record
 from scribengin.registry.records import is_helper, spec_of
 from scribengin.registry.tree import DESIRED, LEASE, SPEC, WANTED
-from scribengin.state.columns import Word
+from scribengin.state.columns import ColumnsAcceptance
 from scribengin.state.folder import StateFolder
 from scribengin.state.places import located
 from scribengin.watching.progress import Teller
@@ -167,7 +167,7 @@ def _feeders(workflows: Workflows, flow: str) -> Sequence[str]:
     return with_remote(workflows.of(flow), workflows, read_remote(workflows.registry)).feeders(flow)
 
 
-def _word(registry: Registry, id_: RunId, spec: Spec) -> Word | None:
+def _word(registry: Registry, id_: RunId, spec: Spec) -> ColumnsAcceptance | None:
     """The agreement that sinks of this version continue with other columns; None if there is none. Raises Unreachable."""
     desired = read_record(registry, DESIRED(id_.flow))
     if not isinstance(desired, Stored) or not desired.record.accepts.get("at"):
@@ -175,7 +175,7 @@ def _word(registry: Registry, id_: RunId, spec: Spec) -> Word | None:
     wanted = read_record(registry, SPEC(id_.flow, str(desired.record.version)))
     if not isinstance(wanted, Stored) or wanted.record != spec:
         return None  # it was said of another version
-    return Word(desired.record.accepts["at"], desired.record.accepts.get("by", ""))
+    return ColumnsAcceptance(desired.record.accepts["at"], desired.record.accepts.get("by", ""))
 
 
 def _read_spec(registry: Registry, id_: RunId) -> tuple[int, Spec]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.group.health import MemberOverrides
 from scribengin.core.errors import ScribenginError, Unreachable
-from scribengin.core.log_once import Said
-from scribengin.local.rate_limit import FeedShare, FlowLimits, RateLimit
+from scribengin.core.log_once import ReportedTexts
+from scribengin.local.rate_limit import FlowLimits, RateLimit, UpstreamShare
 from scribengin.registry.contract import Damaged
 from scribengin.registry.record_io import Newer, Stored, read_record, stored_as
 from scribengin.registry.tree import GROUP, HELD_BACK, LEASE, LIMIT, RUN, SHARE, SPARE, WANTED
@@ -46,7 +46,7 @@ class Followed:
         self._registry = registry
         self._every_s = every_s
         self._tell = tell
-        self._said = Said()
+        self._said = ReportedTexts()
         self._sets: list[tuple[str, Sequence[Spot[Any]], Take]] = []
         self._watches: list[RegistryWatch] = []
         self._lock = threading.Lock()
@@ -187,9 +187,9 @@ def share_of(record: Share) -> RateLimit:
     return RateLimit(record.rows_per_s)
 
 
-def held_of(record: HeldBackSinks) -> dict[str, FeedShare]:
+def held_of(record: HeldBackSinks) -> dict[str, UpstreamShare]:
     """Sink → the share that its readers leave."""
-    return {sink: FeedShare(hold.share, hold.why) for sink, hold in record.sinks.items()}
+    return {sink: UpstreamShare(hold.share, hold.why) for sink, hold in record.sinks.items()}
 
 
 def _paces(given: Mapping[str, Mapping[str, float]]) -> dict[str, RateLimit]:

@@ -10,7 +10,7 @@ from scribengin.core.errors import Refused
 from scribengin.local.move_queries import migrate
 from scribengin.local.positions import decided_ends, go_back, move_forward
 from scribengin.local.prepare import prepare
-from scribengin.local.rewind import begin_anew
+from scribengin.local.rewind import begin_new_lineage
 from scribengin.registry.record_io import Stored, read_record
 from scribengin.registry.records import UNDER_WAY
 from scribengin.registry.tree import OPERATION, SPEC
@@ -96,7 +96,7 @@ class Tasks:
                 for name, query in arguments["queries"]:
                     if name == self._id.tier:
                         lease.check()
-                        begin_anew(tier, tier.folder.query(query), str(arguments["how"]), lease)
+                        begin_new_lineage(tier, tier.folder.query(query), str(arguments["how"]), lease)
             case "repartition":
                 for folder in tier.folder.queries():
                     if state_partitions(folder) is not None:

@@ -39,7 +39,7 @@ from scribengin.core.errors import EnvironmentFault, Refused, StateError
 from scribengin.core.faults import ROLL_POINTS
 from scribengin.core.storage import SummedFile
 from scribengin.core.types import arrow_schema, parse_schema
-from scribengin.local.background_compaction import wants_rolling
+from scribengin.local.background_compaction import folders_with_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -565,7 +565,7 @@ def test_rows_for_a_folder_that_came_with_a_marker_are_shown_though_the_sink_clo
     stream.write(pa.RecordBatch.from_pylist([{"id": 1, "ts": START, "country": "DE"}], schema=arrow_schema(schema)))
     sink.publish(Decided(replace(batch(0), lineage=lineage), "h0", (stream.close(),)))
     assert untrue(tmp_path) == []
-    assert wants_rolling([str(tmp_path / "out")]) == [tmp_path / "out"], "those who roll see that there is something to do"
+    assert folders_with_settings([str(tmp_path / "out")]) == [tmp_path / "out"], "those who roll see that there is something to do"
     keep_folder(tmp_path / "out", may)
     assert (len([*restored.glob("part-*")]), (restored / "_COMPLETE.json").exists()) == (2, False)
 

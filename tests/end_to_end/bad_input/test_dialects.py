@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scribengin.core.errors import SourceError
-from scribengin.state.columns import Word
+from scribengin.state.columns import ColumnsAcceptance
 
 if TYPE_CHECKING:
     from tests.conftest import FlowFolder as Folder
@@ -66,7 +66,7 @@ def test_a_source_whose_first_file_has_other_columns_stops_before_the_first_batc
     assert told.value.place.line == 4
     assert "trim: true" in told.value.remedy
     assert not (folder.path / "out").exists() or not folder.read("out")
-    (query,) = folder.run(word=Word("2026-01-01T00:00:00Z")).queries
+    (query,) = folder.run(word=ColumnsAcceptance("2026-01-01T00:00:00Z")).queries
     assert [note for note in query.notes if 'has no column "name"' in note and "a.csv" in note], "the summary says it again"
     assert folder.read("out") == [{"id": 1, "name": None, "amount": None}]
     (folder.path / "data/b.csv").write_text("id, name, amount\n2, Bob, 6\n")

@@ -12,7 +12,7 @@ from scribengin.local.audit import audit_flow
 from scribengin.local.contract import RunResult, RunSettings
 from scribengin.local.prepare import prepare
 from scribengin.local.run import run_flow, run_flows
-from scribengin.state.columns import Word
+from scribengin.state.columns import ColumnsAcceptance
 
 if TYPE_CHECKING:
     from scribengin.local.contract import RunView
@@ -204,5 +204,5 @@ def test_a_reader_that_runs_takes_no_row_without_a_column_that_its_feeder_has_ad
         reader.join()
     assert [(problem.code, "word STRING" in problem.message) for problem in results[0].problems] == [("channel-columns", True)]
     assert [row["n"] for row in folder.read("out/kept")] == [1]
-    assert folder.run(tier="far", word=Word("now", "me")).state == "finished"
+    assert folder.run(tier="far", word=ColumnsAcceptance("now", "me")).state == "finished"
     assert folder.read("out/kept") == [{"n": 1}, {"n": 2, "word": "two"}]

@@ -52,7 +52,7 @@ def list_(*, flow: str, filters: Filters, by_query: bool, state: Path | None, ma
     Example:
       scribengin dead-letter list flow.yaml
     """
-    from scribengin.local.dead_letters import by_letter, count_letters
+    from scribengin.local.dead_letters import count_letters, sum_over_queries
 
     if is_name(flow):
         import msgspec
@@ -71,7 +71,7 @@ def list_(*, flow: str, filters: Filters, by_query: bool, state: Path | None, ma
             return
         from scribengin.cli.tables import print_table
 
-        rows = found["groups"] if by_query else by_letter(found["groups"])
+        rows = found["groups"] if by_query else sum_over_queries(found["groups"])
         rows = [{**row, "query": _queries(row), "last": row["last"][:19]} for row in rows]
         done = {name: name for name in ("repaired", "asked", "replayed") if any(row[name] for row in rows)}
         headings = {"query": "Query", "step": "step", "count": "letters", **done, "reason": "reason", "key": "for example"}
@@ -133,11 +133,11 @@ def _of_name(flow: str, filters: Filters, limit: int, _state: Path | None, maste
 
 
 def _of_file(flow: str, filters: Filters, limit: int, state: Path | None, _masters: Masters) -> tuple[str, list[dict[str, Any]]]:
-    from scribengin.local.dead_letter_repair import whole_letters
+    from scribengin.local.dead_letter_repair import exported_letters
 
     opened = open_state(flow, state)
     queries = [part for _, part in opened.queries(filters.which.query or None)]
-    return opened.declared.name, list(islice(whole_letters(queries, opened.declared.folder, filters.which), limit))
+    return opened.declared.name, list(islice(exported_letters(queries, opened.declared.folder, filters.which), limit))
 
 
 def _print(letter: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from scribengin.cli.warm import WarmCommand
 from scribengin.core.errors import Exit
 from scribengin.core.remedies import flow_command
 from scribengin.core.time_text import now_text
-from scribengin.state.columns import Word
+from scribengin.state.columns import ColumnsAcceptance
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,7 +68,7 @@ def command(
     settings.once = once
     settings.tier = tier
     settings.append_new_lineage = append_new_lineage
-    settings.word = Word(now_text()) if accept is not None else None
+    settings.word = ColumnsAcceptance(now_text()) if accept is not None else None
     display = open_display(chosen["progress"].value)
     try:
         result = _run(paths, settings, display)

@@ -108,7 +108,7 @@ def set_of_file(*, flow: str, source: str, position: str, query: str | None, yes
 
 def _what_it_means(parts: list[tuple[TierState, QueryFolder]], back: list[QueryFolder], source: str, position: str) -> list[str]:
     """What is to be confirmed. Raises Refused where it cannot be done at all."""
-    from scribengin.local.positions import closed_text, way_back
+    from scribengin.local.positions import closed_text, preview_move_back
 
     meant = []
     forward = ", ".join(part.name for _, part in parts if part not in back)
@@ -119,7 +119,7 @@ def _what_it_means(parts: list[tuple[TierState, QueryFolder]], back: list[QueryF
     for tier, part in parts:
         if part not in back:
             continue
-        moved = way_back(part, source, int(position))
+        moved = preview_move_back(part, source, int(position))
         doubled = [
             f"up to {rows:,} rows of sink {sink} ({tier.flow.sinks[sink].options.get('path', tier.flow.sinks[sink].type)})"
             f"{closed_text(tier.flow.sinks[sink])}"

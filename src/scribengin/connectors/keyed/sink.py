@@ -21,7 +21,7 @@ from scribengin.connectors.keyed.staged import (
 )
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError, Unreachable
-from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, call_again, start_over
+from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, rename_back, start_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -590,7 +590,7 @@ class KeyedSink:
     def _check_sink(self, writer: str) -> None:
         """Raise Refused if another sink of this flow wrote there; a reset deletes its rows too."""
         if writer != self.node:
-            remedy = f"{call_again('sink', writer)}; or {start_over()}; or {add_to_outputs()}"
+            remedy = f"{rename_back('sink', writer)}; or {start_over()}; or {add_to_outputs()}"
             raise self._foreign(f'it holds rows of the sink "{writer}"', remedy)
 
     def _foreign(self, why: str, remedy: str = "") -> Refused:

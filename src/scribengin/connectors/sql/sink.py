@@ -11,7 +11,7 @@ from scribengin.connectors.sql.commits import Commits, TableClaim, receipts_of
 from scribengin.connectors.sql.table_stream import TableStream, unlike
 from scribengin.core import faults
 from scribengin.core.errors import Refused, ScribenginError, StateError, Unreachable
-from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, call_again, start_over
+from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, rename_back, start_over
 from scribengin.core.types import Field, Schema
 
 if TYPE_CHECKING:
@@ -378,7 +378,7 @@ class SqlSink:
     def _check_sink(self, writer: str) -> None:
         """Raise Refused if another sink of this flow wrote there; a reset deletes its rows too."""
         if writer != self.node:
-            remedy = f"{call_again('sink', writer)}; or {start_over()}; or {add_to_outputs()}"
+            remedy = f"{rename_back('sink', writer)}; or {start_over()}; or {add_to_outputs()}"
             raise self._foreign(f'it holds rows of the sink "{writer}"', remedy)
 
     def _foreign(self, why: str, remedy: str = "") -> Refused:
