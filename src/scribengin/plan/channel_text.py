@@ -21,7 +21,8 @@ _EDGE, _DEFAULT, _BUILT_IN = "edge", "defaults.edge", "built-in"
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """`said` is `edge`, `defaults.edge` or `built-in`; several separated by commas if parts of the value come from several."""
+    """A property of a channel. `said` is `edge`, `defaults.edge` or `built-in`; several separated by commas if parts of the value come from
+    several."""
 
     name: str
     value: str
@@ -29,7 +30,7 @@ class Property:
 
 
 def place_words(channel: PlannedChannel) -> str:
-    """Its location: `topic a-b at 127.0.0.1:9092, 4 partitions when it is created`."""
+    """The channel's location: `topic a-b at 127.0.0.1:9092, 4 partitions when it is created`."""
     where = channel.channel
     if where.type != "kafka":
         return channel.place

@@ -1,4 +1,4 @@
-"""All rules over one Flow."""
+"""All rules for a flow, and the function that applies them."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def check_flow(
     broken: frozenset[str] = frozenset(),
     unread: frozenset[str] = frozenset(),
 ) -> list[Problem]:
-    """Every Problem of a Flow, in file order. Reads modules, imports none; needs neither Java nor Spark.
+    """Every Problem of a Flow, in file order. Reads modules without importing them; needs neither Java nor Spark.
 
     The parser checks types and options of single keys; these rules check the flow as a whole.
 

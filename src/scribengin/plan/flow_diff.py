@@ -30,7 +30,7 @@ def flow_changes(
     *,
     drained: bool = False,
 ) -> tuple[PlanChanges, Moves]:
-    """Compare a plan with the stored state; see `plan_moves` for the arguments. Carry out the moves only if nothing is refused."""
+    """Compare a plan with the stored state; for the arguments see `plan_moves`. The moves may be carried out only if nothing is refused."""
     moves = plan_moves(plan, known, live, past, reached, drained=drained)
     queries = tuple(_queries(plan, live, moves))
     return PlanChanges(queries, tuple(_channels(plan, known, [*live, *past], live, drained=drained))), moves
@@ -63,7 +63,7 @@ def _queries(plan: FlowPlan, live: Sequence[StoredQuery], moves: Moves) -> Itera
 
 
 def _late(plan: FlowPlan, key: Key, arrivals: Mapping[Key, MovedQuery]) -> list[str]:
-    """Channels that a new Query reads and whose writer continues in the middle of its sources."""
+    """Channels that a new query reads and whose writer continues in the middle of its sources."""
     query = next(query for query in plan.tier(key[0]).queries if query.name == key[1])
     feeders = {sink: arrival for arrival in arrivals.values() if arrival.after for sink in arrival.query.sinks}
     return [each.id for each in plan.channels if each.reading == key[0] and source_id(each) in query.sources and each.id in feeders]
@@ -138,7 +138,7 @@ def _edited(
 
 
 def _needs_drained(name: str, old: KnownChannel, new: KnownChannel) -> bool:
-    """Whether a change needs an empty channel: unread rows would break the order by key, and unencrypted packs would be rejected."""
+    """True if a change needs an empty channel: unread rows would break the order by key, and unencrypted packs would be rejected."""
     if name == "encryption":
         return "none" in (old.properties.get(name), new.properties.get(name))
     return name == "ordering"

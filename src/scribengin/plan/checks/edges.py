@@ -230,7 +230,7 @@ def _written_location(subject: Subject, name: str) -> str:
 
 
 def _meet(one: tuple[str, str], other: tuple[str, str]) -> bool:
-    """Whether two places are the same, or one folder is inside the other."""
+    """True if two places are the same, or one folder is inside the other."""
     if one[0] == other[0] == "folder":
         left, right = FilePath(one[1]), FilePath(other[1])
         return left.is_relative_to(right) or right.is_relative_to(left)

@@ -57,7 +57,7 @@ def _named(subject: Subject, step: Step, path: Path, names: tuple[str, ...], doe
 
 
 def _joined(subject: Subject, step: Step, path: Path, names: tuple[str, ...], does: str) -> Iterator[Problem]:
-    """As `_named`; a column that no input has is reported once."""
+    """Like `_named`, but a column that neither input has is reported once."""
     inputs = [(reference, subject.resolved.of(reference)) for reference in step.inputs]
     columns = [[column.name for column in known] for _, known in inputs if known is not None]
     for index, name in enumerate(names):
@@ -140,7 +140,7 @@ def names_stand_once(subject: Subject) -> Iterator[Problem]:
             case Join(key=key, how=how) if len(step.inputs) == 2 and how != "semi":
                 left, right = (subject.resolved.of(reference) or () for reference in step.inputs)
                 if not all(find(left, name) and find(right, name) for name in key):
-                    continue  # the key is wrong: which columns are the same without it cannot be known
+                    continue  # the key is wrong: the columns that both sides have cannot be compared without it
                 both = [column.name for column in left if is_near(right, column.name) and column.name not in key]
                 if both:
                     kept = ", ".join(f"{both[0]} AS {step.inputs[1].replace('.', '_')}_{both[0]}" for _ in both[:1])
@@ -224,7 +224,7 @@ def _expression(subject: Subject, step: Step, path: Path, expression: str, over:
     text = parse_expression(expression)
     strange = list(unknown_functions(text, own=subject.may_have_own_functions))
     lacking = aggregates and text.tree is not None and not has_aggregate(text)
-    if lacking and strange:  # no aggregate, for a function that is not there: one mistake, and it cannot run
+    if lacking and strange:  # no aggregate, but a function that does not exist: a single mistake, and the query cannot run
         strange = [replace(fault, severity="error") for fault in strange]
     faults = [*check_expression(text, over.columns, over.id), *strange, *refused_functions(text)]
     faults += [*risky_casts(text, over.columns or ()), *implicit_casts_of(text, over.columns)]

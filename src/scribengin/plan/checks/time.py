@@ -104,7 +104,7 @@ def state_is_bounded(subject: Subject) -> Iterator[Problem]:
 
 
 def _has_misspelt_watermark(subject: Subject, reference: str) -> bool:
-    """Whether a watermark of what feeds the input is on a column that its own node does not have."""
+    """True if a watermark upstream of the input is on a column that its own node does not have."""
     above = subject.graph.upstream([base(reference)])
     nodes = [node for id_, node in subject.graph.nodes.items() if id_ in above and not isinstance(node, Sink)]
     known = [(node.watermark, subject.resolved.of(node.id)) for node in nodes]
