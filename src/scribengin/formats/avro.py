@@ -193,7 +193,7 @@ class AvroForm:
         self._takes = [_taker(field, each, form.type, truncate=truncate) for (field, each), form in zip(fits, self._arrow, strict=True)]
         never = next((each.never for _, each in fits if each.never is not None), None)
         self.never = None if never is None else misfit_message(schema, "".join(never.path), never.found)
-        """the columns in which every record with a value has a fault"""
+        """set if a column can take no value of this writer's schema: the message that says why"""
 
     def batch(self, records: list[Any], ordinals: list[int], bad: list[Bad]) -> tuple[pa.RecordBatch, list[int]]:
         """(the records that fit, their ordinals); the errors of the others are added to `bad`."""

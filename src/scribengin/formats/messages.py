@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scribengin.formats.avro_out import AvroMessages
 
     Values = Callable[[pa.RecordBatch], tuple[list[bytes | None], Sequence[Bad]]]
-    """the value of each row, and which rows have none because they do not fit"""
+    """the value of each row, and the errors of the rows that have none because they do not fit"""
     from scribengin.formats.avro import Lookup
     from scribengin.formats.avro_schema import WriterSchema
     from scribengin.formats.contract import Block, Decoder, Structs, ValueDecoder

@@ -179,7 +179,7 @@ class _Planner:
         self._before = {channel.id: channel for channel in known.channels if not channel.gone} if known is not None else {}
         self._staying = {key for key, query in self._planned.items() if key in live and self._same_ends(query, live[key])}
         self._carried = self._going_on()
-        """Query that keeps state, and comes → the one that leaves whose state it goes on with"""
+        """planned query that keeps state → the leaving query whose state it continues"""
         self._writers = {sink: query for key, query in live.items() if key not in self._staying for sink in query.sinks}
 
     def plan(self) -> Moves:

@@ -183,7 +183,7 @@ class QueryContext:
     limits: Mapping[str, BatchLimits]
     """streaming source → the most that a Batch may read of it"""
     static: Mapping[str, tuple[SourceStream, ...]]
-    """static source → its contents, fixed until the Query restarts"""
+    """static source → its contents, fixed until the query restarts"""
     stop: threading.Event
     """set to end the query between two Batches"""
     on_begin: Callable[[Mapping[str, tuple[SourceStream, ...]]], None]
@@ -200,11 +200,11 @@ class QueryContext:
 
 @dataclass(slots=True, kw_only=True)
 class BatchRunner:
-    """Runs the Batches of one Query. `compiled` is set for a stateful Query, whose frames were compiled when it started."""
+    """Runs the Batches of one query. `compiled` is set for a stateful query, whose frames were compiled when it started."""
 
     context: QueryContext
     spark: SparkSession
-    """the session of this start of the Query"""
+    """the session of this start of the query"""
     compiler: Compiler
     decisions: Decisions
     logs: Mapping[str, SourceLog]
@@ -351,7 +351,7 @@ class BatchRunner:
         count_as_filtered(counts, again_in(all_reports), (run.name for run in compiled.runs if run.stateful))
         add_losses(counts, losses)
         for sink in self.context.parts.query.sinks:
-            counts.setdefault(sink, Counts())  # so that a Batch says which sinks it had, also where nothing came to them
+            counts.setdefault(sink, Counts())  # so that the Batch lists all of its sinks, also those without rows
         dead = [report.dead for report in all_reports if report.dead is not None]
         self._check_dead(counts, dead, intent)
         plan = plan_of(fingerprint, intent, tails)

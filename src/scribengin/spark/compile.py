@@ -60,7 +60,7 @@ MIDDLE = 50
 
 
 class Compiler:
-    """Compiles one Query, any number of times."""
+    """Compiles one query, any number of times."""
 
     def __init__(self, spark: SparkSession, parts: QueryParts) -> None:
         self._spark = spark
@@ -133,7 +133,7 @@ class _Walk:
             tuple(tails), tuple(self._runs.values()), self._frames, tuple(self._gated), self._python_before_native, tuple(self._middles)
         )
 
-    # --- native steps ---
+    # --- Spark SQL steps ---
 
     def _native(self, node: PlannedNode) -> None:
         step = self._layout.step(node.id)
@@ -237,7 +237,7 @@ class _Walk:
         out = NativeFrame(df, run=(*frame.run, step.id), fed_by=frame.fed_by, stateful=frame.stateful)
         return {"": native.required(out, step) if step.require else out}
 
-    # --- Python stages between native steps ---
+    # --- Python stages between Spark SQL steps ---
 
     def _middle(self, node: PlannedNode) -> None:
         if node.stage == "decode" and all(self._layout.absorbed(node, reader) for reader in self._layout.readers(node.id)):

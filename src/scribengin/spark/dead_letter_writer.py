@@ -442,5 +442,5 @@ def _first(*values: int | None) -> int | str:
 def _as_json(chunk: Chunk, index: int) -> bytes:
     try:
         return msgspec.json.encode(chunk.rows[index], enc_hook=str)
-    except Exception:  # a user's object whose str() raises: the letter must still be written
+    except Exception:  # a user's object whose str() raises: the dead letter must still be written
         return repr(type(chunk.rows[index])).encode()

@@ -191,7 +191,7 @@ def late_rule(step: Step, column: str) -> LateRule:
             groups = shape_of(text, frozenset(step.inputs)).grouped_by
             if windows == frozenset() and (groups is None or step.emit == "append"):
                 return LateRule(timed=groups is not None and name in groups)
-            # under `update` a group by the watermark's own column closes, one by an expression of it, or of others, does not
+            # under `update` a group by the watermark's own column closes; a group by an expression of it, or by other columns, does not
             return LateRule(drops=windows != frozenset() or groups is None or name in groups, known=False)
     return LateRule()
 

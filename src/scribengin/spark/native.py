@@ -309,7 +309,7 @@ def _aggregate(df: DataFrame, action: Aggregate) -> DataFrame:
         keys[:0] = [start, end]
         bounds = [f"{start} AS window_start", f"{end} AS window_end"]
     elif window is not None:
-        # checkpoints know the key as `window`, which a column of that name takes from it
+        # checkpoints name the key `window`; a column of that name would conflict with it
         key = "window" if "window" not in (*action.by, *(name for name, _ in action.columns)) else "_sg_window"
         span = sql.window(sql.col(in_backticks(window.time)), f"{window.size_s} seconds", f"{window.slide_s} seconds")
         keys.insert(0, span.alias(key))

@@ -157,7 +157,7 @@ class NodeLayout:
         return step
 
     def readers(self, id_: str) -> list[PlannedNode]:
-        """The nodes of the Query that read `id_`, in the plan's order."""
+        """The nodes of the query that read `id_`, in the plan's order."""
         return self._readers.get(id_, [])
 
     def outputs(self, node: PlannedNode) -> list[str]:

@@ -137,7 +137,7 @@ class HeldLetters(DeadLetterWriter):
         message: str,
         *,
         error: BaseException | None = None,
-        came: Schema | None = None,  # noqa: ARG002 (nobody replays these)
+        came: Schema | None = None,  # noqa: ARG002 (a preview has no replay)
         arrived: pa.RecordBatch | None = None,  # noqa: ARG002
         arrived_at: int | None = None,  # noqa: ARG002
         fate: OnError | None = None,  # noqa: ARG002

@@ -174,7 +174,7 @@ class QueryRun:
         self.state, self.message = "running", ""
         try:
             looks = 0
-            while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # a float is taken, in seconds
+            while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # accepts a float, in seconds
                 self._observe(query)
                 looks += 1
                 if looks % _TASKS_EVERY == 0 and self.context.parts.query.stateful and self._busy.acquire(blocking=False):

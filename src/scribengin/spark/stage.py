@@ -253,7 +253,7 @@ class Stage:
         self._taken: dict[str, list[Handed]] = {}
         """source → the hand-over of each block that a channel source gave"""
         self._seconds: dict[str, float] = defaultdict(float)
-        """node → time that it took by itself; native steps as the run in front of the stage"""
+        """node → seconds that it took itself; Spark SQL steps count as the stage before this one"""
         self._letters = DeadLetterWriter(
             program.letters, batch.number, self._attempt, lambda: not any(each.made for each in self.counts.values())
         )
@@ -261,7 +261,7 @@ class Stage:
         self._trails = Trails(program.letters, batch.number, self._attempt)
         self._readers: dict[str, list[Callable[[Chunk], None]]] = {}
         self._plan: str | None = None
-        """the one that the unit runs, where it commits by itself"""
+        """the plan of the task output, if it commits by itself"""
         self._sinks: list[SinkExit] = []
         self._exits: list[SinkExit | ArrowExit] = []
         self._gates: list[tuple[str, LateRowCounter]] = []

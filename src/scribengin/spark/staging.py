@@ -133,8 +133,14 @@ def _rows_units(program: Program) -> range:
 
 
 def check_read(compiled: Compiled, streams: Mapping[str, Sequence[SourceStream]], reports: Reports, number: int) -> None:
-    """Every stream of the part that enters native steps was read: what Spark's optimiser leaves out would be in no count. `streams` are
-    those of the whole Batch, without tables. Raises StepError."""
+    """Check that every stream of the part that enters Spark SQL steps was read. What Spark's optimiser leaves out would be in no count.
+
+    Args:
+        streams: Those of the whole Batch, without tables.
+
+    Raises:
+        StepError: Spark has skipped a stream.
+    """
     for middle in compiled.middles:
         entry = middle.program.entry
         if not isinstance(entry, StreamsEntry):

@@ -46,7 +46,7 @@ class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
     """node → seconds spent in it"""
     noticed: list[FormatNotice] = []
     nulls: dict[str, UnfilledColumns] = {}
-    """by source"""
+    """source → its columns without a value"""
     taken: dict[str, dict[str, Any]] = {}
     """source that is a channel → what the task read of it, see `state.channel_digests`"""
     orders: dict[str, dict[str, Any]] = {}

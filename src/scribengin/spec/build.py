@@ -322,9 +322,10 @@ def build_flow(
     sink_types: Mapping[str, NodeType],
     environment: Mapping[str, str],
 ) -> Flow:
-    """Build the Flow of these sinks. Its folder is the folder of the calling file, unless `calls.data_in` sets another.
+    """Build the Flow of these sinks. Its folder is the folder of the calling file, unless `call_sites.data_in` sets another.
 
-    Raises InputError with every Problem, at its call.
+    Raises:
+        InputError: It holds every Problem, at its call.
     """
     place = caller()
     nodes = _all_nodes([output.node for output in sinks])

@@ -230,7 +230,7 @@ class Defaults:
     retain_s: float | None = None
     """how long, in seconds, dead letters are kept; None: no limit"""
     retain_bytes: int | None = None
-    """how many bytes of dead letters a Query keeps; None: no limit"""
+    """how many bytes of dead letters a query keeps; None: no limit"""
     profile: Profile = "balanced"
     """selects the defaults of options for batch sizes and intervals"""
     edge: EdgeProperties = field(default_factory=EdgeProperties)

@@ -1,4 +1,4 @@
-"""Rules on single sources and sinks: formats, schemas, abilities of sinks, and what sinks of one Query must share."""
+"""Rules on single sources and sinks: formats, schemas, abilities of sinks, and what sinks of one query must share."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def options_fit_the_delivery(subject: Subject) -> Iterator[Problem]:
 
 
 def spark_writes_alone(subject: Subject) -> Iterator[Problem]:
-    """A sink that Spark writes cannot share its Query: the Batch has one action, which is Spark's write."""
+    """A sink that Spark writes cannot share its query: the Batch has one action, which is Spark's write."""
     for name, sinks in query_sinks(subject.flow).items():
         for sink in sinks if len(sinks) > 1 else ():
             if written_by_spark(subject.flow, sink, subject.sink_types):
@@ -179,7 +179,7 @@ def spark_writes_alone(subject: Subject) -> Iterator[Problem]:
 
 
 def queries_are_named_once(subject: Subject) -> Iterator[Problem]:
-    """Sinks of one Query have the same trigger; the name of a Query is not the id of another sink."""
+    """Sinks of one query have the same trigger; the name of a query is not the id of another sink."""
     for name, sinks in query_sinks(subject.flow).items():
         first, *others = sinks
         for sink in others:

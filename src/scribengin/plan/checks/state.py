@@ -1,4 +1,4 @@
-"""Rules on the inputs and outputs of Queries that keep state."""
+"""Rules on the inputs and outputs of queries that keep state."""
 
 from __future__ import annotations
 

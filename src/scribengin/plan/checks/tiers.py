@@ -171,7 +171,7 @@ def tiers_feed_one_way(subject: Subject) -> Iterator[Problem]:
 
 
 def together_is_not_cut(subject: Subject) -> Iterator[Problem]:
-    """Sinks that commit together are one Query, which one tier runs."""
+    """Sinks that commit together are one query, which one tier runs."""
     if not _is_placed(subject):
         return
     for name, sinks in query_sinks(subject.flow).items():
