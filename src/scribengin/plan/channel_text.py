@@ -58,7 +58,7 @@ def _properties(own: EdgeProperties, default: EdgeProperties, channel: PlannedCh
     def parts(name: str, show: Callable[[Any, str], str | None]) -> Property:
         value = getattr(edge, name)
         shown = {part: text for part in value.__dataclass_fields__ if (text := show(value, part)) is not None}
-        origins = {part: _part_said(getattr(own, name), getattr(default, name), part) for part in shown}
+        origins = {part: _described_part(getattr(own, name), getattr(default, name), part) for part in shown}
         return Property(name, ", ".join(shown.values()) or "none", ", ".join(dict.fromkeys(origins.values())) or _BUILT_IN)
 
     yield Property("channel", place_words(channel), origin("channel"))
@@ -85,7 +85,7 @@ def _given(value: object) -> bool:
     return value not in (None, ())
 
 
-def _part_said(own: object, default: object, part: str) -> str:
+def _described_part(own: object, default: object, part: str) -> str:
     for value, where in ((own, _EDGE), (default, _DEFAULT)):
         if value is not None and getattr(value, part) is not None:
             return where

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scribengin.core.remedies import start_over
 from scribengin.plan.describe import listed
 from scribengin.plan.diff import ChannelChange, PlanChanges, QueryChange, diff_plans, label_of
-from scribengin.plan.query_moves import DRAIN, Moves, lies_in, plan_moves, undelivered
+from scribengin.plan.query_moves import DRAIN, Moves, channels_read_by, plan_moves, undelivered
 from scribengin.plan.tier_flows import source_id
 from scribengin.plan.topology import topology_of
 
@@ -148,7 +148,7 @@ def _rows_waiting(
     channel: KnownChannel, known: StoredTopology | None, stored: Sequence[StoredQuery], live: Sequence[StoredQuery]
 ) -> int | None:
     """The unread rows of the slowest reader; None if the counts do not determine it."""
-    readers = [query for query in live if channel.source in lies_in(query, known) and query.tier == channel.reading]
+    readers = [query for query in live if channel.source in channels_read_by(query, known) and query.tier == channel.reading]
     rows = [undelivered(channel, reader, stored) for reader in readers]
     if not rows:
         return sum(query.written.get(channel.id, 0) for query in stored)

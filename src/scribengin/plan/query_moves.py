@@ -122,7 +122,7 @@ def plan_moves(
     return _Planner(plan, known, stored, list(past), reached, drained=drained).plan()
 
 
-def lies_in(query: StoredQuery, known: StoredTopology | None) -> dict[str, KnownChannel]:
+def channels_read_by(query: StoredQuery, known: StoredTopology | None) -> dict[str, KnownChannel]:
     """Source of a stored query → the channel that it is."""
     channels = known.channels if known is not None else ()
     return {each.source: each for each in channels if not each.gone and each.reading == query.tier and each.source in query.reads}
@@ -178,7 +178,7 @@ class _Planner:
         self._channels = {channel.id: channel for channel in topology_of(plan).channels}
         self._before = {channel.id: channel for channel in known.channels if not channel.gone} if known is not None else {}
         self._staying = {key for key, query in self._planned.items() if key in live and self._same_ends(query, live[key])}
-        self._carried = self._going_on()
+        self._carried = self._continued_queries()
         """planned query that keeps state → the leaving query whose state it continues"""
         self._writers = {sink: query for key, query in live.items() if key not in self._staying for sink in query.sinks}
 
@@ -204,7 +204,7 @@ class _Planner:
                 arrivals.append(arrival)
         return Moves(tuple(arrivals), tuple(refusals), {key: tuple(to) for key, to in leaving.items()})
 
-    def _going_on(self) -> dict[Key, StoredQuery]:
+    def _continued_queries(self) -> dict[Key, StoredQuery]:
         """Planned query → the stored query whose state it continues: one with the same stateful steps and inputs of the same names. If
         there are several, first one of the same tier and name, then one with a sink in common, then one of the same name."""
         free = {key: query for key, query in self._live.items() if key not in self._staying and query.state_fingerprint}
@@ -222,11 +222,11 @@ class _Planner:
         """True if the stored query reads inputs of the same names as the planned one, and the same of them are channels."""
         query = self._planned[key]
         arriving = self._arriving(key[0], query)
-        return set(stored.reads) == set(query.sources) and lies_in(stored, self._known).keys() == arriving.keys()
+        return set(stored.reads) == set(query.sources) and channels_read_by(stored, self._known).keys() == arriving.keys()
 
     def _same_ends(self, query: QueryPlan, stored: StoredQuery) -> bool:
         """True if it reads the same channels as before, in the same locations, and if the channels that it writes have not moved either."""
-        reads = {channel.identity for channel in lies_in(stored, self._known).values()}
+        reads = {channel.identity for channel in channels_read_by(stored, self._known).values()}
         will = {channel.identity for channel in self._arriving(stored.tier, query).values()}
         feeds = {self._before[sink].identity for sink in stored.sinks if sink in self._before}
         return reads == will and feeds == {self._channels[sink].identity for sink in query.sinks if sink in self._channels}
@@ -287,7 +287,7 @@ class _Planner:
     def _of_state(self, state: StoredQuery, source: str, channel: KnownChannel | None) -> Donor:
         """The log of a source for a query that continues with state: the one from which the state was made. If its channel has moved, the
         old channel must have no unread rows."""
-        before = lies_in(state, self._known).get(source)
+        before = channels_read_by(state, self._known).get(source)
         if channel is not None and before is not None and before.identity != channel.identity:
             self._check_read(before, state)
             if self._earlier(channel):
@@ -412,7 +412,7 @@ class _Planner:
         """How far a query has read a source, or the channel `wanted`, either itself or through the channels that it reads. The queries on
         the path are added to `way`."""
         seen.add(query.key)
-        channels = lies_in(query, self._known)
+        channels = channels_read_by(query, self._known)
         there = channels.get(source)
         if source in query.reads and (None if there is None else there.identity) == (None if wanted is None else wanted.identity):
             way[query.key] = query

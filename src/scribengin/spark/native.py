@@ -11,7 +11,7 @@ from scribengin.core.errors import StepError
 from scribengin.core.types import Field, Schema, Type, in_backticks
 from scribengin.core.zones import UTC_NAME
 from scribengin.plan.graph import flat_name
-from scribengin.plan.sql.patterns import as_meant
+from scribengin.plan.sql.patterns import escape_patterns
 from scribengin.plan.sql.rewrite import rename_inputs
 from scribengin.spark.late_rows import with_local_window
 from scribengin.spark.program import AT, DEAD, MADE_OF, PART
@@ -183,7 +183,7 @@ def _meant(spark: SparkSession, text: str) -> str:
     """The text escaped for Spark's parser; unchanged if the session reads all literals as raw."""
     if "\\" not in text or spark.conf.get("spark.sql.parser.escapedStringLiterals") == "true":
         return text
-    return as_meant(text)
+    return escape_patterns(text)
 
 
 def _joined(frames: Sequence[NativeFrame]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]:

@@ -178,7 +178,7 @@ def spark_writes_alone(subject: Subject) -> Iterator[Problem]:
                 yield subject.problem("delivery-together", path_of(sink, "together"), message, remedy)
 
 
-def queries_are_named_once(subject: Subject) -> Iterator[Problem]:
+def query_names_are_unique(subject: Subject) -> Iterator[Problem]:
     """Sinks of one query have the same trigger; the name of a query is not the id of another sink."""
     for name, sinks in query_sinks(subject.flow).items():
         first, *others = sinks

@@ -121,7 +121,7 @@ def unions_match(subject: Subject) -> Iterator[Problem]:
                     yield subject.problem("union-columns", path, message, "cast one of them in a select step before")
 
 
-def names_stand_once(subject: Subject) -> Iterator[Problem]:
+def column_names_are_unique(subject: Subject) -> Iterator[Problem]:
     """No output has two columns of one name."""
     for step in subject.flow.steps.values():
         match step.action:
@@ -166,7 +166,7 @@ class _Input(NamedTuple):
     columns: Columns | None
 
 
-def queries_hold(subject: Subject) -> Iterator[Problem]:
+def sql_steps_are_valid(subject: Subject) -> Iterator[Problem]:
     """The text of every sql step can be parsed, and names existing inputs and columns."""
     for step in subject.flow.steps.values():
         if not isinstance(step.action, Sql):
@@ -184,7 +184,7 @@ def queries_hold(subject: Subject) -> Iterator[Problem]:
                     yield subject.problem("sql-input-unread", path_of(step, "from", index), message, "take it out, or use it in the query")
 
 
-def expressions_hold(subject: Subject) -> Iterator[Problem]:
+def expressions_are_valid(subject: Subject) -> Iterator[Problem]:
     """Predicates and expressions can be parsed and name existing columns; a predicate is BOOLEAN."""
     for step in subject.flow.steps.values():
         over = _Input(step.inputs[0], subject.resolved.of(step.inputs[0])) if len(step.inputs) == 1 else _Input("its inputs", None)

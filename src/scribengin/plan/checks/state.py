@@ -54,7 +54,7 @@ def _aggregates(subject: Subject, step: Step) -> bool:
     return isinstance(step.action, Aggregate) or (isinstance(step.action, Sql) and sql_shape(step, subject.resolved).aggregates is not None)
 
 
-def nothing_means_per_batch(subject: Subject) -> Iterator[Problem]:
+def sql_is_independent_of_batches(subject: Subject) -> Iterator[Problem]:
     """LIMIT, ORDER BY and OVER have no meaning on an endless stream; on a Batch their meaning would differ from run to run."""
     for step in subject.flow.steps.values():
         if not isinstance(step.action, Sql):
@@ -84,7 +84,7 @@ def static_is_supported(subject: Subject) -> Iterator[Problem]:
             yield subject.problem("static-unsupported", path_of(source, "static"), message, "take `static` out")
 
 
-def static_stands_beside_a_stream(subject: Subject) -> Iterator[Problem]:
+def static_inputs_join_streams(subject: Subject) -> Iterator[Problem]:
     """A static input is the right side of a join, or a table of a sql step that also reads a stream."""
     static = subject.resolved.static
     for sink in subject.flow.sinks.values():
@@ -141,7 +141,7 @@ def unions_have_every_watermark(subject: Subject) -> Iterator[Problem]:
         yield subject.problem("watermark-partly", path_of(step, "from", index), message, remedy)
 
 
-def state_is_left_on_one_way(subject: Subject) -> Iterator[Problem]:
+def state_has_one_output(subject: Subject) -> Iterator[Problem]:
     """Spark keeps the state of one stream: all sinks of a query with state read the same step."""
     forms = {id_: info.form for id_, info in subject.functions.items()}
     for name, sinks in query_sinks(subject.flow).items():

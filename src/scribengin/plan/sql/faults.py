@@ -39,15 +39,15 @@ def unknown_functions(text: Text, *, own: bool) -> Iterator[SqlFault]:
 
 def _is_slip(word: str, known: str) -> bool:
     """True if one character is missing, superfluous or different, or two are swapped. Another digit means another function: `sha3`."""
-    start = _alike(word, known)
+    start = _common_prefix(word, known)
     word, known = word[start:], known[start:]
-    end = _alike(word[::-1], known[::-1])
+    end = _common_prefix(word[::-1], known[::-1])
     word, known = word[: len(word) - end], known[: len(known) - end]
     turned = len(word) == 2 and word == known[::-1]
     return (max(len(word), len(known)) == 1 or turned) and not any(map(str.isdigit, word + known))
 
 
-def _alike(word: str, known: str) -> int:
+def _common_prefix(word: str, known: str) -> int:
     """The length of the common prefix."""
     return next((nth for nth, (one, other) in enumerate(zip(word, known, strict=False)) if one != other), min(len(word), len(known)))
 

@@ -87,13 +87,13 @@ class _Literal:
 
     def lost(self) -> re.Match[str] | None:
         """The first backslash that Spark drops and that has no meaning; None if there is none."""
-        return next((found for found in _ESCAPE.finditer(self.body) if _says_nothing(found[1])), None)
+        return next((found for found in _ESCAPE.finditer(self.body) if _is_meaningless(found[1])), None)
 
 
-def as_meant(sql: str) -> str:
+def escape_patterns(sql: str) -> str:
     """The text with its patterns escaped so that Spark reads them as meant; everything else stays, character for character.
 
-    >>> print(as_meant(r"v RLIKE '^\\d+$' AND w = 'a\\d'"))
+    >>> print(escape_patterns(r"v RLIKE '^\\d+$' AND w = 'a\\d'"))
     v RLIKE '^\\\\d+$' AND w = 'a\\d'
     """
     if "\\" not in sql:
@@ -116,7 +116,7 @@ def backslash_faults(sql: str) -> Iterator[SqlFault]:
                 message = f"{literal.source} inserts the digit {group[1]}, not a group of the pattern"
                 yield SqlFault("sql-backslash", literal.start, message, f"write ${group[1]} for the group", "warning")
             continue
-        if literal.kind == "like" and not literal.escaped and (wrong := _refused_by_like(literal.value())) is not None:
+        if literal.kind == "like" and not literal.escaped and (wrong := _invalid_like_escape(literal.value())) is not None:
             message = f"in {literal.source} a backslash is before {wrong or 'the end'}; LIKE allows it only before %, _ and \\"
             yield SqlFault("sql-backslash", literal.start, message, "write \\\\\\\\ for one backslash of the text, or use RLIKE")
         elif (lost := literal.lost()) is not None:
@@ -155,15 +155,15 @@ def _character(escape: str) -> str:
     return chr(int(escape[1:], 16)) if escape[0] in "uU" else chr(int(escape, 8))
 
 
-def _says_nothing(escape: str) -> bool:
+def _is_meaningless(escape: str) -> bool:
     return len(escape) == 1 and escape not in _NAMED and escape not in "\\'\"\n"
 
 
 def _is_of_regexes(escape: str) -> bool:
-    return _says_nothing(escape) or escape in _OF_REGEXES
+    return _is_meaningless(escape) or escape in _OF_REGEXES
 
 
-def _refused_by_like(pattern: str) -> str | None:
+def _invalid_like_escape(pattern: str) -> str | None:
     found = re.search(r"\\([^%_\\]|\Z)", re.sub(r"\\[%_\\]", "", pattern))
     return None if found is None else found[1]
 
