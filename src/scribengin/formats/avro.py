@@ -71,7 +71,7 @@ class AvroDecoder:
     def columns(self, values: Sequence[bytes | None]) -> DecodedColumns:
         """The records of `rows`, as one Arrow batch."""
         bad: list[Bad] = []
-        taken = self._taken_apart(values, bad)
+        taken = self._decoded_by_schema(values, bad)
         batches, ordinals = [], []
         for form, records, own in taken:
             batch, stayed = form.batch(records, own, bad)
@@ -85,7 +85,7 @@ class AvroDecoder:
         order = sorted(range(len(ordinals)), key=ordinals.__getitem__)
         return DecodedColumns(batch.take(pa.array(order, pa.int64())), [ordinals[index] for index in order], bad, skipped)
 
-    def _taken_apart(self, values: Sequence[bytes | None], bad: list[Bad]) -> list[tuple[AvroForm, list[Any], list[int]]]:
+    def _decoded_by_schema(self, values: Sequence[bytes | None], bad: list[Bad]) -> list[tuple[AvroForm, list[Any], list[int]]]:
         """(form, records, their ordinals), one for each writer's schema among the values. Values that cannot be decoded are added to
         `bad`."""
         groups: dict[int, tuple[AvroForm, list[Any], list[int]]] = {}

@@ -40,10 +40,10 @@ def source_columns(reader: DocumentReader, read: Read, owner: SectionOwner) -> S
     if not added_fields(read.options) or not isinstance(read.options.get("format", "json"), str):
         return declared
     if declared is None and read.options.get("format") != "text":
-        _names_stand_once(reader, read, owner, ())
+        _check_unique_columns(reader, read, owner, ())
         return None
     spec = declared or SchemaSpec(_TEXT)
-    _names_stand_once(reader, read, owner, spec.fields.names)
+    _check_unique_columns(reader, read, owner, spec.fields.names)
     _types_fit(reader, read, owner, spec.fields)
     return replace(spec, fields=with_added(spec.fields, read.options))
 
@@ -53,7 +53,7 @@ def _node(read: Read, option: str, column: str) -> Node:
     return node.entries[column][1] if isinstance(node, Mapping) else node
 
 
-def _names_stand_once(reader: DocumentReader, read: Read, owner: SectionOwner, declared: Iterable[str]) -> None:
+def _check_unique_columns(reader: DocumentReader, read: Read, owner: SectionOwner, declared: Iterable[str]) -> None:
     """Report columns that are added by a list and have the name of another column: a data column with the same name is a different
     column."""
     metadata: dict[str, str] = read.options.get("metadata") or {}

@@ -118,10 +118,10 @@ class _Parts:
             for index, one in enumerate(given, start=1)
             if one is not None and "at" in one.values
         ]
-        self._told_twice(owner, given)
+        self._check_unique_members(owner, given)
         return (id_, Group(id_, tuple(members))) if members else None
 
-    def _told_twice(self, owner: SectionOwner, given: list[Read | None]) -> None:
+    def _check_unique_members(self, owner: SectionOwner, given: list[Read | None]) -> None:
         for what, called in (("at", "the place"), ("name", "the name")):
             seen: set[str] = set()
             for index, one in enumerate(given, start=1):
