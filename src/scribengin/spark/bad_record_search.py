@@ -88,7 +88,7 @@ def failing_rows(spark: SparkSession, frame: DataFrame) -> Mapping[int, RowFault
     try:
         walk = _Walk(spark)
         plan = frame._jdf.queryExecution().optimizedPlan()
-        walk.settled(walk.of(plan))
+        walk.collect_failed(walk.of(plan))
         if not walk.parts:
             return {}
         told = reduce(lambda a, b: a.unionAll(b), walk.parts).toArrow().to_pydict()
@@ -132,7 +132,7 @@ class _Walk:
             return self._begun(self._frame(plan))
         raise Unsupported(_kind(plan))
 
-    def settled(self, df: DataFrame) -> None:
+    def collect_failed(self, df: DataFrame) -> None:
         """Remove the failed rows from the output of a plan."""
         self.parts.append(df.where(f"{_FAULT} IS NOT NULL").select(_OWN_AT, _FAULT, _VALUE))
 
@@ -181,7 +181,7 @@ class _Walk:
         if len(rows) != 1:
             raise Unsupported(_kind(plan))
         df = self.of(children[rows[0]])
-        self.settled(df)
+        self.collect_failed(df)
         children[rows[0]] = df.where(f"{_FAULT} IS NULL")._jdf.queryExecution().analyzed()
         return self._frame(plan.withNewChildren(self._seq(children)))
 

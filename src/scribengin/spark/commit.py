@@ -19,10 +19,9 @@ from scribengin.core.errors import StateError
 from scribengin.formats.notice import FormatNotice
 from scribengin.spark.bad_record_search import find_culprits
 from scribengin.spark.compiled_query import BatchInputs, Compiled
-from scribengin.spark.counting import add_losses, gather_counts
-from scribengin.spark.counting import together as noticed_by
+from scribengin.spark.counting import add_losses, gather_counts, gather_notices
 from scribengin.spark.dead_letter_limit import DeadTally, too_many_dead
-from scribengin.spark.failures import asks_spark, is_data_error
+from scribengin.spark.failures import is_data_error, is_not_sure_error
 from scribengin.spark.late_rows import NEVER_US
 from scribengin.spark.offset_log import planned_us, watermark_us
 from scribengin.spark.portions import Helper, Portion, Staged, digest_of, divided, may_share
@@ -30,7 +29,7 @@ from scribengin.spark.replay_input import with_letters
 from scribengin.spark.source_input import StopRequested
 from scribengin.spark.staging import check_read, check_whole, committing, middle_reports, read_what_is_left, run_action
 from scribengin.spark.step_ordering import learned, with_orders
-from scribengin.spark.task_report import again_in, new_reports, newest_times, seconds_of
+from scribengin.spark.task_report import new_reports, newest_times, repeated_dead_letters, seconds_of
 from scribengin.spark.unit_commits import OtherIntent, behind_of, blame_members, plan_of
 from scribengin.spark.watermarks import late_notice
 from scribengin.spec.model import Utilities
@@ -273,7 +272,7 @@ class BatchRunner:
         excess = self.context.tally.add(decision.counts)
         notice = late_notice(self.context.parts, decision, self.decisions, self._streams_of) if decision.clocks else ""
         self.on_commit(CommittedBatch(decision, streams, phases, replayed=False, notice=notice, **told))
-        self._let_idle_pass(decision)
+        self._advance_without_idle_inputs(decision)
         if excess is not None and self.context.tally.stops:
             raise too_many_dead(excess, self.context.folder, decision.dead, committed=number)
         faults.reached("commit.before")
@@ -287,7 +286,7 @@ class BatchRunner:
             self.ranges.share(self.hold.wait())
         return self.ranges.take(df, last)
 
-    def _let_idle_pass(self, decision: Decision) -> None:
+    def _advance_without_idle_inputs(self, decision: Decision) -> None:
         """If an input brings no more rows, the watermark advances with this Batch as if the input did not exist."""
         if self.idle is not None and (running := self.spark.streams.active):
             self.idle.clocks = decision.clocks
@@ -348,7 +347,7 @@ class BatchRunner:
         for part in through:
             for node, count in gather_counts(part.compiled, part.skip, part.staged.reports).items():
                 counts.setdefault(node, Counts()).add(count)
-        count_as_filtered(counts, again_in(all_reports), (run.name for run in compiled.runs if run.stateful))
+        count_as_filtered(counts, repeated_dead_letters(all_reports), (run.name for run in compiled.runs if run.stateful))
         add_losses(counts, losses)
         for sink in self.context.parts.query.sinks:
             counts.setdefault(sink, Counts())  # so that the Batch lists all of its sinks, also those without rows
@@ -372,7 +371,7 @@ class BatchRunner:
             ran={"tier": self.context.parts.plan.tier, "host": gethostname(), **({"workers": str(1 + helped)} if helped else {})},
             taken=together(report.taken for report in all_reports),
             orders=learned(self._orders(), all_reports),
-            noticed=noticed_by(all_reports, self._known_columns(), read_again(remarks)),
+            noticed=gather_notices(all_reports, self._known_columns(), read_again(remarks)),
             offers=tuple(id_ for id_, sink in self.context.parts.sinks.items() if offers(sink)),
             clocks=self._clocks(batch.number, newest),
             lookups=self._lookups(all_reports),
@@ -425,7 +424,7 @@ class BatchRunner:
                 # a Batch that commits by task output was compiled without expressions that the vector engine may give up, and must keep its
                 # placement
                 one_by_one = agreed.intent is not None and agreed.intent.units > 0
-                if self.compiled is None and not inputs.by_spark and not one_by_one and asks_spark(error):
+                if self.compiled is None and not inputs.by_spark and not one_by_one and is_not_sure_error(error):
                     inputs = replace(inputs, by_spark=True)
                     self._unsure += 1
                 elif self.compiled is None and looked < _LOOKS and is_data_error(error):

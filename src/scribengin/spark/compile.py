@@ -154,14 +154,14 @@ class _Walk:
             raise step_failure(node.id, error) from error
         for branch, frame in outs.items():
             id_ = f"{node.id}.{branch}" if branch else node.id
-            self._frames[id_] = frame if id_ in self._lanes else self._settled(id_, frame)
+            self._frames[id_] = frame if id_ in self._lanes else self._shareable(id_, frame)
 
-    def _settled(self, id_: str, frame: NativeFrame) -> NativeFrame:
+    def _shareable(self, id_: str, frame: NativeFrame) -> NativeFrame:
         """The frame in a form that its readers can share: if there are several, the rows that failed a `require` are removed once for all
         of them."""
-        if not frame.dead or self._layout.ways_out(id_) < 2:
+        if not frame.dead or self._layout.reading_stages(id_) < 2:
             return frame
-        return self._let_through(id_, frame)
+        return self._without_dead_rows(id_, frame)
 
     # --- unions before a step with state ---
 
@@ -202,7 +202,7 @@ class _Walk:
         watermark = self._layout.watermark(id_, self._schema(id_), origin) if first_state else None
         gate = None if watermark is None or frame.gated else self._gate(node, step, id_, watermark)
         if gate is not None or (frame.dead and not native.carries_dead(step.action)):
-            frame = self._let_through(id_, frame, gate, origin)
+            frame = self._without_dead_rows(id_, frame, gate, origin)
         if watermark is None or frame.watermarked:
             return frame
         # only here: Arrow drops the watermark in a Python stage, and Spark does not allow setting one twice
@@ -217,7 +217,7 @@ class _Walk:
         self._gated[mark.origin] = None
         lag_us, holds_us, late = self._layout.lag_us(node.id), self._layout.holds_us(node.id), self._parts.plan.flow.late(step)
         rule = late_rule(step, mark.column)
-        rule = replace(rule, known=rule.known and self._layout.lag_known(node.id))
+        rule = replace(rule, known=rule.known and self._layout.has_known_lag(node.id))
         return GateNode(f"{id_}~{node.id}", node.id, (id_,), self._schema(id_), mark, rule, late, lag_us, holds_us, offsets)
 
     def _gate_behind(self, output: str) -> GateNode | None:
@@ -254,7 +254,7 @@ class _Walk:
             step = self._layout.step(node.id)
             if output in self._lanes:
                 self._lanes[output] = [replace(lane, frame=native.required(lane.frame, step)) for lane in self._lanes[output]]
-            self._frames[output] = self._settled(output, native.required(self._frames[output], step))
+            self._frames[output] = self._shareable(output, native.required(self._frames[output], step))
 
     def _from_frames(self, ids: tuple[str, ...], chain: list[PlannedNode], outputs: list[str]) -> dict[str, NativeFrame]:
         apart = all(id_ in self._lanes for id_ in ids) and not any(self._layout.step(node.id).watermark for node in chain)
@@ -271,7 +271,7 @@ class _Walk:
         nodes: list[StageNode] = [self._stage_node(step, only=id_ if step is chain[0] else None) for step in chain]
         return self._run_middle(df, entry, nodes, outputs, frame, origin)
 
-    def _let_through(self, id_: str, frame: NativeFrame, gate: GateNode | None = None, origin: str | None = None) -> NativeFrame:
+    def _without_dead_rows(self, id_: str, frame: NativeFrame, gate: GateNode | None = None, origin: str | None = None) -> NativeFrame:
         """The frame's rows after a stage that removes the dead letters and runs the late-row counter, if given."""
         df, entry = self._rows_entry(id_, frame)
         return self._run_middle(df, entry, [] if gate is None else [gate], [id_], frame, origin)[id_]
@@ -350,7 +350,7 @@ class _Walk:
         out = self._mapped(df, program, id_, f"{spark_parse.TEXT.ddl()}, {AT} BIGINT")
         self._note_middle(out, program, [id_])
         lines = NativeFrame(out, at=True, run=(id_,), fed_by=(id_ + EXIT,), behind=((id_, ()),))
-        return self._settled(id_, spark_parse.parsed(lines, source, self._parts.schemas[id_]))
+        return self._shareable(id_, spark_parse.parsed(lines, source, self._parts.schemas[id_]))
 
     def _is_streamed(self, entry: StreamsEntry | RowsEntry) -> bool:
         return isinstance(entry, StreamsEntry) and not entry.sources.keys().isdisjoint(self._parts.query.sources)

@@ -68,7 +68,7 @@ def _noticing(ref: SourceRef, decoder: Decoder, there: dict[str, Noticer]) -> tu
     return noticer, decoder
 
 
-def together(
+def gather_notices(
     reports: Iterable[TaskReport], known: Collection[tuple[str, str, str]], more: Iterable[FormatNotice] = ()
 ) -> tuple[FormatNotice, ...]:
     """The notices of all task outputs of a Batch: those that are new, and those that are counted each time.

@@ -78,7 +78,7 @@ def classify(error: BaseException) -> tuple[ScribenginError, Fate]:
     text = message_of(error)
     if (crash := _crash(text)) is not None:
         return crash, "transient"
-    if (away := _hdfs_away(text)) is not None:
+    if (away := _unreachable_hdfs(text)) is not None:
         return away, "transient"
     if any(sign in text for sign in _TRANSIENT):
         return ScribenginError(_first_sentence(text), remedy="it is retried automatically; if the error persists, see the log"), "transient"
@@ -107,7 +107,7 @@ def _crash(text: str) -> ScribenginError | None:
     return StepError(f"a Python worker crashed{where}: {found.group(1)}", remedy=remedy, code="worker-crashed")
 
 
-def _hdfs_away(text: str) -> Unreachable | None:
+def _unreachable_hdfs(text: str) -> Unreachable | None:
     """The error for a NameNode or DataNode of the Spark checkpoint that does not answer; None if `text` is not about that."""
     if call := _CALL.search(text):
         said = f"hdfs://{call[1]}, which stores the Spark checkpoint, does not answer: {call[2]}"
@@ -155,7 +155,7 @@ def condition_of(error: BaseException) -> str | None:
     return str(told[-1]) if told else None
 
 
-def asks_spark(error: BaseException) -> bool:
+def is_not_sure_error(error: BaseException) -> bool:
     """True if the vector engine in a task pipeline met a value that only Spark can evaluate."""
     return "scribengin.vector.engine.NotSureError" in message_of(error)
 

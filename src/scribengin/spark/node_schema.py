@@ -185,7 +185,7 @@ class NodeLayout:
             run.insert(0, before)
         return [step.id for step in run]
 
-    def ways_out(self, id_: str) -> int:
+    def reading_stages(self, id_: str) -> int:
         """How many stages read `id_`; the task pipeline counts as one."""
         return sum(reader.stage not in _IN_TAIL for reader in self.readers(id_)) + self.feeds_tail(id_)
 
@@ -259,7 +259,7 @@ class NodeLayout:
         """
         return max((self._lag_behind_us(input_) for input_ in self._nodes[base(id_)].inputs), default=0)
 
-    def lag_known(self, id_: str) -> bool:
+    def has_known_lag(self, id_: str) -> bool:
         """False if a join that is written in SQL precedes the step: its time span is unknown."""
         return all(self._spans_known(input_) for input_ in self._nodes[base(id_)].inputs)
 
@@ -268,7 +268,7 @@ class NodeLayout:
         if not isinstance(node, Step):
             return True
         joins = isinstance(node.action, Sql) and shape_of(node.action.text, frozenset(node.inputs)).joins is not None
-        return not (self._nodes[node.id].stateful and joins) and self.lag_known(id_)
+        return not (self._nodes[node.id].stateful and joins) and self.has_known_lag(id_)
 
     def holds_us(self, id_: str) -> int:
         """How long at most the query keeps a row, or rows made from it, in µs: after the end of its last window before `id_`, or after

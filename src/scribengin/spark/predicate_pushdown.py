@@ -202,7 +202,7 @@ class CompiledPredicate:
 
 
 @lru_cache(maxsize=256)
-def looking_form(function: Any, schema: Schema) -> CompiledPredicate | None:
+def compile_predicate(function: Any, schema: Schema) -> CompiledPredicate | None:
     """`function` for Structs of `schema`; None if it cannot be compiled for them."""
     if not isinstance(function, FunctionType):
         return None

@@ -414,7 +414,7 @@ def _schema_given(step: Step, inputs: Inputs) -> Schema:
     return first
 
 
-def came_to(outcome: StepOutcome, rows: int) -> dict[int, list[tuple[str, int]]] | None:
+def outputs_by_input(outcome: StepOutcome, rows: int) -> dict[int, list[tuple[str, int]]] | None:
     """Input row → (branch, index) of the rows that were made of it; None if this is not known for all rows."""
     ways: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for branch, made in outcome.outs.items():

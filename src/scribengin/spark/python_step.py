@@ -121,9 +121,9 @@ class RecordStep(_Step):
             kept = chunk if kinds == {bool} and all(answers) else chunk.selected(answers)
             self._counts.filtered += len(answers) - len(kept)
             if self._changes:  # a function that receives dicts may have changed them and returned True
-                kept = self._settled(kept)
+                kept = self._matching(kept)
         elif kinds == {dict}:
-            kept = self._settled(Chunk(chunk.origin, chunk.ordinals, rows=answers))
+            kept = self._matching(Chunk(chunk.origin, chunk.ordinals, rows=answers))
         else:
             yield from self._mixed(chunk, answers)
             return
@@ -189,12 +189,12 @@ class RecordStep(_Step):
                 ordinals.append(chunk.ordinal(index))
         for branch, (kept, ordinals) in made.items():
             known = [ordinal for ordinal in ordinals if ordinal is not None]
-            out = self._settled(Chunk(chunk.origin, known if len(known) == len(kept) else None, rows=kept))
+            out = self._matching(Chunk(chunk.origin, known if len(known) == len(kept) else None, rows=kept))
             self._counts.out += len(out)
             if len(out):
                 yield branch, out
 
-    def _settled(self, out: Chunk) -> Chunk:
+    def _matching(self, out: Chunk) -> Chunk:
         """The rows that match the step's `schema:`; the others become dead letters of this step."""
         if self._settle is None:
             return out

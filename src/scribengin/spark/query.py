@@ -17,7 +17,7 @@ from scribengin.spark.commit import BatchHold, BatchRunner, CommittedBatch
 from scribengin.spark.compile import Compiler
 from scribengin.spark.compiled_query import StreamInputs
 from scribengin.spark.failures import classify, is_stop
-from scribengin.spark.session import put_checkpoints_elsewhere
+from scribengin.spark.session import use_remote_checkpoints
 from scribengin.spark.source_input import (
     LATENCY_POLL_S,
     POLL_S,
@@ -218,7 +218,7 @@ class QueryRun:
     def _start(self) -> StreamingQuery:
         session = self.context.spark.newSession()
         if isinstance(self.context.folder.path, RemotePath):
-            put_checkpoints_elsewhere(session, self.context.folder.path)
+            use_remote_checkpoints(session, self.context.folder.path)
         self.context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.context.parts.query.name)
         compiler = Compiler(session, self.context.parts)
         self._recheck()
@@ -239,7 +239,7 @@ class QueryRun:
             self._came_through = True
             self.progress.tasks = None
             if batch.notice:
-                self._tell_late(batch.notice)
+                self._report_late(batch.notice)
             self._report_dead()
             ranges.committed(batch.streams)
             if self.context.pressure is not None and not batch.replayed:
@@ -292,7 +292,7 @@ class QueryRun:
         trigger_s = max(POLL_S, self.context.parts.query.trigger_s) if stateful else 0.0
         return writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds").start()
 
-    def _tell_late(self, notice: str) -> None:
+    def _report_late(self, notice: str) -> None:
         """Report late rows at once, and then at most once a minute."""
         if time.monotonic() - self._told_late_s >= _LATE_EVERY_S:
             self._told_late_s = time.monotonic()

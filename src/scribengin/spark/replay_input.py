@@ -103,7 +103,7 @@ def letters_in(dead: Path, stream: SourceStream, source: str) -> list[DeadLetter
     return read_entering(QueryFolder(dead.parent), stream.place, source)
 
 
-def came_schema(node: StageNode) -> Schema | None:
+def input_schema_of(node: StageNode) -> Schema | None:
     """The columns of an input row of a stage's node; None if a replay cannot enter there."""
     match node:
         case PythonNode() | UtilitiesNode() | ParseNode():
@@ -125,7 +125,7 @@ class ReplayNode:
     @staticmethod
     def of(node: StageNode, take: Callable[..., None]) -> dict[str, ReplayNode]:
         """Node → its replay point; empty if a replay cannot enter there."""
-        schema = came_schema(node)
+        schema = input_schema_of(node)
         named = isinstance(node, SinkNode) and len(node.inputs) > 1
         return {} if schema is None else {node.node: ReplayNode(node.node, schema, take, named)}
 

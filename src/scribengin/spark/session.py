@@ -20,7 +20,7 @@ from scribengin.core.net import is_loopback_master
 from scribengin.spark import source_runner
 from scribengin.spark.class_archive import archive_options
 from scribengin.spark.java_process import JavaProcess, java_options
-from scribengin.spark.without_pandas import ask_for_numpys_own_only
+from scribengin.spark.without_pandas import limit_numpy_converters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -172,7 +172,7 @@ class SparkStart:
         from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
 
-        ask_for_numpys_own_only()
+        limit_numpy_converters()
         # it repeats every exception of Spark as a page of JSON on stderr; `failures` reports it once, for people
         logging.getLogger("SQLQueryContextLogger").disabled = True
         if SparkContext._active_spark_context is not None:
@@ -222,7 +222,7 @@ def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str
         return begun.session()
 
 
-def put_checkpoints_elsewhere(session: SparkSession, state: RemotePath) -> None:
+def use_remote_checkpoints(session: SparkSession, state: RemotePath) -> None:
     """Configure the session for checkpoints in another file system. The preset's checkpoint file manager is for disks; Spark chooses one
     that fits the file system."""
     hadoop = session.sparkContext._jsc.hadoopConfiguration()  # not settings of the session, since Spark would display those

@@ -33,7 +33,7 @@ from scribengin.spark.dead_letter_writer import DeadLetterWriter, Trails
 from scribengin.spark.late_rows import GateNode, LateRowCounter
 from scribengin.spark.offset_log import batch_of_task
 from scribengin.spark.parse_step import ParseStep
-from scribengin.spark.predicate_pushdown import compiled, looking_form
+from scribengin.spark.predicate_pushdown import compile_predicate, compiled
 from scribengin.spark.program import (
     AT,
     DEAD,
@@ -339,7 +339,7 @@ class Stage:
         step: RecordStep | BatchStep
         form: Form = "columns"
         if node.form == "record":
-            looking = looking_form(function, node.schema_in)
+            looking = compile_predicate(function, node.schema_in)
             form = "rows" if looking is None else "structs"
             step = RecordStep(
                 node,

@@ -93,7 +93,7 @@ def new_reports(spark: SparkSession) -> Reports:
     return spark.sparkContext.accumulator({}, _Merge())
 
 
-def again_in(reports: Iterable[TaskReport]) -> dict[str, int]:
+def repeated_dead_letters(reports: Iterable[TaskReport]) -> dict[str, int]:
     """Node → records of static sources that had become dead letters before; see `DeadLetterWriter.again`."""
     again: Counter[str] = Counter()
     for report in reports:

@@ -12,7 +12,7 @@ from time import perf_counter_ns
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from scribengin.spark.predicate_pushdown import looking_form
+from scribengin.spark.predicate_pushdown import compile_predicate
 from scribengin.spark.program import PythonNode
 from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
 from scribengin.spark.step_ordering import Chooser
@@ -235,7 +235,7 @@ class Free:
             if not all(answers):
                 kept = kept.selected(answers)
             if errors:
-                where = _standing(size, masks)
+                where = _kept_by_all(size, masks)
                 for row, error in errors.items():
                     raised.setdefault(where[row], {})[index] = error
             masks.append(answers)
@@ -277,7 +277,7 @@ class Free:
         function, rows, view = self._form_of(test, structs, kept)
         errors: dict[int, BaseException] = {}
         if hung is not None:
-            at = [first + index for index in _standing(size, masks)]
+            at = [first + index for index in _kept_by_all(size, masks)]
             rows = rows if view is None else list(map(view, rows))
             return [self._alone(test, function, row, index, at[index], hung, errors) for index, row in enumerate(rows)], errors
         answers: list[Any] = []
@@ -348,7 +348,7 @@ class Free:
     def _without_dead(self, chunk: Chunk, kept: Chunk, masks: list[list[bool]], raised: dict[int, dict[int, BaseException]]) -> Chunk:
         """The rows that all tests keep. Rows that no test drops, and on which one has raised, become dead letters, in the order of the
         block."""
-        where = _standing(len(chunk), masks)
+        where = _kept_by_all(len(chunk), masks)
         for row in where:
             if row in raised:
                 index = min(raised[row])
@@ -360,7 +360,7 @@ class Free:
         return kept.selected([row not in raised for row in where])
 
 
-def _standing(size: int, masks: list[list[bool]]) -> list[int]:
+def _kept_by_all(size: int, masks: list[list[bool]]) -> list[int]:
     """The indexes in the block of the rows that all `masks` have kept; each mask is over the rows that the one before kept."""
     where = list(range(size))
     for mask in masks:
@@ -401,7 +401,7 @@ def utilities_step(
     functions = [instantiate(code.load(reference), node.node) for reference in node.references]
     if node.free:
         tests = [
-            Utility(name, id_, function, looking_form(function, node.schema_in), count, point)
+            Utility(name, id_, function, compile_predicate(function, node.schema_in), count, point)
             for name, id_, function, count, point in zip(node.names, node.ids, functions, counts, hangs, strict=True)
         ]
         return Free(tests, node.schema_in, letters, node.learned)
@@ -434,7 +434,7 @@ class InARow:
             if form == "batch":
                 self._steps.append(BatchStep(id_, function, schema_in=node.schema_in, schema_out=schema_out, **own))
                 continue
-            looking = looking_form(function, node.schema_in)
+            looking = compile_predicate(function, node.schema_in)
             if index == 0:
                 self.form = "rows" if looking is None else "structs"
             as_python = PythonNode(id_, (), reference, "record", node.schema_in, schema_out, (), node.limit_s)

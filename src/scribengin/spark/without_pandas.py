@@ -41,7 +41,7 @@ class _OnlyOfNumpy:
         return self._converter.convert(value, client)
 
 
-def ask_for_numpys_own_only() -> None:
+def limit_numpy_converters() -> None:
     """Wrap PySpark's converters in this process. Idempotent."""
     from py4j.protocol import INPUT_CONVERTER
     from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
