@@ -20,7 +20,7 @@ from scribengin.formats.lenient import LearnedAvro, LenientDecoder
 from scribengin.formats.notice import FormatNotice
 from scribengin.formats.parquet import conformed
 from scribengin.formats.type_inference import ObservedValues
-from scribengin.spark.counting import together
+from scribengin.spark.counting import gather_notices
 from scribengin.spark.task_report import TaskReport
 
 SCHEMA = parse_schema("id BIGINT NOT NULL, amount DOUBLE, at TIMESTAMP, exact DECIMAL(20,2)")
@@ -125,10 +125,10 @@ def test_names_that_never_end_do_not_fill_the_ledger() -> None:
     known: set[tuple[str, str, str]] = set()
     for batch in range(5):
         reports = [TaskReport(noticed=[FormatNotice("s", f"key{batch}-{index}", "new", "STRING", "f") for index in range(40)])]
-        known.update(each.key for each in together(reports, known))
+        known.update(each.key for each in gather_notices(reports, known))
     assert len(known) == MOST
     counted = FormatNotice("s", "amount", "nulled", "DOUBLE", "f", records=2)
-    assert [each.records for each in together([TaskReport(noticed=[counted])] * 2, {("s", "amount", "nulled")})] == [4]
+    assert [each.records for each in gather_notices([TaskReport(noticed=[counted])] * 2, {("s", "amount", "nulled")})] == [4]
 
 
 def test_columns_that_many_files_lack_hide_none_that_is_new() -> None:
@@ -323,7 +323,7 @@ def test_a_column_without_a_value_in_a_batch_is_told_once_and_only_of_enough_rec
         return TaskReport(nulls={"orders": UnfilledColumns(records=records, columns=dict.fromkeys(columns, "STRING"))})
 
     def told(*reports: TaskReport, known: tuple[tuple[str, str, str], ...] = ()) -> list[tuple[str, str, int]]:
-        return [(each.column, each.kind, each.records) for each in together(reports, known)]
+        return [(each.column, each.kind, each.records) for each in gather_notices(reports, known)]
 
     assert told(report(6, "a", "b"), report(6, "b", "c")) == [("b", "null", 12)]
     assert told(report(4, "b"), report(5, "b")) == []

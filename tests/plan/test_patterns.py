@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scribengin.plan.sql import patterns
-from scribengin.plan.sql.patterns import as_meant, backslash_faults, time_faults
+from scribengin.plan.sql.patterns import backslash_faults, escape_patterns, time_faults
 
 
 def test_the_example_in_the_docstring_holds() -> None:
@@ -36,7 +36,7 @@ def test_the_example_in_the_docstring_holds() -> None:
     ],
 )
 def test_in_a_regular_expression_a_single_backslash_stays(text: str, meant: str) -> None:
-    assert as_meant(text) == meant
+    assert escape_patterns(text) == meant
 
 
 @pytest.mark.parametrize(
@@ -53,14 +53,14 @@ def test_in_a_regular_expression_a_single_backslash_stays(text: str, meant: str)
     ],
 )
 def test_everything_else_stays_as_it_is_written(text: str) -> None:
-    assert as_meant(text) == text
+    assert escape_patterns(text) == text
 
 
 @given(st.text(alphabet="\\dbnZ01u%_'\"a|.", max_size=8))
 def test_what_is_written_with_doubled_backslashes_is_never_changed(text: str) -> None:
     doubled = "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    assert as_meant(f"v RLIKE {doubled}") == f"v RLIKE {doubled}"
-    assert as_meant(as_meant(f"split(v, {doubled}) = '\\d'")) == f"split(v, {doubled}) = '\\d'"
+    assert escape_patterns(f"v RLIKE {doubled}") == f"v RLIKE {doubled}"
+    assert escape_patterns(escape_patterns(f"split(v, {doubled}) = '\\d'")) == f"split(v, {doubled}) = '\\d'"
 
 
 @pytest.mark.parametrize(

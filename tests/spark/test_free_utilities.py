@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scribengin.core.types import parse_schema
 from scribengin.formats.structs import StructForm
 from scribengin.spark.chunk import Chunk, UnknownOrigin
-from scribengin.spark.predicate_pushdown import looking_form
+from scribengin.spark.predicate_pushdown import compile_predicate
 from scribengin.spark.step_ordering import Chooser, Evidence
 from scribengin.spark.utilities import Free, Utility
 from scribengin.spark.watchdog import Watchpoint, checksum_of
@@ -66,7 +66,7 @@ def made(functions: Sequence[Callable[[Any], Any]], order: Sequence[int], seed: 
     letters, names = Graveyard(), [f"f{index}" for index in range(len(functions))]
     counts = [Counts() for _ in functions]
     tests = [
-        Utility(name, f"u.{name}", function, looking_form(function, SCHEMA), count, Watchpoint(name, 30.0))
+        Utility(name, f"u.{name}", function, compile_predicate(function, SCHEMA), count, Watchpoint(name, 30.0))
         for name, function, count in zip(names, functions, counts, strict=True)
     ]
     chooser = Chooser(names, Evidence.nothing(len(names)), order, chance=Random(seed))

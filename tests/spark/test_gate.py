@@ -211,6 +211,6 @@ def test_how_far_a_step_trails_is_known_but_behind_a_join_in_sql(both: str, know
     assert parsed.flow is not None, parsed.problems
     plan = build_plan(parsed.flow)
     layout = NodeLayout(plan, plan.queries[0])
-    assert layout.lag_known("hours") is known
-    assert layout.lag_known("both") is True
+    assert layout.has_known_lag("hours") is known
+    assert layout.has_known_lag("both") is True
     assert layout.lag_us("hours") == (5 * _MIN + 1_000 if known else 0)

@@ -11,7 +11,7 @@ import pytest
 
 from scribengin.core.types import parse_schema
 from scribengin.formats.structs import StructForm
-from scribengin.spark.predicate_pushdown import looking_form
+from scribengin.spark.predicate_pushdown import compile_predicate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -188,7 +188,7 @@ def test_a_function_that_only_looks_answers_the_same_to_structs(module: Callable
     structs = [StructForm(SCHEMA).type(f0=row["id"], f1=row["text"], f2=row["tags"]) for row in ROWS]
     for name in functions(LOOKS):
         function = getattr(loaded, name)
-        looking = looking_form(function, SCHEMA)
+        looking = compile_predicate(function, SCHEMA)
         if name == "default":
             assert looking is None, "two parameters"
             continue
@@ -247,7 +247,7 @@ def test_a_plain_test_is_one_loop_over_many_records(module: Callable[[str], Modu
     loaded = module(TESTS)
     structs = [StructForm(SCHEMA).type(f0=row["id"], f1=row["text"], f2=row["tags"]) for row in ROWS]
     for name in functions(TESTS):
-        looking = looking_form(getattr(loaded, name), SCHEMA)
+        looking = compile_predicate(getattr(loaded, name), SCHEMA)
         assert looking is not None, name
         assert looking.many is not None, name
         one_by_one = [answer(getattr(loaded, name), dict(row)) for row in ROWS]
@@ -261,7 +261,7 @@ def test_a_plain_test_is_one_loop_over_many_records(module: Callable[[str], Modu
 def test_what_is_more_than_a_test_is_asked_record_by_record(module: Callable[[str], ModuleType]) -> None:
     loaded = module(NO_TESTS)
     for name in functions(NO_TESTS):
-        looking = looking_form(getattr(loaded, name), SCHEMA)
+        looking = compile_predicate(getattr(loaded, name), SCHEMA)
         assert looking is not None, name
         assert looking.many is None, name
 
@@ -270,18 +270,18 @@ def test_whatever_does_more_than_look_is_left_alone(module: Callable[[str], Modu
     loaded = module(NOT_LOOKS)
     names = [name for name in functions(NOT_LOOKS) if name not in ("wrap", "make")]
     for name in [*names, "closure", "step", "built_in"]:
-        assert looking_form(getattr(loaded, name), SCHEMA) is None, name
+        assert compile_predicate(getattr(loaded, name), SCHEMA) is None, name
 
 
 def test_a_source_that_is_not_what_was_loaded_is_not_believed(module: Callable[[str], ModuleType], tmp_path: Path) -> None:
     loaded = module("def late(row):\n    return row['id'] > 5\n")
     (tmp_path / "user_looks.py").write_text("def late(row):\n    return row['id'] > 6\n")
-    assert looking_form(loaded.late, SCHEMA) is None
+    assert compile_predicate(loaded.late, SCHEMA) is None
 
 
 def test_state_of_the_module_is_shared(module: Callable[[str], ModuleType]) -> None:
     loaded = module("seen = []\n\ndef count(row):\n    seen.append(row['id'])\n    return True\n")
-    looking = looking_form(loaded.count, SCHEMA)
+    looking = compile_predicate(loaded.count, SCHEMA)
     assert looking is not None
     looking.one(StructForm(SCHEMA).type(f0=3))
     loaded.count({"id": 4})

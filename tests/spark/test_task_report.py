@@ -9,7 +9,7 @@ import pytest
 
 from scribengin.formats.column_notices import UnfilledColumns
 from scribengin.formats.notice import FormatNotice
-from scribengin.spark.task_report import StageReport, TaskReport, again_in, newest_times, report_of, seconds_of
+from scribengin.spark.task_report import StageReport, TaskReport, newest_times, repeated_dead_letters, report_of, seconds_of
 from scribengin.state.contract import LineSegment
 
 WHOLE = TaskReport(
@@ -62,6 +62,6 @@ def test_a_stored_report_with_a_wrong_value_is_refused(key: str) -> None:
 def test_the_figures_of_tasks_are_added_and_of_equal_times_the_first_record_stands() -> None:
     other = TaskReport(again={"users": 1, "langs": 1}, seconds={"clean": 0.5}, newest={"tweets": (1_700_000_000_000_000, 5)})
     third = TaskReport(newest={"tweets": (1_700_000_000_000_000, 4)})
-    assert again_in([WHOLE, other]) == {"users": 3, "langs": 1}
+    assert repeated_dead_letters([WHOLE, other]) == {"users": 3, "langs": 1}
     assert seconds_of([WHOLE, other, third]) == {"clean": 0.75}
     assert newest_times([other, third]) == {"tweets": (1_700_000_000_000_000, 4)}

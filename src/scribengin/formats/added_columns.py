@@ -1,4 +1,4 @@
-"""Columns that are not in the records: the place of a record (`metadata`), and values in names of its folders (`partition_columns`).
+"""Columns that are not in the records: the place of a record (`metadata`), and values in the names of its folders (`partition_columns`).
 
 A decoder reads the record's own columns first; these columns are then added, one batch at a time.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from scribengin.formats.contract import Block, Decoder
 
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-"""the folder name that means null"""
+"""the folder name that stands for null"""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _DIGITS = re.compile(r"(-?)0*(\d+)\Z")
 
@@ -43,8 +43,8 @@ def folders_in(path: str) -> dict[str, str]:
 
 
 def folder_values(path: str, fields: Sequence[Field]) -> dict[str, Any]:
-    """The typed values of the folders `column=value` in a file's path, for equal names the innermost. Raises MisfitError if a column
-    has no folder, or its value does not fit."""
+    """The typed values of the folders `column=value` in a file's path; for equal names the innermost. Raises MisfitError if a column has no
+    folder, or its value does not fit."""
     found = folders_in(path)
     return {field.name: _value(field, found.get(field.name), path) for field in fields}
 
@@ -92,19 +92,19 @@ class AddedColumns:
         self._at_end = schema.names[: len(own.schema.names)] == own.schema.names
 
     def over(self, own: Decoder) -> AddedColumns:
-        """Return a copy with another decoder of the own columns."""
+        """A copy with another decoder of the own columns."""
         other = copy(self)
         other.own = own
         return other
 
     def placed(self, place: RecordPlace, facts: FileFacts | None, own: Decoder) -> AddedColumns:
-        """Return a decoder for a block of one record without its file: that of a dead letter."""
+        """A decoder for a single record without its file: the record of a dead letter."""
         other = self.over(own)
         other._fixed = (place, facts)
         return other
 
     def rows(self, block: Block) -> DecodedRows:
-        """Dicts with every column of the schema and no other."""
+        """The records as dicts with exactly the columns of the schema."""
         found = self.own.rows(block)
         alike, each = self._values(block, found.ordinals)
         rows = found.rows
@@ -172,7 +172,7 @@ def own_decoder(decoder: Decoder) -> Decoder:
 
 
 def _numbers(block: Any, word: str, ordinals: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """`line`, `offset` or `row` of the records; None if it is not known."""
+    """The `line`, `offset` or `row` of the records; None if unknown."""
     if isinstance(block, LineBlock):
         if word == "row":
             return None

@@ -1,8 +1,8 @@
 """Decodes values that are one Avro record each with their writer's schema, then converts them to the declared columns.
 
-Bare values all have the same schema. In the wire format of schema registries a value begins with a byte 0 and the
-schema's id in four bytes, and a `Lookup` knows the schemas. fastavro takes the bytes apart, one value at a time; columns are made of all
-values of a schema in one go, and record by record only where one of them does not fit.
+Bare values all have the same schema. In the wire format of schema registries a value begins with a byte 0 and the schema's id in four
+bytes, and a `Lookup` returns the schemas. fastavro decodes one value at a time. Columns are made from all values of a schema at once, and
+record by record only if one of them does not fit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _PREFIX_BYTES = 5
 _KNOWN = 10_000
-"""maximum number of value prefixes that a decoder caches: invalid values have a new one each time"""
+"""the maximum number of value prefixes that a decoder caches: invalid values can each have a new one"""
 
 
 class UnknownSchemaError(LookupError):
@@ -36,10 +36,10 @@ class UnknownSchemaError(LookupError):
 
 
 class Lookup(Protocol):
-    """Knows writers' schemas by id."""
+    """Returns writers' schemas by id."""
 
     def schema(self, schema_id: int) -> WriterSchema:
-        """Raises UnknownSchemaError, which makes the record a dead letter; any other error stops the task."""
+        """The schema with that id. Raises UnknownSchemaError, which makes the record a dead letter; any other error stops the task."""
 
 
 class AvroDecoder:
@@ -63,7 +63,7 @@ class AvroDecoder:
         self._read = fastavro().schemaless_reader
 
     def rows(self, values: Sequence[bytes | None]) -> DecodedRows:
-        """One dict for each record; values that are None are skipped, ordinals are the indexes of values."""
+        """One dict for each record. Values that are None are skipped; ordinals are the indexes of values."""
         found = self.columns(values)
         rows = batch_to_rows(found.batch) if self.schema.fields else [{} for _ in found.ordinals]
         return DecodedRows(rows, found.ordinals, found.bad, found.skipped)
@@ -71,7 +71,7 @@ class AvroDecoder:
     def columns(self, values: Sequence[bytes | None]) -> DecodedColumns:
         """The records of `rows`, as one Arrow batch."""
         bad: list[Bad] = []
-        taken = self._taken_apart(values, bad)
+        taken = self._decoded_by_schema(values, bad)
         batches, ordinals = [], []
         for form, records, own in taken:
             batch, stayed = form.batch(records, own, bad)
@@ -85,8 +85,9 @@ class AvroDecoder:
         order = sorted(range(len(ordinals)), key=ordinals.__getitem__)
         return DecodedColumns(batch.take(pa.array(order, pa.int64())), [ordinals[index] for index in order], bad, skipped)
 
-    def _taken_apart(self, values: Sequence[bytes | None], bad: list[Bad]) -> list[tuple[AvroForm, list[Any], list[int]]]:
-        """(form, records, their ordinals), one for each writer's schema among the values; those that cannot be read go to `bad`."""
+    def _decoded_by_schema(self, values: Sequence[bytes | None], bad: list[Bad]) -> list[tuple[AvroForm, list[Any], list[int]]]:
+        """(form, records, their ordinals), one for each writer's schema among the values. Values that cannot be decoded are added to
+        `bad`."""
         groups: dict[int, tuple[AvroForm, list[Any], list[int]]] = {}
         read, forms, length = self._read, self._forms, self._prefix_bytes
         for ordinal, value in enumerate(values):
@@ -100,7 +101,7 @@ class AvroDecoder:
             body.seek(length)
             try:
                 record = read(body, form.parsed, None, **form.options)
-            except Exception as error:  # fastavro says what it finds with EOFError, IndexError, UnicodeDecodeError and others
+            except Exception as error:  # fastavro reports errors as EOFError, IndexError, UnicodeDecodeError and others
                 bad.append(self._unreadable(ordinal, value, form, error))
                 continue
             if body.tell() != len(value):
@@ -115,7 +116,7 @@ class AvroDecoder:
         return list(groups.values())
 
     def _form_of(self, prefix: bytes) -> AvroForm | Bad:
-        """The form of values with this prefix, or the fault of each of them."""
+        """The form of values with this prefix, or the error of each of them."""
         assert self._lookup is not None
         if len(self._forms) >= _KNOWN:
             self._forms.clear()
@@ -137,7 +138,7 @@ class AvroDecoder:
             body.seek(self._prefix_bytes)
             try:
                 _, told = read_record(body, form.writer)
-            except Exception:  # another mistake behind this one, or the key of a map
+            except Exception:  # another error in the same record, or the key of a map
                 told = f"a text: its byte {error.start} is not UTF-8: {error.reason}"
             return Bad(ordinal, "invalid-utf8", told)
         if isinstance(error, EOFError) or str(error) == "string index out of range":
@@ -147,7 +148,7 @@ class AvroDecoder:
 
 
 def read_record(body: BytesIO, writer: WriterSchema) -> tuple[Any, str]:
-    """The next record, and the fault if one of its texts is not UTF-8. Raises the errors of fastavro."""
+    """(the next record, the error if one of its texts is not UTF-8, else empty). Raises the errors of fastavro."""
     read, options, at = fastavro().schemaless_reader, _options(writer), body.tell()
     try:
         return read(body, writer.parsed, None, **options), ""
@@ -158,7 +159,7 @@ def read_record(body: BytesIO, writer: WriterSchema) -> tuple[Any, str]:
 
 
 def _options(writer: WriterSchema) -> dict[str, bool]:
-    """Option of fastavro: return (name, value) if a union has several named types."""
+    """Options of fastavro: if a union has several named types, return (name, value)."""
     return {"return_named_type": True, "return_named_type_override": True} if writer.mixed else {}
 
 
@@ -179,7 +180,7 @@ def _unclean(value: Any) -> str:
 
 
 class AvroForm:
-    """Records of one writer's schema, and the columns that they become."""
+    """The conversion of one writer schema's records to columns."""
 
     def __init__(self, writer: WriterSchema, schema: Schema, *, truncate: bool = False) -> None:
         self.writer = writer
@@ -192,10 +193,10 @@ class AvroForm:
         self._takes = [_taker(field, each, form.type, truncate=truncate) for (field, each), form in zip(fits, self._arrow, strict=True)]
         never = next((each.never for _, each in fits if each.never is not None), None)
         self.never = None if never is None else misfit_message(schema, "".join(never.path), never.found)
-        """the columns in which every record with a value has a fault"""
+        """set if a column can take no value of this writer's schema: the message that says why"""
 
     def batch(self, records: list[Any], ordinals: list[int], bad: list[Bad]) -> tuple[pa.RecordBatch, list[int]]:
-        """The records that fit, and their ordinals; the others go to `bad`."""
+        """(the records that fit, their ordinals); the errors of the others are added to `bad`."""
         try:
             arrays = [take(records) for take in self._takes]
         except (MisfitError, pa.ArrowException, OverflowError):
@@ -216,7 +217,7 @@ class AvroForm:
 
 
 def _taker(field: Field, found: Fit, form: pa.DataType, *, truncate: bool) -> Callable[[list[Any]], pa.Array]:
-    """What makes the column of records, all at once. It raises where one of them does not fit; `found.one` then tells which."""
+    """A function that makes the column of records, all at once. It raises if one of them does not fit; `found.one` then finds which."""
     name, one = field.name, found.one
     quick: Callable[[list[Any]], pa.Array]
     if found.kind == "date":

@@ -1,7 +1,7 @@
-"""Avro's object container files: a header with the writer's schema, then blocks of records, each ended by the file's sync marker.
+"""Reads Avro's object container files: a header with the writer's schema, then blocks of records, each ended by the file's sync marker.
 
-fastavro decodes records and the header. The block structure is read here, so that a damaged block loses only its own
-records, and every record has its number.
+fastavro decodes records and the header. The block structure is read here, so that a damaged block loses only its own records, and every
+record has its number.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _LENGTHS_BYTES = 20
 _BLOCK_BYTES = 256 * 2**20
 """maximum size of a decompressed block, in bytes: a larger one counts as damaged"""
 _RECORDS = 16_384
-"""number of records that are passed on together"""
+"""the most records that are passed on together"""
 
 
 class ContainerError(ValueError):
-    """The file cannot be read from here on. `reason` is that of a dead letter, or empty if the data are not the cause."""
+    """The rest of the file cannot be read. `reason` is that of a dead letter; empty if the data are not the cause."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -73,8 +73,8 @@ class Container:
 
 @dataclass(slots=True)
 class AvroBlock:
-    """Records of one file, decoded by its schema and not yet columns. `first_row` counts from the record before which `rows_before`
-    others stand in the file; that is asked for dead letters only."""
+    """Records of one file, decoded by its schema and not yet converted to columns. `rows_before` returns the number of records that precede
+    the stream in the file, from which `first_row` counts; it is called for dead letters only."""
 
     file: str
     writer: WriterSchema
@@ -82,7 +82,7 @@ class AvroBlock:
     first_row: int
     rows_before: Callable[[], int]
     unclean: dict[int, Bad] = field(default_factory=dict)
-    """ordinal → the fault of a record with a text that is not UTF-8"""
+    """ordinal → the error of a record with a text that is not UTF-8"""
     facts: FileFacts | None = None
 
     def place(self, ordinal: int) -> RecordPlace:
@@ -90,13 +90,13 @@ class AvroBlock:
         return RecordPlace(self.file, row=self.rows_before() + self.first_row + ordinal)
 
     def payload(self, ordinal: int) -> bytes:
-        """The record as JSON, by its writer's names and types."""
+        """The record as JSON, with its writer's names and types."""
         if ordinal in self.unclean:
             return json.dumps(self.records[ordinal], default=repr, ensure_ascii=True).encode()
         return msgspec.json.encode(self.records[ordinal])
 
     def __len__(self) -> int:
-        """How many records."""
+        """The number of records."""
         return len(self.records)
 
 
@@ -149,8 +149,20 @@ def read_header(file: IO[bytes]) -> Container:
 
 
 def block_lengths(file: IO[bytes], container: Container, start: int, size: int) -> Iterator[tuple[int, int, int]]:
-    """(byte at which it begins, records, byte behind it) of each block from `start` on, of a file of `size` bytes; nothing is decoded.
-    Raises ContainerError where the next one is broken."""
+    """The blocks of a file from byte `start` on, of which nothing is decoded.
+
+    Args:
+        file: The file.
+        container: Its header.
+        start: The byte at which a block begins.
+        size: The size of the file, in bytes.
+
+    Returns:
+        Yields (first byte, number of records, byte after the block).
+
+    Raises:
+        ContainerError: The next block is damaged.
+    """
     read = fastavro().schemaless_reader
     while start < size:
         file.seek(start)
@@ -176,8 +188,21 @@ def block_lengths(file: IO[bytes], container: Container, start: int, size: int) 
 def read_blocks(
     file: IO[bytes], label: str, container: Container, start: int, end: int, size: int, rows_before: Callable[[], int]
 ) -> Iterator[AvroBlock | DamageBlock]:
-    """The records of the blocks that begin from byte `start` to before `end`. A block that is broken inside is one DamageBlock behind its
-    good records; where the frame is broken a DamageBlock is the last. `rows_before` tells how many records stand before `start`."""
+    """Read the records of the blocks that begin at byte `start` or later, and before `end`.
+
+    Args:
+        file: The file.
+        label: Its name in places and messages.
+        container: Its header.
+        start: The byte at which the first block begins.
+        end: The byte before which the last block begins.
+        size: The size of the file, in bytes.
+        rows_before: Returns the number of records before `start`.
+
+    Returns:
+        Yields blocks of records. A block with damaged content gives a DamageBlock after its good records; if the block structure is
+            damaged, a DamageBlock is the last.
+    """
     row = 0
     blocks = block_lengths(file, container, start, size)
     while True:
@@ -200,7 +225,8 @@ def read_blocks(
 
 
 def _records(block: bytes, container: Container, count: int, begin: int) -> Iterator[tuple[int, list[Any], dict[int, Bad]] | Bad]:
-    """(number in the block of the first, records, those that are not UTF-8), some at a time; a Bad last where the rest cannot be read."""
+    """(number of the first record in the block, records, errors of those that are not UTF-8), some records at a time; a Bad is last if the
+    rest cannot be read."""
     head = BytesIO(block)
     fastavro().schemaless_reader(head, _LENGTHS, None)
     try:
@@ -213,7 +239,7 @@ def _records(block: bytes, container: Container, count: int, begin: int) -> Iter
     unclean: dict[int, Bad] = {}
     first = 0
     damage = ""
-    # a record without fields takes no bytes: of these a broken number of records could ask for all memory
+    # a record without fields takes no bytes: a damaged number of such records could fill all memory
     most = max(len(data), _RECORDS)
     for number in range(min(count, most)):
         try:
@@ -260,7 +286,7 @@ def _decompressed(data: bytes, codec: str) -> bytes:
 
 
 def _snappy(data: bytes) -> bytes:
-    """Snappy's raw form: the length as a number of 7 bits a byte, then what Arrow decompresses."""
+    """Decompress Snappy's raw format: the length as a number of 7 bits per byte, then what Arrow decompresses."""
     length = shift = 0
     for byte in data[:5]:
         length |= (byte & 0x7F) << shift

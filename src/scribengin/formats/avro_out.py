@@ -49,9 +49,10 @@ _BITS = {"int": 32, "long": 64}
 
 
 def derive_schema(schema: Schema, name: str = "Record") -> str:
-    """The Avro schema (JSON) of a record with these columns: nullable ones may be null, and are by default; times are in microseconds.
+    """The Avro schema (JSON) of a record with these columns. Nullable columns may be null, which is their default; times are in
+    microseconds.
 
-    Raises ValueError for a name that Avro does not allow, and for a MAP whose keys are no STRING.
+    Raises ValueError for a name that Avro does not allow, and for a MAP whose keys are not STRING.
     """
     return json.dumps(_record(schema.fields, name))
 
@@ -88,7 +89,7 @@ def _type(type_: Type, name: str) -> Any:
 
 
 class UnfitError(UnwritableError):
-    """A value that its type in the Avro schema cannot hold; `reason` as in dead letters."""
+    """A value that does not fit its type in the Avro schema; `reason` as in dead letters."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message, remedy="change the Avro schema, or convert the rows in a step before")
@@ -98,7 +99,7 @@ class UnfitError(UnwritableError):
 class AvroMessages:
     """Encodes batches with the columns of `schema` by `writer`; with `schema_id` in a registry's wire format.
 
-    Raises ValueError where the two cannot agree: a column that `writer` does not have, a field that it has, that is not nullable and no
+    Raises ValueError if the two do not match: a column that `writer` does not have, a field of `writer` that is not nullable and has no
     column, and types whose values would change.
     """
 
@@ -110,7 +111,7 @@ class AvroMessages:
         self._write = fastavro().schemaless_writer
 
     def encode(self, batch: pa.RecordBatch) -> list[bytes]:
-        """One message for each row, in order. Raises UnfitError, which names the column, for a value that its type in Avro cannot hold."""
+        """One message for each row, in order. Raises UnfitError, which names the column, for a value that does not fit its type in Avro."""
         columns = []
         for field, change in zip(self._schema.fields, self._changes, strict=True):
             column = batch.column(field.name)
@@ -132,13 +133,13 @@ class AvroMessages:
         return [whole[start:end] for start, end in pairwise(ends)]
 
     def encode_fitting(self, batch: pa.RecordBatch) -> tuple[list[bytes | None], list[Bad]]:
-        """One message for each row, None for rows that do not fit, and the faults of these rows."""
+        """(one message for each row, None for rows that do not fit; the errors of these rows)."""
         try:
             return [*self.encode(batch)], []
         except UnfitError as error:
             if batch.num_rows == 1:
                 return [None], [Bad(0, error.reason, error.message)]
-        # few of many rows do not fit: bisection finds them in some twenty tries
+        # few of many rows do not fit: bisection finds them in some twenty attempts
         half = batch.num_rows // 2
         first, unfit = self.encode_fitting(batch.slice(0, half))
         second, more = self.encode_fitting(batch.slice(half))
@@ -154,7 +155,7 @@ def _changed(column: pa.Array, field: Field, change: Change | None) -> list[Any]
 
 
 def _fields(writer: WriterSchema, node: Any, fields: tuple[Field, ...], *, top: bool = False) -> list[Change | None]:
-    """What changes the values of each field; at the `top`, of a batch's columns, times come as microseconds."""
+    """The conversion of the values of each field. At the `top`, the columns of a batch, times arrive as microseconds."""
     given = {field["name"]: field["type"] for field in node["fields"]}
     for name, type_ in given.items():
         if name not in {field.name for field in fields} and "null" not in (type_ if isinstance(type_, list) else [type_]):
@@ -168,7 +169,7 @@ def _fields(writer: WriterSchema, node: Any, fields: tuple[Field, ...], *, top: 
 
 
 def _or_null(writer: WriterSchema, node: Any, type_: Type, where: str, *, top: bool = False) -> Change | None:
-    """The conversion of a value, None included; None if values stay unchanged."""
+    """The conversion of a value, which may be None; returns None if values stay unchanged."""
     node = writer.resolved(node)
     nullable = isinstance(node, list) and len(branches(node)) < len(node)
     types = branches(node)

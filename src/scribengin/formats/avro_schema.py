@@ -1,8 +1,8 @@
-"""Reads a writer's Avro schema, makes it safe for decoding, and traverses it.
+"""Reads a writer's Avro schema, makes it safe for decoding, and converts values of its types to those of columns.
 
-fastavro decodes by a copy without logical types, so that each value comes as Avro stores it: turning it into the column's type, and
-telling which field did not fit, is ours (`avro_types`). What a writer says of defaults, aliases and documentation is left out: decoding
-by the writer's own schema needs none of it, and writers get it wrong.
+fastavro decodes with a copy without logical types, so that each value arrives as Avro stores it. This module converts it to the column's
+type and reports which field did not fit. Defaults, aliases and documentation in a writer's schema are removed: decoding by the writer's own
+schema needs none of them, and they are often wrong.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
     "decimal": ("bytes", "fixed"),
     "uuid": ("string", "fixed"),
 }
-"""logical type → what it may annotate; on anything else it means nothing (Avro's specification)"""
+"""logical type → the types that it may annotate; it has no meaning on other types (Avro's specification)"""
 NAMED = frozenset({"record", "enum", "fixed", "error"})
 
 
@@ -51,10 +51,10 @@ class AvroSchemaError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class WriterSchema:
-    """The schema of a record as its writer has it. Nodes are what fastavro makes of them: a name, a mapping, or a list (a union)."""
+    """The schema of a record as its writer has it. A node has fastavro's form: a name, a mapping, or a list (a union)."""
 
     parsed: Any
-    """for fastavro: no logical types"""
+    """for fastavro: without logical types"""
     root: Mapping[str, Any]
     """the record with its logical types, all names in full"""
     names: Mapping[str, Any]
@@ -69,7 +69,7 @@ class WriterSchema:
         return self.names.get(node, node) if isinstance(node, str) else node
 
     def kind(self, node: Any) -> str:
-        """`union`, a logical type of the table above, or the type's own word."""
+        """`union`, a logical type of the table above, or the name of the type."""
         node = self.resolved(node)
         if isinstance(node, list):
             return "union"
@@ -94,10 +94,15 @@ def fastavro() -> Any:
 
 @lru_cache(maxsize=256)
 def parse_writer(text: str, references: tuple[str, ...] = ()) -> WriterSchema:
-    """The schema in `text`; `references` are schemas that it names and that are not in it, each behind those that it needs itself.
+    """Parse a schema.
 
-    Raises AvroSchemaError if it is not the schema of a record, and for two kinds with which a few bytes could crash the process: recursive
-    types (fastavro follows them on the native stack) and arrays of values of zero bytes.
+    Args:
+        text: The schema as JSON.
+        references: Schemas that `text` refers to and does not contain, each after those that it needs itself.
+
+    Raises:
+        AvroSchemaError: It is not the schema of a record; or it has a type with which a few bytes of data could crash the process: a
+            recursive type (fastavro follows it on the native stack) or an array of values of zero bytes.
     """
     if text.strip().isidentifier():
         text = json.dumps(text.strip())  # `string` without quotes, as some registries store it
@@ -115,17 +120,17 @@ def parse_writer(text: str, references: tuple[str, ...] = ()) -> WriterSchema:
 
 
 def read_schema_file(path: Path) -> str:
-    """The text of a schema file (.avsc); types that it names and does not define come from files of that name beside it.
+    """The text of a schema file (.avsc). Types that it refers to and does not define are read from files of that name in the same folder.
 
     Raises AvroSchemaError, which names the file.
     """
     load = fastavro().schema.load_schema
     try:
-        path.read_bytes()  # fastavro does not say why it cannot
+        path.read_bytes()  # fastavro does not report why it cannot read a file
         loaded = load(str(path), _write_hint=False)
     except OSError as error:
         raise AvroSchemaError(f"{path} cannot be read: {error.strerror or error}") from error
-    except Exception as error:  # json, fastavro and what it does not foresee (a TypeError for a number)
+    except Exception as error:  # errors of json and fastavro, and other ones (a TypeError for a number)
         raise AvroSchemaError(f"{path} is not a valid Avro schema: {error}") from error
     text = json.dumps(loaded)
     try:
@@ -145,13 +150,13 @@ def _parsed(given: list[Any], names: dict[str, Any]) -> Any:
     try:
         for each in given:
             parsed = parse(each, named_schemas=names)
-    except Exception as error:  # its own classes, and TypeError and KeyError for what it does not foresee
+    except Exception as error:  # fastavro's own errors, and TypeError and KeyError for schemas that it does not expect
         raise AvroSchemaError(f"it is not a valid Avro schema: {error}") from None
     return parsed
 
 
 def _only(node: Any, keys: frozenset[str]) -> Any:
-    """The schema with these keys alone."""
+    """The schema reduced to these keys."""
     if isinstance(node, list):
         return [_only(each, keys) for each in node]
     if not isinstance(node, dict):
@@ -197,7 +202,7 @@ def _parts(node: Any) -> Iterator[Any]:
 def _takes_bytes(schema: WriterSchema, node: Any) -> bool:
     node = schema.resolved(node)
     if isinstance(node, list):
-        return True  # the branch's number
+        return True  # the number of the branch
     kind = schema.kind(node)
     if kind in ("record", "error"):
         return any(_takes_bytes(schema, field["type"]) for field in node["fields"])
@@ -209,10 +214,9 @@ def _shown(node: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-# Converts values of a writer's Avro type to a column's type: which values fit, and their conversion.
-#
-# As strict as the contract for JSON: no number is read as a text or a time, no float as a whole number, and misfits name their path.
-# Only the sizes of numbers may differ if no value changes; and a FLOAT is rounded to its 32 bits.
+# Converts values of a writer's Avro type to a column's type. As strict as the contract for JSON: a number is not read as a text or a time,
+# a float is not read as a whole number, and errors name the path of the value. Only the sizes of numbers may differ if no value changes; a
+# FLOAT is rounded to its 32 bits.
 
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -256,7 +260,7 @@ _PLAIN: dict[str, tuple[str, ...]] = {
     "uuid": ("STRING",),
 }
 _SIZES = ({"int", "long"}, {"float", "double"})
-"""types that differ only in how much they hold: what takes the larger takes both"""
+"""types that differ only in their range: a column that accepts the larger accepts both"""
 _PYTHON = {
     "boolean": bool,
     "int": int,
@@ -279,17 +283,17 @@ class Fit:
     """The conversion of values of one type for a column of another."""
 
     one: Callable[[Any], Any]
-    """a value, never None, as the contract has it in Python; raises MisfitError"""
+    """converts a value, never None, to the contract's Python form; raises MisfitError"""
     plain: bool = False
     """True if Arrow accepts the values unchanged and rejects values that do not fit"""
     kind: str = ""
-    """`date` or a timestamp's kind, where Arrow takes all values of a column in one go"""
+    """`date` or the kind of a timestamp, if Arrow converts all values of a column at once; else empty"""
     never: MisfitError | None = None
     """set if no value fits"""
 
 
 def fit(schema: WriterSchema, node: Any, asked: Type, *, truncate: bool = False) -> Fit:
-    """How values of `node` become values of `asked`. `truncate`: of a time what is finer than microseconds is cut off."""
+    """The conversion of values of `node` to type `asked`. `truncate`: a time is cut to microseconds."""
     node, kind = schema.resolved(node), schema.kind(node)
     if kind == "union":
         return _fit_union(schema, branches(node), asked, truncate=truncate)
@@ -326,7 +330,8 @@ def fit(schema: WriterSchema, node: Any, asked: Type, *, truncate: bool = False)
 
 
 def fit_field(schema: WriterSchema, node: Any, field: Field, *, truncate: bool = False) -> Fit:
-    """`fit` of the field of a record `node`, for all its values, None included. A field that the writer has not is null."""
+    """The conversion for a field of records of type `node`, for all its values, None included. A field that the writer does not have is
+    null."""
     given = next((each for each in node["fields"] if each["name"] == field.name), None)
     found = _null() if given is None else fit(schema, given["type"], field.type, truncate=truncate)
     one = found.one
@@ -448,8 +453,8 @@ def _fit_record(schema: WriterSchema, node: Any, fields: tuple[Field, ...], *, t
 
 
 def _fit_union(schema: WriterSchema, found: Sequence[Any], asked: Type, *, truncate: bool) -> Fit:
-    """Of one branch beside null, that branch's. Of several, by what Python makes of them; fastavro gives (full name, value) where
-    several have names."""
+    """The conversion of a union. With one branch besides null it is that of the branch. With several, the Python type of the value selects
+    the branch; if several branches are named types, fastavro gives (full name, value)."""
     if not found:
         return _null()
     fits = [fit(schema, branch, asked, truncate=truncate) for branch in found]

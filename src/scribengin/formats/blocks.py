@@ -1,4 +1,4 @@
-"""Blocks: what a source stream yields and a decoder takes. Text stays undecoded bytes until the tail; Parquet is Arrow already."""
+"""Blocks: what a source stream yields and a decoder reads. Text stays undecoded bytes until the task pipeline; Parquet is Arrow already."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _PART_BYTES = 64 * 1024
 
 
 def parts(data: bytes | memoryview, further: int = 0) -> Iterator[NDArray[np.uint8]]:
-    """The bytes as arrays of up to 64 KiB, each with the `further` bytes behind it; none if there are no more than `further` bytes.
+    """The bytes as arrays of up to 64 KiB, each followed by the next `further` bytes; none if there are no more than `further` bytes.
 
-    What NumPy makes of a larger array takes memory from the system, and gives it back, at every call: that costs more than the call.
+    For a larger array NumPy allocates its result from the system at every call and frees it, which costs more than the call.
     """
     octets = np.frombuffer(data, np.uint8)
     for start in range(0, len(octets) - further, _PART_BYTES):
@@ -34,7 +34,7 @@ def parts(data: bytes | memoryview, further: int = 0) -> Iterator[NDArray[np.uin
 
 
 def count_lines(data: bytes | memoryview, mark: bytes = b"\n") -> int:
-    """How many line ends; several times faster than `bytes.count` where they are many."""
+    """The number of line ends. Several times faster than `bytes.count` if there are many."""
     if len(mark) > 1:
         return bytes(data).count(mark)
     return sum(int(np.count_nonzero(part == mark[0])) for part in parts(data))
@@ -42,7 +42,7 @@ def count_lines(data: bytes | memoryview, mark: bytes = b"\n") -> int:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """The metadata of a file at the time it was assigned: its time in microseconds since 1970, and its size in bytes."""
+    """The metadata of a file when it was assigned: its time in microseconds since 1970, and its size in bytes."""
 
     time_us: int
     size: int
@@ -52,8 +52,8 @@ class FileFacts:
 class LineBlock:
     """Whole lines of one file. `offset` is where `data` begins, in bytes of the decompressed content.
 
-    `first_line` counts from 1. Where it is not known when the block is made (a range in the midst of a file), `find_line`
-    finds it when a place is asked for, which is for dead letters only; without either, places have no line.
+    `first_line` counts from 1. If it is unknown when the block is made (a range inside a file), `find_line` finds it when a place is
+    requested, which happens for dead letters only. Without either, places have no line.
     """
 
     file: str
@@ -63,7 +63,7 @@ class LineBlock:
     find_line: Callable[[int], int | None] | None = None
     """byte offset → line number"""
     end: LineEnd = AUTO
-    """what ends each line"""
+    """the end of each line"""
     _lines: list[bytes] | None = None
     _length: int = -1
     _begins: list[int] | None = None
@@ -71,7 +71,7 @@ class LineBlock:
     facts: FileFacts | None = None
 
     def lines(self) -> list[bytes]:
-        r"""The lines without their ends; a `\r` before a `\n` stays where it is no part of that."""
+        r"""The lines without their ends; a `\r` before a `\n` is kept if it is not part of the line end."""
         if self._lines is None:
             self._lines = self.data.split(self.end.mark)
             if not self._lines[-1]:
@@ -98,7 +98,7 @@ class LineBlock:
         return begins[ordinals] + self.offset
 
     def line_numbers(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """The line number of each of these records, see `place`; None if line numbers are not known."""
+        """The line number of each of these records, see `place`; None if line numbers are unknown."""
         first = self.place(0).line if len(ordinals) else 0
         return None if first is None else ordinals + first
 
@@ -112,11 +112,11 @@ class LineBlock:
 
     @property
     def known_lines(self) -> int | None:
-        """The number of lines, if it was set or counted."""
+        """The number of lines if it was set or counted, else None."""
         return None if self._length < 0 else self._length
 
     def __len__(self) -> int:
-        """How many lines, empty ones included."""
+        """The number of lines, empty ones included."""
         if self._length < 0:
             mark = self.end.mark
             self._length = count_lines(self.data, mark) + (not self.data.endswith(mark) and bool(self.data))
@@ -125,7 +125,7 @@ class LineBlock:
 
 @dataclass(slots=True)
 class DamageBlock:
-    """One record, or the rest of a file, that cannot be read: every decoder answers it with one `Bad`.
+    """One record, or the rest of a file, that cannot be read: every decoder returns one `Bad` for it.
 
     `reason` is `too-long` or `truncated`; `head` its first bytes, at most PAYLOAD_BYTES.
     """
@@ -168,7 +168,7 @@ class ArrowBlock:
     columns: tuple[tuple[str, str], ...] | None = None
     """all columns of the file with their types; the same object for all of its blocks"""
     unfit: Mapping[str, int] = field(default_factory=dict)
-    """column → values that did not fit, and are null in `batch`"""
+    """column → number of values that did not fit, and are null in `batch`"""
     facts: FileFacts | None = None
 
     def place(self, ordinal: int) -> RecordPlace:
@@ -182,5 +182,5 @@ class ArrowBlock:
         return json_lines(self.batch.slice(ordinal, 1)).rstrip(b"\n")
 
     def __len__(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return int(self.batch.num_rows)

@@ -16,7 +16,16 @@ PARQUET_COMPRESSIONS = ("none", "gzip", "zstd", "snappy")
 
 
 def decoder_for(format: str, schema: Schema, options: Mapping[str, Any]) -> Decoder:
-    """A fresh decoder. `options` are the source's. Raises ValueError for a column that the format cannot represent."""
+    """A new decoder.
+
+    Args:
+        format: The name of the format.
+        schema: The columns.
+        options: The options of the source.
+
+    Raises:
+        ValueError: The format is unknown, or cannot represent a column.
+    """
     truncate = options.get("time") == "truncate"
     match format:
         case "json":
@@ -44,8 +53,16 @@ def decoder_for(format: str, schema: Schema, options: Mapping[str, Any]) -> Deco
 
 
 def encoder_for(format: str, *, compression: str = "auto", options: Mapping[str, Any] | None = None) -> EncoderFactory:
-    """Return a factory of encoders; picklable. `auto` is none for text formats and zstd for Parquet. Raises ValueError for a compression
-    that the format does not support."""
+    """A factory of encoders; picklable.
+
+    Args:
+        format: The name of the format.
+        compression: `auto` is none for text formats and zstd for Parquet.
+        options: The options of the sink.
+
+    Raises:
+        ValueError: The format does not support the compression.
+    """
     allowed = PARQUET_COMPRESSIONS if format == "parquet" else TEXT_COMPRESSIONS
     if compression == "auto":
         compression = "zstd" if format == "parquet" else "none"

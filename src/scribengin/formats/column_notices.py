@@ -1,8 +1,7 @@
-"""Reports, once, differences between data and schema: columns that are new, missing or always null, values that became
-null.
+"""Reports, once, differences between data and schema: columns that are new, missing or always null, values that became null.
 
-Nothing here costs by the record. Files of typed formats and CSV say their columns themselves; of JSON the first record of each file is
-looked at, of a block one in its midst too, and their objects. So a field that few records of a large file have is reported late, or never.
+Nothing here costs time per record. Files of typed formats and CSV list their columns. For JSON the first record of each file is inspected,
+and one in the middle of some blocks, with their objects. So a field that few records of a large file have is reported late, or never.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ if TYPE_CHECKING:
 
 FORMATS = frozenset({"json", "csv", "parquet", "avro"})
 MOST = 100
-"""maximum number of names of one kind that a task reports: data whose keys are ids must not fill the ledger"""
+"""the most names of one kind that a task reports: data whose keys are ids must not fill the ledger"""
 _EACH, _THEN = 8, 16
-"""so many blocks of JSON a task looks at, and then every 16th: records of a hundred fields cost more to look at than to decode"""
+"""a task inspects so many blocks of JSON, and then every 16th: inspecting records of a hundred fields costs more than decoding them"""
 _FEW = 8
-"""records of a block of which the values are looked at, behind the first blocks"""
+"""records of a block whose values are inspected, after the first blocks"""
 _SHARE = 100
-"""one of so many bytes that pass is looked at, at most: large records are looked at more rarely"""
+"""at most one of so many bytes is inspected: large records are inspected less often"""
 _JSON = msgspec.json.Decoder()
 
 
 class Noticer:
-    """Of one source, in one task."""
+    """Collects the notices on one source in one task."""
 
     def __init__(self, source: str, schema: Schema, format: str, learned: Collection[str] = ()) -> None:
         """`learned`: columns of the schema that the flow does not declare."""
@@ -49,25 +48,25 @@ class Noticer:
         self._source = source
         self._format = format if format in FORMATS else ""
         self.types = {field.name: str(field.type) for field in schema.fields}
-        """of the columns, as they are declared"""
+        """column → its declared type"""
         self._known = set(self.types)
         self._inner: set[str] = set()
-        """paths of fields that were reported; a column may have such a name too"""
+        """paths of fields that were reported; a column may have the same name"""
         self._objects = [(field.name, field.type) for field in schema.fields if _has_fields(field.type)]
         self._blocks = self._passed = self._looked = 0
-        """of JSON: blocks and bytes that came, bytes that were looked at"""
+        """for JSON: the number of blocks and bytes so far, and of inspected bytes"""
         self._kinds = Counter[str]()
-        """of `found`, without `nulled`"""
+        """notices of each kind in `found`, without `nulled`"""
         self._seen: object = None
-        """the columns that were last looked at"""
+        """the columns that were inspected last"""
         self._file_name = ""
-        """of JSON, the file that is read"""
+        """for JSON: the current file"""
         self._nullable = [field.name for field in schema.fields if field.nullable and field.name not in learned]
         self.nulls = NullColumns(schema.names, self._nullable)
         self._renamed: dict[str, str] = {}
-        """column that the first record of the file lacks → a field of that record with nearly its name"""
+        """column that the first record of the file does not have → a field of that record with a similar name"""
         self._of_file = NullColumns(schema.names, ())
-        """of these columns, what the file has"""
+        """tells which of these columns are missing in all records of the file"""
 
     def inspect(self, block: Block) -> None:
         """Compare the columns of the block with the schema."""
@@ -95,20 +94,20 @@ class Noticer:
                 self._json(block)
 
     def decoded(self, found: DecodedRows | DecodedColumns | Structs) -> None:
-        """Notice which columns of a block that was looked at have no value at all."""
+        """Record which columns are null in all records of a decoded block."""
         self.nulls.take(found)
         if self._renamed:
             self._of_file.take(found)
 
     def end(self) -> None:
-        """The last block was decoded."""
+        """End the current file: the last block was decoded."""
         for column in self._of_file.columns if self._of_file.records else ():
             self._note(FormatNotice(self._source, column, "renamed", self._renamed[column], self._file_name, records=self._of_file.records))
         self._renamed = {}
         self._of_file = NullColumns((), ())
 
     def _json(self, block: Block) -> None:
-        """The first record of a file is looked at, whatever was before it; others as far as they may cost."""
+        """Inspect records of a JSON block: the first record of each file always, others within the limits on cost."""
         self._blocks += 1
         self._passed += _size(block)
         enough = (self._blocks > _EACH and self._blocks % _THEN > 0) or self._looked * _SHARE > self._passed
@@ -131,7 +130,7 @@ class Noticer:
         self._of_file = NullColumns(self.nulls.names, self._renamed)
 
     def nulled(self, column: str, block: Block, ordinal: int, count: int = 1) -> None:
-        """Count a value that did not fit; or several of the block, with the place of the first."""
+        """Count a value that did not fit, or `count` of them in the block, with the place of the first."""
         known = self.found.get((column, "nulled"))
         if known is None:
             place = block.place(ordinal)
@@ -150,14 +149,14 @@ class Noticer:
                 self._note(FormatNotice(self._source, name, "missing", type_, file))
 
     def _shape(self, block: CsvBlock) -> None:
-        """Whether records are there, and go over several lines in a file with tabs, of which hardly any program quotes cells."""
+        """Note a file without records, and cells of several lines in a file with tabs, in which hardly any program quotes cells."""
         if not block.data:
             self.found.setdefault(("", "empty"), FormatNotice(self._source, "", "empty", "", block.file))
         elif ("", "lines") not in self.found and (place := longer_cell(block)) is not None:
             self.found["", "lines"] = FormatNotice(self._source, "", "lines", "", place.file, place.line)
 
     def _record(self, block: Block, record: bytes, ordinal: int) -> dict[str, Any]:
-        """The record; empty where it is none."""
+        """Inspect a record and return it; empty if it is not a JSON object."""
         try:
             found = _JSON.decode(record)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -183,20 +182,20 @@ class Noticer:
 
 
 class NullColumns:
-    """Which of some columns were null in all records that were looked at: all of them as Arrow, which knows its nulls; of dicts and Structs
-    those of the first blocks, and a few of each block behind."""
+    """Finds the columns that are null in all inspected records: in Arrow all records, since it counts nulls; of dicts and Structs those of
+    the first blocks, and a few of each later block."""
 
     def __init__(self, names: Collection[str], columns: Iterable[str]) -> None:
         self.names = tuple(names)
-        """of all columns, in the order of the schema"""
+        """all columns, in the order of the schema"""
         self.columns = list(columns)
-        """those that were always null"""
+        """the columns that were always null so far"""
         self.records = 0
-        """that were looked at"""
+        """the number of inspected records"""
         self._blocks = 0
 
     def take(self, found: DecodedRows | DecodedColumns | Structs) -> None:
-        """The records of a block."""
+        """Inspect the records of a block."""
         if isinstance(found, DecodedColumns):
             self.records += (count := found.batch.num_rows)
             if count and self.columns:
@@ -220,7 +219,7 @@ class NullColumns:
 
 
 def _bare(name: str) -> str:
-    """What stays of a name when it is written another way: `eventId`, `event_id` and `Event-ID` are the same.
+    """A name in a form in which spellings are equal: `eventId`, `event_id` and `Event-ID` are the same.
 
     >>> _bare("eventId"), _bare("event_id")
     ('eventid', 'eventid')
@@ -233,8 +232,8 @@ def _has_fields(declared: Type) -> bool:
 
 
 def _surplus(path: str, declared: Type, value: Any) -> Iterator[tuple[str, Any]]:
-    """(`column.field`, value) of what objects have that their type has not, `column.{}.field` of those in a map. Of a list the first item
-    and the last are looked at, of a map the first value."""
+    """(`column.field`, value) for each field of objects that their type does not have; `column.{}.field` for those in a map. Of a list the
+    first and the last item are inspected, of a map the first value."""
     if declared.name == "ARRAY":
         if isinstance(value, list) and value and _has_fields(declared.parts[0]):
             for item in value[:1] + value[1:][-1:]:
@@ -252,12 +251,12 @@ def _surplus(path: str, declared: Type, value: Any) -> Iterator[tuple[str, Any]]
 
 
 def _size(block: Block) -> int:
-    """In bytes; about, where only its records are known."""
+    """The size in bytes; an estimate if only the block's records are known."""
     return len(block.data) if isinstance(block, LineBlock) else len(block.payload(0)) * len(block) if len(block) else 0
 
 
 def _some(block: Block) -> Iterable[tuple[bytes, int]]:
-    """(record, ordinal, -1 where only its block is known)"""
+    """(record, its ordinal; -1 if only its block is known)"""
     if not isinstance(block, LineBlock):
         if len(block):
             yield block.payload(0), 0
@@ -270,7 +269,7 @@ def _some(block: Block) -> Iterable[tuple[bytes, int]]:
 
 
 def notices_of(found: Iterable[Noticer]) -> list[FormatNotice]:
-    """For a task's report, behind its last block."""
+    """The notices, for a task's report. Called after the last block."""
     for noticer in found:
         noticer.end()
     return [notice for noticer in found for notice in noticer.found.values()]
@@ -284,7 +283,7 @@ class UnfilledColumns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def nulls_of(found: Mapping[str, Noticer]) -> dict[str, UnfilledColumns]:
-    """For a task's report, by source."""
+    """Source → its columns without a value, for a task's report."""
     read = {source: noticer for source, noticer in found.items() if noticer.nulls.records}
     return {
         source: UnfilledColumns(records=noticer.nulls.records, columns={name: noticer.types[name] for name in noticer.nulls.columns})

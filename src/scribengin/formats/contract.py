@@ -1,11 +1,11 @@
 """The interfaces between sources, decoders and encoders.
 
-The data flow: a source stream yields *blocks* (some MiB each). A block is either text (`LineBlock`: whole records, still
-undecoded) or Arrow (`ArrowBlock`: the file's format had types of its own). A decoder turns a block into rows (dicts, for
-record functions) or into one Arrow batch (for SQL and batch functions), and collects the records that it could not read.
-Nothing is ever silently null: a record is decoded by the contract of docs/flow-file.md, or it is in `bad`.
+The data flow: a source stream yields *blocks* (some MiB each). A block is either text (`LineBlock`: whole records, still undecoded) or
+Arrow (`ArrowBlock`: the file's format had types of its own). A decoder turns a block into rows (dicts, for record functions) or into one
+Arrow batch (for SQL and batch functions), and collects the records that it could not read. Nothing becomes null silently: a record is
+decoded by the contract of docs/flow-file.md, or it is in `bad`.
 
-An *ordinal* is a record's index in its block, from 0. It survives every step, so that a dead letter can name its place.
+An *ordinal* is a record's index in its block, from 0. It is kept through every step, so that a dead letter can name its place.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
-    """The place of a record: `line` counts from 1 (text), `row` from 0 (Parquet, sequence), `offset` is in bytes of the
-    decompressed content. None if it is not known."""
+    """The place of a record: `line` counts from 1 (text), `row` from 0 (Parquet, sequence), `offset` is in bytes of the decompressed
+    content. None if unknown."""
 
     file: str
     line: int | None = None
@@ -54,13 +54,13 @@ class Block(Protocol):
         """The record's own bytes (text), or its row as JSON (Arrow)."""
 
     def __len__(self) -> int:
-        """How many records the block holds, empty lines included."""
+        """The number of records in the block, empty lines included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """The origin of a block of a channel: task output, Batch and lineage of the writing Query, number of rows, and the digest of
-    their ids. `unit` is -1 if the pack does not contain it."""
+    """The origin of a block of a channel: task output, Batch and lineage of the writing query, number of rows, and the digest of their ids.
+    `unit` is -1 if the record batch does not contain it."""
 
     lineage: str
     batch: int
@@ -74,10 +74,10 @@ class TracedBlock(Block, Protocol):
 
     @property
     def handed(self) -> Handed | None:
-        """The origin of the block; None for bytes that are not a whole pack."""
+        """The origin of the block; None for bytes that are not a whole record batch."""
 
     def origins(self, ordinals: Sequence[int]) -> Origins:
-        """Those of the records with these ordinals."""
+        """The origins of the records with these ordinals."""
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class DecodedRows:
 
 @dataclass(slots=True)
 class DecodedColumns:
-    """Decoded records as one Arrow batch with the schema's columns; else as `DecodedRows`."""
+    """Decoded records as one Arrow batch with the schema's columns; for the other fields see `DecodedRows`."""
 
     batch: pa.RecordBatch
     ordinals: Sequence[int]
@@ -102,7 +102,7 @@ class DecodedColumns:
 
 @dataclass(slots=True)
 class Structs:
-    """Decoded records as Structs of `form`; else as `DecodedRows`."""
+    """Decoded records as Structs of `form`; for the other fields see `DecodedRows`."""
 
     form: StructForm
     structs: list[Any]
@@ -127,7 +127,7 @@ class StructDecoder(Decoder, Protocol):
     """An optional ability of a decoder: the same records as Structs, for functions that only read columns."""
 
     structs: Callable[[Block], Structs] | None
-    """Never raises because of the data. None if this schema has no such form."""
+    """Decodes a block; never raises because of the data. None if this schema has no such form."""
 
 
 class ValueDecoder(Protocol):
@@ -158,5 +158,5 @@ class EncoderFactory(Protocol):
 
 
 def is_traced(block: Block) -> TypeGuard[TracedBlock]:
-    """Whether the block is a TracedBlock."""
+    """True if the block is a TracedBlock."""
     return hasattr(block, "origins")

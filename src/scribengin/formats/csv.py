@@ -1,7 +1,7 @@
-"""CSV by the parse contract: cells are typed by the schema, as strictly as JSON's values are.
+"""CSV by the parse contract: the schema gives the types of cells, as strictly as for JSON's values.
 
-Numbers and booleans are written as in JSON, DATE, TIMESTAMP and BINARY as the text of the JSON string, arrays, maps and
-structs as JSON. A cell in quotes is never null. Blanks around a number are ignored.
+Numbers and booleans are written as in JSON, DATE, TIMESTAMP and BINARY as the text of the JSON string, arrays, maps and structs as JSON. A
+cell in quotes is never null. Blanks around a number are ignored.
 """
 
 from __future__ import annotations
@@ -31,12 +31,10 @@ if TYPE_CHECKING:
     from scribengin.formats.dialect import Dialect, LineEnd
 
 
-# Columns of CSV whose records are in order: cells cut by `pyarrow.csv`, types by Arrow's kernels where these mean the same as the
-# parse contract.
-#
-# Arrow reads more than the contract allows (`0x10`, `007`, `nan`, `TRUE`, text behind a closing quote, a line that ends in `\r`). So the
-# bytes are checked before Arrow reads them, and the texts of a column before or after a kernel converts them; uncertain data use the
-# slow path: a column by `CellColumn`, a whole block by the decoder of `formats.csv`.
+# Decodes columns of CSV whose records are regular: cells are split by `pyarrow.csv`, and converted by Arrow's kernels if these follow the
+# parse contract. Arrow accepts more than the contract (`0x10`, `007`, `nan`, `TRUE`, text after a closing quote, a line that ends in `\r`).
+# So the bytes are checked before Arrow reads them, and the texts of a column before or after a kernel converts them. Uncertain data use the
+# slow path: a column by `CellColumn`, a whole block by `CsvDecoder`.
 
 
 _BOM = b"\xef\xbb\xbf"
@@ -45,11 +43,11 @@ _NULL_CHARACTERS = 1000
 _NUMBER = r"^(?:0|-?[1-9][0-9]*|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+))$"
 """a number of JSON; without `-0`, which msgspec reads as 0.0"""
 _LONG = r"^-?[0-9]{16,}$"
-"""a whole number that a DOUBLE may not keep"""
+"""a whole number that a DOUBLE may not represent exactly"""
 _YEAR_1 = -719162
-"""days from 1970-01-01 to 0001-01-01: Arrow knows a year 0, the contract does not"""
+"""days from 1970-01-01 to 0001-01-01: Arrow has a year 0, the contract does not"""
 _STAND_IN = b"\x1f"
-"""for a delimiter of several bytes, which Arrow does not take"""
+"""replaces a delimiter of several bytes, which Arrow does not support"""
 _EMPTY_IS_A_VALUE = (pa.string(), pa.binary())
 _ARROW_REFUSED = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
 
@@ -58,7 +56,7 @@ class QuickCsv:
     """Decodes regular blocks with the same result as the slow path, dead letters included."""
 
     def __init__(self, schema: Schema, columns: Sequence[CellColumn], dialect: Dialect, *, truncate: bool = False) -> None:
-        """`columns` are the schema's, for the texts that no kernel reads."""
+        """`columns` are the schema's, for texts that no kernel converts."""
         self._schema = arrow_schema(schema)
         self._names = schema.names
         self._columns = columns
@@ -77,7 +75,7 @@ class QuickCsv:
         )
 
     def decode(self, block: CsvBlock) -> DecodedColumns | None:
-        """The block's records; None if the slow path has to decide."""
+        """The block's records; None if the slow path must decode it."""
         names = self._names if block.header is None else block.header
         places = {name: f"c{index}" for index, name in enumerate(names)}
         cells = self._cells(block, len(names), [places[name] for name in self._names if name in places])
@@ -101,14 +99,14 @@ class QuickCsv:
         return DecodedColumns(batch.take(pa.array(good, pa.int64())), good, [bad[ordinal] for ordinal in sorted(bad)])
 
     def _cells(self, block: CsvBlock, width: int, wanted: list[str]) -> pa.Table | None:
-        """The cells of the wanted columns as texts; None where any record is not in order, or is blank."""
+        """The cells of the wanted columns as texts; None if a record is irregular or blank."""
         data, dialect = block.data, block.dialect
         if not data or not wanted or data.startswith(_BOM) or not self._able:
             return None
         if not _has_lines(data, block.end):
             return None
         if self._quote is not None and self._quote in data:
-            # Arrow may take an empty cell at the end of the data for one in quotes, and does not say which cells are
+            # at the end of the data Arrow may read an empty cell as one in quotes, and does not report which cells are
             if dialect.trim or not has_whole_cells(data, dialect) or data.endswith(self._delimiter):
                 return None
         elif len(self._delimiter) > 1:
@@ -143,7 +141,7 @@ class QuickCsv:
             )
         except pa.ArrowInvalid:  # ragged
             return None
-        # A line of blanks is no record either. With several columns it is ragged, unless blanks stand between the cells.
+        # A line of blanks is not a record either. With several columns it is ragged, unless there are blanks between the cells.
         if (width == 1 or self._dialect.delimiter in " \t") and _has_blank(cells.column("c0")):
             return None
         if blanks:
@@ -155,7 +153,7 @@ class QuickCsv:
 
 
 def _has_lines(data: bytes, end: LineEnd) -> bool:
-    """True where Arrow ends the same lines, and none is empty, which it takes for a record of empty cells."""
+    """True if Arrow finds the same line ends, and no line is empty: Arrow would read an empty line as a record of empty cells."""
     mark = end.mark
     if end == CR:
         return b"\n" not in data and not data.startswith(mark) and b"\r\r" not in data
@@ -166,7 +164,7 @@ def _has_lines(data: bytes, end: LineEnd) -> bool:
         return False
     if data.startswith((b"\n", b"\r\n")):
         return False
-    for part in parts(data, 1):  # quicker than `in`, which stops at each line end
+    for part in parts(data, 1):  # faster than `in`, which stops at each line end
         ends = part == ord("\n")
         if (ends[1:] & ends[:-1]).any():
             return False
@@ -179,7 +177,7 @@ def _without(texts: pa.Array, nulls: pa.Array) -> pa.Array:
 
 
 def _hold(cells: pa.Table, escape: str) -> bool:
-    """True where a cell that is not null has an escape in it."""
+    """True if a cell that is not null contains an escape."""
     return any(pc.any(pc.match_substring(texts, escape)).as_py() for texts in cells.columns)
 
 
@@ -193,7 +191,8 @@ def _one(texts: pa.ChunkedArray) -> pa.Array:
 
 
 def _by_cells(column: CellColumn, texts: pa.Array, type_: pa.DataType, bad: dict[int, Bad]) -> pa.Array:
-    """The column's values by its own parse. A record whose cell does not fit is noted in `bad`, unless a column before it was unfit."""
+    """The column's values, converted by `CellColumn`. A record whose cell does not fit is added to `bad`, unless an earlier column has
+    added it."""
     given = texts.to_pylist()
     values = column.values(given)
     if values is None:
@@ -228,7 +227,7 @@ def _kernel(field: Field, *, truncate: bool) -> Callable[[pa.Array], pa.Array | 
             return lambda texts: times_of(texts, truncate=truncate)
         case "DECIMAL":
             return _decimals(field.type.precision, field.type.scale)
-    return lambda texts: None  # noqa: ARG005 (a column's own parse reads it)
+    return lambda texts: None  # noqa: ARG005 (`CellColumn` converts it)
 
 
 def _cast(texts: pa.Array, type_: pa.DataType) -> pa.Array | None:
@@ -244,7 +243,7 @@ def _all(truths: pa.Array) -> bool:
 
 
 def _integers(texts: pa.Array, type_: pa.DataType) -> pa.Array | None:
-    """Whole numbers. One that is written as Arrow writes it is written as JSON asks."""
+    """Whole numbers. A text that is equal to Arrow's text of its number has the form that JSON requires."""
     numbers = _cast(texts, type_)
     return numbers if numbers is not None and _all(pc.equal(pc.cast(numbers, pa.string()), texts)) else None
 
@@ -265,7 +264,7 @@ def _doubles(texts: pa.Array) -> pa.Array | None:
 
 
 def _beyond_exact(numbers: pa.Array) -> bool:
-    """True where one of these DOUBLEs may stand for a whole number that it does not keep."""
+    """True if one of these DOUBLEs may come from a whole number that it does not represent exactly."""
     ends = pc.min_max(numbers)
     low, high = ends["min"].as_py(), ends["max"].as_py()
     return low is not None and max(-low, high) >= EXACT
@@ -276,7 +275,7 @@ def _floats(texts: pa.Array) -> pa.Array | None:
     if wide is None:
         return None
     numbers = pc.cast(wide, pa.float32(), safe=False)
-    kept = pc.equal(pc.cast(numbers, pa.float64()), wide)  # a whole number has to be, of others the nearest is taken
+    kept = pc.equal(pc.cast(numbers, pa.float64()), wide)  # a whole number must be represented exactly; other numbers are rounded
     return numbers if _all(pc.is_finite(numbers)) and _all(pc.or_(kept, pc.match_substring_regex(texts, r"[^-0-9]"))) else None
 
 
@@ -288,7 +287,7 @@ def _dates(texts: pa.Array) -> pa.Array | None:
 
 
 def _decimals(precision: int, scale: int) -> Callable[[pa.Array], pa.Array | None]:
-    """Numbers of no more digits than the type has on either side of the point: of others Arrow may lose digits, and not say so."""
+    """Numbers with no more digits than the type has on either side of the point; with more, Arrow may lose digits silently."""
     whole = rf"(?:0|[1-9][0-9]{{0,{precision - scale - 1}}})" if precision > scale else "0"
     pattern = rf"^-?{whole}(?:\.[0-9]{{1,{scale}}})?$" if scale else rf"^-?{whole}$"
     type_ = pa.decimal128(precision, scale)
@@ -307,7 +306,7 @@ class CsvDecoder:
     """Decodes `CsvBlock`s. Columns are matched by the block's header, or by position if it has none."""
 
     def __init__(self, schema: Schema, dialect: Dialect = RFC_4180, *, truncate: bool = False) -> None:
-        """`truncate`: what a TIMESTAMP has behind its six decimals is cut off."""
+        """`truncate`: a TIMESTAMP is cut to six decimals."""
         self.schema = schema
         self.dialect = dialect
         """the dialect of the records"""
@@ -320,7 +319,7 @@ class CsvDecoder:
         """the fast decoder of regular blocks; without it all blocks use the slow path, with the same result"""
 
     def rows(self, block: Block) -> DecodedRows:
-        """Dicts with every column of the schema and no other."""
+        """The records as dicts with exactly the columns of the schema."""
         quick = self._quickly(block)
         if quick is not None:
             return DecodedRows(batch_to_rows(quick.batch), quick.ordinals, quick.bad)
@@ -339,7 +338,7 @@ class CsvDecoder:
         return DecodedColumns(pa.RecordBatch.from_arrays(arrays, schema=form), ordinals, bad, skipped)
 
     def decode_values(self, values: Sequence[bytes | str | None]) -> DecodedRows:
-        """One record a value, for a `parse` step: columns by position. A null gives nulls, a blank is skipped."""
+        """One record per value, for a `parse` step: columns by position. A null gives nulls, a blank is skipped."""
         width = len(self._columns)
         found = _Found()
         for ordinal, value in enumerate(values):
@@ -372,7 +371,7 @@ class CsvDecoder:
         return columns, ordinals, found.sorted_bad(), found.skipped
 
     def _take_value(self, found: _Found, ordinal: int, value: bytes | str, width: int) -> None:
-        """A value may end in a line end; what follows one would be another record."""
+        """Add the record of a value, which may end in a line end. More than one record is an error."""
         value = in_utf_8(value, self.dialect.encoding) if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass")
         record = value.removesuffix(b"\n").removesuffix(b"\r")
         if b"\n" in record and sum(1 for _ in split_records(record + b"\n", self.dialect)) > 1:
@@ -426,7 +425,7 @@ class CsvDecoder:
         return found
 
     def _typed(self, found: _Found, cells: list[_Cells]) -> tuple[list[list[Any]], Sequence[int]]:
-        """The columns' values, without the records in which any of them does not fit."""
+        """(the columns' values, the ordinals), without the records in which a value does not fit."""
         if self.dialect.quoted_null == "typed":
             cells = [column.without(self.dialect.nulls, texts) for column, texts in zip(self._columns, cells, strict=True)]
         typed = [column.values(texts) for column, texts in zip(self._columns, cells, strict=True)]
@@ -445,7 +444,7 @@ class CsvDecoder:
 
 
 class _Found:
-    """Records in cells."""
+    """The records of a block, split into cells."""
 
     def __init__(self) -> None:
         self.cells: list[_Cells] = []
@@ -462,7 +461,7 @@ class _Found:
 
 
 class CellColumn:
-    """Turns the texts of one column into values: all at once by msgspec, or one by one to find the culprit."""
+    """Converts the texts of one column to values: all at once with msgspec, or one by one to find the one that does not fit."""
 
     def __init__(self, field: Field, *, truncate: bool = False) -> None:
         self.name = field.name
@@ -480,7 +479,7 @@ class CellColumn:
             self._mend = Mending(careful=True, truncate=truncate).value(field.type)
 
     def without(self, nulls: Sequence[str], texts: _Cells) -> _Cells:
-        """The texts without those that are null, unless they are values of this type."""
+        """The texts with null in place of those that mean null, unless these are values of this type."""
         return texts if self._type.name in EMPTY_IS_A_VALUE else [None if text in nulls else text for text in texts]
 
     def values(self, texts: _Cells) -> list[Any] | None:
@@ -532,7 +531,7 @@ class CellColumn:
         if self._type.name in _REALS:
             given = [f'"{text}"' if text in NOT_FINITE else text for text in given if '"' not in text]
         if self._type.name in _BARE:
-            # A number or truth value goes over no comma: so many values as texts means one from each.
+            # A number or boolean contains no comma: as many values as texts means one value per text.
             many: list[Any] = self._many.decode(f"[{','.join(given)}]")
             return many
         if self._type.name in _TEXTS:
@@ -547,7 +546,7 @@ class CellColumn:
         if self._type.name == "STRING":
             return text
         if self._type.name == "DECIMAL":
-            self._number.decode(text)  # what a number is, JSON says
+            self._number.decode(text)  # raises if the text is not a number of JSON
             return fit_decimal(text.strip(), self._type)
         if self._type.name == "TIMESTAMP":
             return instant(text, truncate=self._truncate)

@@ -29,7 +29,7 @@ _STRING = Type("STRING")
 _TYPES = (Type("BOOLEAN"), Type("BIGINT"), Type("DECIMAL", precision=38), Type("DOUBLE"), Type("DATE"), Type("TIMESTAMP"))
 _NEARLY = 0.9
 _WHOLE = re.compile(r"\s*-?[0-9]+\s*")
-"""what DECIMAL is proposed for: it would hold 1e3 too, which is a DOUBLE"""
+"""the numbers for which DECIMAL is proposed: it would fit 1e3 too, which is a DOUBLE"""
 
 Cells = list[str | None]
 
@@ -69,7 +69,7 @@ def _lines_from(head: bytes, end: LineEnd, skip: int) -> bytes:
 
 
 def _before(head: bytes, end: LineEnd) -> tuple[str | None, int]:
-    """(what comments begin with, lines to skip): lines that begin with # are comments, but one that names the columns."""
+    """(the prefix of comments, the number of lines to skip). Lines that begin with # are comments, except one that names the columns."""
     lines = [end.stripped(line) for line in head.split(end.mark)[:_LOOKED_AT]]
     marked = next((at for at, line in enumerate(lines) if line.strip() and not line.startswith(b"#")), 0)
     if not marked or not lines[0].startswith(b"#"):
@@ -83,7 +83,7 @@ def _before(head: bytes, end: LineEnd) -> tuple[str | None, int]:
 
 
 def _quoting(head: bytes, plain: Dialect) -> Dialect:
-    """What of quotes and escapes cuts the most records into cells of the usual number."""
+    """The dialect, with the quotes and escapes by which the most records have the usual number of cells."""
     backslash_null = b"\\N" in head
     escapes = b'\\"' in head or (backslash_null and head.count(b"\\") != head.count(b"\\N"))
     unquoted = replace(plain, quote=None)
@@ -99,7 +99,7 @@ def _quoting(head: bytes, plain: Dialect) -> Dialect:
 
 
 def _fitting(head: bytes, dialect: Dialect) -> float:
-    """The share of lines that are in records of the usual width; lines in a cell over several lines do not count in files with tabs."""
+    """The share of lines that are in records of the usual width. Lines of a cell over several lines do not count in files with tabs."""
     records = [record for record in split_records(head, dialect) if record.strip() and not _is_comment(record, dialect)][: _LOOKED_AT * 4]
     cut = [split_cells(_text(record, dialect), dialect) for record in records]
     longer = dialect.delimiter == "\t" and dialect.quote is not None
@@ -116,14 +116,14 @@ def _fitting(head: bytes, dialect: Dialect) -> float:
 
 
 def _trimmed(head: bytes, dialect: Dialect) -> Dialect:
-    """With blanks taken away where names in the first record have some."""
+    """The dialect, with blanks trimmed if names in the first record have some."""
     first = next((cells for cells in _first_cells(head, dialect) if cells != [None]), [])
     blank = any(cell is not None and cell != cell.strip(" \t") and cell.strip(" \t") for cell in first)
     return replace(dialect, trim=True) if blank and len(first) > 1 else dialect
 
 
 def _width(cells: Cells) -> int:
-    """Without the empty cells at its end."""
+    """The number of cells without the empty cells at the end."""
     width = len(cells)
     while width > 1 and not cells[width - 1]:
         width -= 1
@@ -131,7 +131,7 @@ def _width(cells: Cells) -> int:
 
 
 def guess_delimiter(data: bytes, dialect: Dialect = Dialect()) -> str:  # noqa: B008 (frozen)
-    """The one by which the first records of whole lines have the most equal widths; a comma if no delimiter divides them."""
+    """The delimiter by which the first records of whole lines have the most equal widths; a comma if no delimiter divides them."""
     best, most = ",", (0.0, 1)
     for delimiter in DELIMITERS:
         cut = [cells for cells in _first_cells(data, replace(dialect, delimiter=delimiter)) if cells != [None]]
@@ -150,8 +150,8 @@ def guess_delimiter(data: bytes, dialect: Dialect = Dialect()) -> str:  # noqa: 
 
 
 def guess_header(data: bytes, dialect: Dialect) -> bool:
-    """True where the first record may be names: each of its cells is a text of its own, and no value. One that is empty, or twice there, as
-    some programs write it, may be a name where the values below another are no texts."""
+    """True if the first record may be names: each of its cells is a distinct text that is not a value. An empty or repeated cell, which
+    some programs write, is allowed if a column below a name is not text."""
     records = [cells for cells in _first_cells(data, dialect) if cells != [None]]
     first = records[0] if records else []
     named = [cell for cell in first if cell is not None]
@@ -173,7 +173,7 @@ def is_value(text: str) -> bool:
 
 @dataclass(slots=True)
 class Guessed:
-    """The type of a column, and the notes on it."""
+    """The type of a column, and a note on it."""
 
     type: Type
     note: str = ""
@@ -196,10 +196,11 @@ def guess_column(name: str, cells: Cells) -> Guessed:
 
 
 def guess_null(records: Sequence[Cells]) -> str | tuple[str, ...]:
-    """The cell that makes the most columns more than STRING when it means null; the empty one where no other does better. Several, where
-    each of them does better than without it.
+    """The text for null by which the most columns get another type than STRING; the empty text if no other gives more. Several texts if
+    each of them adds columns.
 
-    `records` are of one width, with the empty text where a cell is empty."""
+    `records` have equal widths, with the empty text for an empty cell.
+    """
     columns = [list(column) for column in zip(*records, strict=True)]
 
     def typed(nulls: tuple[str, ...]) -> int:
@@ -236,7 +237,7 @@ def _text(record: bytes, dialect: Dialect) -> str:
 
 
 def _likely(type_: Type, cells: list[str]) -> bool:
-    """A look at some, before each is asked alone."""
+    """True if the type fits most of some cells; tested before each cell is tested."""
     some = cells[:: max(1, len(cells) // 20)]
     return sum(_holds(type_, [cell]) for cell in some) >= 0.75 * len(some)
 

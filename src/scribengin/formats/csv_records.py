@@ -1,5 +1,5 @@
-"""Finds the end and the cells of CSV records: RFC 4180 with the deviations of a `Dialect`. A quote opens a cell only at its very
-beginning; a cell in quotes may contain delimiters, line ends, and doubled quotes."""
+"""Finds the end and the cells of CSV records: RFC 4180 with the deviations of a `Dialect`. A quote opens a cell only at its very beginning;
+a cell in quotes may contain delimiters, line ends, and doubled quotes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _LINE_END, _RETURN = b"\n\r"
 
 
 class _Words:
-    """The parts of a dialect's patterns. Nothing in them goes back, so that each takes time in proportion to what it reads: by `*+` where
-    what is repeated has no choice, else by `(?>…)`, since `*+` is wrong there in Python before 3.11.5 (cpython 106052)."""
+    """The parts of a dialect's patterns. They never backtrack, so that matching takes time in proportion to the data: by `*+` if the
+    repeated part has no alternatives, else by `(?>…)`, since `*+` is wrong there in Python before 3.11.5 (cpython 106052)."""
 
     def __init__(self, dialect: Dialect, *, of_bytes: bool) -> None:
-        """For patterns of bytes the parts are texts whose characters are the bytes."""
+        """`of_bytes`: the parts are for patterns of bytes; they are texts whose characters are the bytes."""
         end = dialect.line_end
         delimiter, comment = (_as_bytes(each) if of_bytes else each for each in (dialect.delimiter, dialect.comment or ""))
         self.escape = re.escape(dialect.escape or "")
@@ -42,20 +42,20 @@ class _Words:
         self.at_end = {AUTO: r"\r*+\Z", CRLF: r"\r?\Z"}.get(end, r"\Z")
         lone_return = [r"\r(?!\n)"] * (end == CRLF)
         self.rest = _run(re.escape(mark[0]), lone_return)
-        """of a line"""
+        """the rest of a line"""
         parted = [rf"{re.escape(delimiter[0])}(?!{re.escape(delimiter[1:])})"] * (len(delimiter) > 1)
         escaped = [rf"{self.escape}(?:\r\n|.|\Z)"] * bool(self.escape)
         self.plain = _run(re.escape(delimiter[0]) + re.escape(mark[0]) + self.escape, [*parted, *lone_return, *escaped])
-        """a cell of a record that begins with no quote"""
+        """a cell, in a record, that does not begin with a quote"""
         self.unquoted = _run(re.escape(delimiter[0]) + self.quote + self.escape, [*parted, *escaped])
-        """the same, of a record of its own, with no quote that is not escaped"""
+        """the same, in a record without its line end; it has no quote that is not escaped"""
         self.inside = _run(self.quote + self.escape, [self.quote * 2, *([rf"{self.escape}."] if self.escape else [])])
-        """of a cell in quotes"""
+        """the content of a cell in quotes"""
         self.no_quote = f"(?!{self.blank}{self.quote})"
 
 
 def _run(stops: str, others: list[str]) -> str:
-    """Any characters but `stops`, and the others, in any order."""
+    """A pattern for any characters except `stops`, and for `others`, in any order."""
     one = f"[^{stops}]*+"
     if not others:
         return one
@@ -69,7 +69,8 @@ def _as_bytes(text: str) -> str:
 
 @cache
 def _patterns(dialect: Dialect) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """One record, and as its group the line end where it has one; and a record whose last cell, in quotes, continues after the data."""
+    """The patterns of (one record, with the line end as its group if it has one; a record whose last cell, in quotes, continues after the
+    data)."""
     words = _Words(dialect, of_bytes=True)
     d = words.delimiter
     cell, unclosed = words.plain, r"(?!)"
@@ -87,7 +88,8 @@ def _patterns(dialect: Dialect) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
 
 @cache
 def _cell(dialect: Dialect) -> re.Pattern[str]:
-    """A cell and what ends it, the delimiter or the record. Its groups: what is in the quotes, or else all of it; what ends it."""
+    """The pattern of a cell and its end: the delimiter or the end of the record. Groups: the content of the quotes, or the whole unquoted
+    cell; the end."""
     words = _Words(dialect, of_bytes=False)
     ends = rf"({words.delimiter}|\Z)"
     if not words.quote:
@@ -97,7 +99,7 @@ def _cell(dialect: Dialect) -> re.Pattern[str]:
 
 
 def is_commented(data: bytes, dialect: Dialect) -> bool:
-    """True where a line of `data` may be a comment."""
+    """True if a line of `data` may be a comment."""
     if dialect.comment is None:
         return False
     comment = dialect.comment.encode()
@@ -105,7 +107,7 @@ def is_commented(data: bytes, dialect: Dialect) -> bool:
 
 
 def is_escaped(data: bytes, dialect: Dialect) -> bool:
-    r"""True where `data` hold an escape other than that of `\N`, which stands for nothing that cuts a record or a cell."""
+    r"""True if `data` contains an escape other than that of `\N`, which has no effect on the division into records and cells."""
     if dialect.escape is None:
         return False
     escapes = data.count(dialect.escape.encode())
@@ -117,15 +119,15 @@ def _holds_quotes(data: bytes, dialect: Dialect) -> bool:
 
 
 def has_whole_cells(data: bytes, dialect: Dialect) -> bool:
-    """True where each quote of `data`, which begins at the start of a record, opens or closes a cell or stands for one in it, and
-    none is left open."""
+    """True if each quote of `data`, which begins at the start of a record, opens or closes a cell or is doubled in one, and no cell is left
+    open."""
     quotes = _quotes(data, dialect)
     return quotes is not None and not len(quotes) % 2
 
 
 def _quotes(data: bytes, dialect: Dialect) -> NDArray[np.int64] | None:
-    """Where quotes stand; None where any stands wrong, or that cannot be said so. Every second one closes its cell, or is followed by one
-    that opens it again: so two of them stand for a quote in the cell. The last may be left open."""
+    """The positions of quotes; None if one is misplaced, or if this cannot be decided. Every second one closes its cell, or is followed by
+    one that opens it again: two such quotes are one quote in the cell. The last cell may be left open."""
     end = dialect.line_end
     if dialect.quote is None or len(dialect.delimiter) > 1 or not dialect.delimiter.isascii() or end not in (AUTO, CR):
         return None
@@ -133,7 +135,7 @@ def _quotes(data: bytes, dialect: Dialect) -> NDArray[np.int64] | None:
     bytes_ = np.frombuffer(data, np.uint8)
     at = np.flatnonzero(bytes_ == quote)
     opening, closing = at[::2], at[1::2]
-    before = bytes_[opening - 1]  # of the first byte the last one, which says nothing
+    before = bytes_[opening - 1]  # for a quote at position 0 this is the last byte, which is not used
     if not ((opening == 0) | (before == delimiter) | (before == mark) | (before == quote)).all():
         return None
     after = closing[closing < len(data) - 1] + 1
@@ -162,7 +164,7 @@ def whole_records_end(data: bytes, dialect: Dialect) -> int:
 
 
 def end_by_records(data: bytes, end: int, dialect: Dialect) -> int:
-    """The same end, found record by record, for data whose quotes may be invalid. `end` is after the last line end."""
+    """The same end, found record by record, for data whose quotes may be misplaced. `end` is after the last line end."""
     record, unclosed = _patterns(dialect)
     mark = dialect.line_end.mark
     at = 0
@@ -175,7 +177,7 @@ def end_by_records(data: bytes, end: int, dialect: Dialect) -> int:
 
 
 def split_records(data: bytes, dialect: Dialect) -> Iterator[bytes]:
-    """The records with their line ends. Where quotes stand wrong the record ends with its line: a bad one takes no other with it."""
+    """The records with their line ends. A record with misplaced quotes ends with its line, so that it does not affect other records."""
     match = _patterns(dialect)[0].match
     mark = dialect.line_end.mark
     at = 0
@@ -213,7 +215,7 @@ def split_cells(record: str, dialect: Dialect) -> list[str | None] | None:
 
 
 def join_cells(cells: Sequence[str | None], dialect: Dialect) -> str | None:
-    """The record of which `split_cells` makes these; None where the dialect has no form for one of them."""
+    """The record that `split_cells` splits into these cells; None if the dialect cannot represent one of them."""
     texts = [_written(cell, dialect) for cell in cells]
     return None if None in texts else dialect.delimiter.join(text for text in texts if text is not None)
 
@@ -224,7 +226,7 @@ def _written(cell: str | None, dialect: Dialect) -> str | None:
     quote, escape = dialect.quote, dialect.escape
     plain = cell if escape is None else cell.replace(escape, escape * 2).replace(dialect.delimiter, escape + dialect.delimiter)
     inside = cell if escape is None else cell.replace(escape, escape * 2)
-    meets = len(dialect.delimiter) > 1 and set(dialect.delimiter) & set(cell)  # parts of it may meet others at the cell's ends
+    meets = len(dialect.delimiter) > 1 and set(dialect.delimiter) & set(cell)  # parts of it may combine with the next ones
     if not meets and not any(mark in plain for mark in "\r\n") and split_cells(plain, dialect) == [cell]:
         return plain
     return f"{quote}{inside.replace(quote, quote * 2)}{quote}" if quote is not None else None
@@ -236,20 +238,20 @@ def _inside(quote: str, escape: str) -> re.Pattern[str]:
 
 
 def _unescaped(quoted: str, dialect: Dialect) -> str:
-    """What is in quotes, where some are escaped and others may be written twice."""
+    """The content of quotes, in which quotes may be escaped or doubled."""
     quote, escape = dialect.quote or "", dialect.escape or ""
     return _inside(quote, escape).sub(lambda two: quote if two[0][0] == quote else dialect.unescaped(two[0]), quoted)
 
 
 @dataclass(slots=True)
 class CsvBlock(LineBlock):
-    """Whole CSV records of one file. `header` names the columns that the cells stand under; None where the file has no header."""
+    """Whole CSV records of one file. `header` has the names of the columns; None if the file has no header."""
 
     dialect: Dialect = RFC_4180
     header: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        """The line end, from the dialect."""
+        """Set the line end of the dialect."""
         self.end = self.dialect.line_end
 
     def lines(self) -> list[bytes]:
@@ -279,7 +281,7 @@ class CsvBlock(LineBlock):
         return np.asarray(self._line_ends, np.int64)[ordinals] + self.first_line  # type: ignore[operator]
 
     def __len__(self) -> int:
-        """How many records."""
+        """The number of records."""
         if self._length < 0:
             self._length = len(self.lines()) if self._has_longer_records() else LineBlock.__len__(self)
         return self._length
@@ -295,7 +297,7 @@ class CsvBlock(LineBlock):
 
 
 def longer_cell(block: CsvBlock) -> RecordPlace | None:
-    """Where, in a block of a file with tabs, the first record is that goes over several lines."""
+    """The place of the first record in a block that spans several lines, in a file with tabs; None if there is none."""
     quote, mark = block.dialect.quote, block.end.mark
     if block.dialect.delimiter != "\t" or quote is None or quote.encode() not in block.data:
         return None

@@ -1,7 +1,7 @@
 """The dialect of text and CSV: line ends, delimiter and quotes of cells, cells that mean null, encoding.
 
-One `Dialect` is built from a node's options, and all CSV code uses it. Imports neither Arrow nor NumPy: the options are checked
-when a flow is checked, by the functions at the end.
+One `Dialect` is built from a node's options, and all CSV code uses it. Imports neither Arrow nor NumPy: the functions at the end check the
+options when a flow is validated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BLANKS = " \t"
 """the characters that `trim` removes"""
 _MOST_DELIMITER = 16
 _BACKSLASH = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
-"""the meaning of a character after a backslash, as PostgreSQL, MySQL and Hive write it"""
+"""the meaning of a character after a backslash in PostgreSQL, MySQL and Hive"""
 BACKSLASH_NULL = "\\N"
 """the cell that these systems write for null"""
 
@@ -31,7 +31,7 @@ class LineEnd:
     loose: bool
 
     def stripped(self, line: bytes) -> bytes:
-        """A line without its end, as a record."""
+        """The record of a line, which is given without its mark."""
         return line.rstrip(b"\r") if self.loose else line
 
 
@@ -50,7 +50,7 @@ def line_end_of(option: str, head: bytes) -> LineEnd:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """CSV as one source has it; the defaults are RFC 4180. `quote` and `escape` are None for none."""
+    """The CSV dialect of one source; the defaults are RFC 4180. `quote` and `escape` may be None."""
 
     delimiter: str = ","
     quote: str | None = '"'
@@ -83,12 +83,12 @@ class Dialect:
         return dialect
 
     def ending(self, line_end: LineEnd) -> Dialect:
-        """Return a copy with this line end."""
+        """A copy with this line end."""
         return self if line_end == self.line_end else _with(self, line_end=line_end)
 
     @property
     def is_plain(self) -> bool:
-        """True where a record without a double quote is cut by the delimiter, and has one word for null at most."""
+        """True if a record without a double quote can be split at the delimiter, and has at most one text for null."""
         return self.quote == '"' and self.escape is None and len(self.nulls) == 1 and not self.trim
 
     @property
@@ -114,7 +114,7 @@ class Dialect:
             part = parts[index]
             if part:
                 found.append(letters.get(part[0], part[0]) + part[1:])
-            else:  # two in a row stand for one; one at the end for itself
+            else:  # two in a row are one; one at the end is itself
                 found.append(escape)
                 index += 1
                 if index < len(parts):
@@ -144,14 +144,14 @@ _SINGLE = frozenset(
 )
 _MANY = frozenset({"gb2312", "gbk", "gb18030", "big5", "big5hkscs", "shift_jis", "cp932", "euc_jp", "euc_kr", "cp949"})
 _WIDE = {"utf-16": 2, "utf-16-le": 2, "utf-16-be": 2, "utf-32": 4, "utf-32-le": 4, "utf-32-be": 4}
-"""→ bytes of a unit"""
+"""encoding → bytes of a code unit"""
 _UTF_8 = frozenset({"utf-8", "utf-8-sig"})
 MARKS = ((b"\xff\xfe\0\0", "utf-32"), (b"\0\0\xfe\xff", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
-"""(byte order mark that a file begins with, its encoding)"""
+"""(byte order mark at the beginning of a file, its encoding)"""
 
 
 def codec_of(encoding: str) -> str | None:
-    """The codec of that name, `utf-8` for all names of UTF-8; None if it is not known."""
+    """The codec of that name, `utf-8` for all names of UTF-8; None if it is not supported."""
     try:
         name = codecs.lookup(encoding).name
     except (LookupError, ValueError):
@@ -162,13 +162,13 @@ def codec_of(encoding: str) -> str | None:
 
 
 def unit_bytes(encoding: str) -> int:
-    """How many bytes a line feed has."""
+    """The number of bytes of a line feed."""
     return _WIDE.get(codec_of(encoding) or "", 1)
 
 
 def marked_encoding(head: bytes) -> str | None:
-    """The encoding by the byte order mark of a file; None without one, or for that of UTF-8. UTF-16 and UTF-32 of ASCII are recognised
-    also without a mark, by their zero bytes."""
+    """The encoding by the byte order mark of a file; None without one, or for that of UTF-8. UTF-16 and UTF-32 of ASCII are recognised by
+    their zero bytes, also without a mark."""
     marked = next((encoding for mark, encoding in MARKS if head.startswith(mark)), None)
     if marked is not None or len(head) < 8:
         return marked
@@ -180,7 +180,8 @@ def marked_encoding(head: bytes) -> str | None:
 
 
 def guess_encoding(head: bytes) -> str:
-    """What the first bytes of a file are: UTF-8 where they can be that, and else Windows-1252, or ISO-8859-1 where they cannot be that."""
+    """The encoding of a file with these first bytes: UTF-8 if they are valid in it, else Windows-1252, or ISO-8859-1 if they are not valid
+    in that."""
     marked = marked_encoding(head)
     if marked is not None:
         return marked
@@ -198,7 +199,8 @@ def guess_encoding(head: bytes) -> str:
 
 
 def _undecodable(error: UnicodeError) -> tuple[str, int]:
-    """A byte that no UTF-8 has stands for what the encoding has not, so that its record, and no other, is a dead letter."""
+    """Replace bytes that the encoding does not have by a byte that UTF-8 does not have, so that this record, and no other, becomes a dead
+    letter."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     return "\udcff", error.end
@@ -208,7 +210,7 @@ codecs.register_error("scribengin.undecodable", _undecodable)
 
 
 class Transcoder:
-    """From an encoding to UTF-8, a part at a time. What the encoding has not becomes a byte that UTF-8 has not."""
+    """Converts from an encoding to UTF-8, part by part. Bytes that the encoding does not have become a byte that UTF-8 does not have."""
 
     def __init__(self, encoding: str) -> None:
         codec = codec_of(encoding)
@@ -221,7 +223,7 @@ class Transcoder:
 
 
 def in_utf_8(data: bytes, encoding: str) -> bytes:
-    """All of something in UTF-8."""
+    """The whole data in UTF-8."""
     return data if codec_of(encoding) == "utf-8" else Transcoder(encoding)(data, final=True)
 
 
@@ -294,11 +296,11 @@ CHECKS = {
     "comment": _comment,
     "encoding": _encoding,
 }
-"""option → the fault of a value; None if it is valid"""
+"""option → the check of a value: returns the error, or None if it is valid"""
 
 
 def sink_delimiter(value: Any) -> _Fault | None:
-    """The fault of a sink's delimiter, or None."""
+    """The error of a sink's delimiter, or None."""
     found = _delimiter(value)
     if found is None and (len(value) != 1 or not value.isascii() or value == '"'):
         return f"is {value!r}, not one ASCII character that can separate cells", 'write one, such as ";" or "\\t"'
@@ -306,7 +308,7 @@ def sink_delimiter(value: Any) -> _Fault | None:
 
 
 def sink_null(value: Any) -> _Fault | None:
-    """The fault of the cell that a sink writes for null, or None."""
+    """The error of the cell that a sink writes for null, or None."""
     return _null(value)
 
 

@@ -1,8 +1,8 @@
 """Encoders of sinks: JSON lines, CSV, text, Parquet, and their compressions.
 
-JSON: one object a line, every column, null where it is null. TIMESTAMP is ISO 8601 with `Z` and six decimals, DATE ISO 8601,
-DECIMAL a number with all its digits and no exponent, BINARY base64. NaN and the infinities, which JSON has no numbers for, are the strings
-`NaN`, `Infinity`, `-Infinity`.
+JSON: one object per line, with every column, null included. TIMESTAMP is ISO 8601 with `Z` and six decimals, DATE ISO 8601, DECIMAL a
+number with all its digits and no exponent, BINARY base64. NaN and the infinities, which JSON has no numbers for, are the strings `NaN`,
+`Infinity`, `-Infinity`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class JsonEncoder:
 
 
 class CsvEncoder:
-    """CSV as `formats.csv` reads it: quotes where they are needed, and around texts that would read as null."""
+    """CSV as `formats.csv` reads it: quotes where they are needed, and around texts that would be read as null."""
 
     def __init__(self, file: IO[bytes], schema: Schema, *, compression: str, delimiter: str, null: str, header: bool) -> None:
         fault = sink_delimiter(delimiter)
@@ -77,7 +77,7 @@ class CsvEncoder:
             self._file.write("\n".join(self.lines(batch)).encode() + b"\n")
 
     def lines(self, batch: pa.RecordBatch) -> list[str]:
-        """The rows without line ends; a quoted cell may hold some. Raises UnwritableError as `write` does."""
+        """The rows without line ends; a quoted cell may contain some. Raises UnwritableError, see `write`."""
         if batch.num_columns == 1 and not self._null.strip() and batch.column(0).null_count:
             raise UnwritableError(
                 f'column "{batch.schema.names[0]}" is null in a row; as the only column, it would be read as an empty line',
@@ -139,7 +139,7 @@ class TextEncoder:
 
 
 class ParquetEncoder:
-    """Parquet: timestamps in microseconds, UTC; row groups of up to 64 MiB of Arrow memory, so that a batch more is no group more."""
+    """Parquet: timestamps in microseconds, UTC. A row group is written once 64 MiB of Arrow memory are collected."""
 
     def __init__(self, file: IO[bytes], schema: Schema, *, compression: str) -> None:
         import pyarrow.parquet as pq
@@ -151,7 +151,7 @@ class ParquetEncoder:
         self._bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append the rows; they reach the file a row group at a time."""
+        """Append the rows; they are written to the file one row group at a time."""
         self._waiting.append(batch.cast(self._schema) if batch.schema != self._schema else batch)
         self._bytes += batch.nbytes
         if self._bytes >= _ROW_GROUP_BYTES:

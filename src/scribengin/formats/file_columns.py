@@ -1,4 +1,4 @@
-"""The columns of files of typed formats, in our types; columns without a matching type are left out, with a note."""
+"""The columns of files of typed formats, in Scribengin's types; columns without a matching type are left out, with a note."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def avro_columns(writer: WriterSchema, notes: list[str]) -> tuple[Field, ...]:
 
 
 def joined_columns(files: Iterable[tuple[str, tuple[Field, ...]]], notes: list[str]) -> Schema | None:
-    """The columns of all files, each as wide as its widest. A type that cannot be combined with earlier ones is reported with its file."""
+    """The columns of all files, each with its widest type; None if there are none. A type that cannot be combined with earlier ones is
+    added to `notes` with its file."""
     found: dict[str, tuple[Field, str]] = {}
     for file, fields in files:
         for field in fields:
@@ -68,7 +69,7 @@ def joined_columns(files: Iterable[tuple[str, tuple[Field, ...]]], notes: list[s
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:
-    """What its values are read as: by the values of a dictionary, and signed numbers that hold the unsigned ones."""
+    """The Arrow type as which values are read: the value type of a dictionary, a signed type for unsigned numbers."""
     import pyarrow as pa
 
     kinds = pa.types

@@ -1,8 +1,8 @@
-"""Decodes JSON lines by the parse contract; the reference for which records are valid and which become dead letters.
+"""Decodes JSON lines by the parse contract. This module defines which records are valid and which become dead letters.
 
-Normally msgspec decodes a piece of a block in one pass. A piece with an error is decoded again around the line at
-which msgspec stopped, or some lines at a time: a bad record only delays its neighbours. `rows`, `structs` and
-`columns` agree on every input: all check by the types that `json_types` makes of the Schema.
+Normally msgspec decodes a piece of a block in one pass. A piece with an error is decoded again, around the line at which msgspec stopped or
+some lines at a time: a bad record only delays its neighbours. `rows`, `structs` and `columns` agree on every input: all check by the types
+that `json_types` makes of the Schema.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 PIECE_BYTES = 256 * 1024
-"""how much is decoded at a time: small enough to stay in a core's cache, and to be taken again when a record is bad"""
+"""the bytes that are decoded at a time: few enough to stay in a core's cache, and to be decoded again if a record is bad"""
 _HIGH = np.uint8(0xF0)
 """a mask that maps every digit to the code of 0"""
 REFUSED = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
@@ -41,7 +41,7 @@ REFUSED = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
 
 
 def pieces(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Whole lines of about PIECE_BYTES, each with the number of lines before it. One piece of no bytes for no bytes."""
+    """The data in pieces of whole lines, of about PIECE_BYTES, each with the number of lines before it. One empty piece for empty data."""
     if len(data) <= 2 * PIECE_BYTES:
         yield 0, data
         return
@@ -62,9 +62,9 @@ def lines_of(piece: bytes) -> list[bytes]:
 
 
 def decode_whole(decoder: msgspec.json.Decoder[Any], data: bytes) -> list[Any] | int | None:
-    """The records of `data` if all is well and each line holds exactly one; else the index of the line that msgspec stopped at, or
-    None where that is not known."""
-    if not data.isascii() and not _is_utf8(data):  # msgspec does not look into what it drops
+    """The records of `data` if it is valid and each line has exactly one; else the index of the line at which msgspec stopped, or None if
+    that is unknown."""
+    if not data.isascii() and not _is_utf8(data):  # msgspec does not check texts that it skips
         return None
     try:
         records = decoder.decode_lines(data)
@@ -78,7 +78,8 @@ _BYTE = re.compile(r"\(byte (\d+)\)\Z")
 
 
 def _stopped_at(error: str, data: bytes) -> int | None:
-    """The position in a message of msgspec: the record's index (each line before it has one record), or the byte."""
+    """The line at which msgspec stopped, from its message: the record's index (each line before it has one record), or the line of the
+    byte. None if the message has neither."""
     if found := _RECORD.search(error):
         return int(found[1])
     if found := _BYTE.search(error):
@@ -87,7 +88,7 @@ def _stopped_at(error: str, data: bytes) -> int | None:
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Arrow's check reads some 15 GB/s, `bytes.decode` 2.5 (and creates a text that is not needed)."""
+    """True if the data is UTF-8. Arrow's check reads some 15 GB/s, `bytes.decode` 2.5 (and creates a text that is not needed)."""
     import pyarrow as pa
 
     offsets = pa.py_buffer(np.array([0, len(data)], np.int32))
@@ -101,14 +102,14 @@ def _is_utf8(data: bytes) -> bool:
 def _one_a_line(data: bytes, records: int) -> bool:
     """True if `data`, known to be `records` JSON objects with white space between, has exactly one on each line.
 
-    No object spans a line end between `}` and `{`, because inside an object there would be a comma;
-    so where all inner line ends do, each line has one object or more, and the count says that it is one.
+    No object spans a line end between `}` and `{`, because inside an object there would be a comma. So if all inner line ends are between
+    these, each line has one object or more, and the count shows that it is one.
     """
     if not data:
         return True
     if not data.startswith(b"{"):
         return False
-    # the common case by comparisons alone: to find the places of line ends takes longer
+    # the common case, by comparisons alone: finding the positions of line ends takes longer
     inner = between = 0
     for part in parts(data, 2):
         ends = part[1:-1] == ord("\n")
@@ -128,9 +129,9 @@ def _one_a_line(data: bytes, records: int) -> bool:
 
 
 def long_times(data: bytes) -> bool:
-    """True where a time of more than six decimals may stand in `data`: `:`, two signs, `.`, six more, and a digit."""
+    """True if `data` may contain a time of more than six decimals: `:`, two characters, `.`, six more, and a digit."""
     for part in parts(data, 10):
-        # a point, and seven bytes behind it a digit: of few other pairs this sum is the same
+        # a point, and seven bytes later a digit: few other pairs have the same sum
         sums = part[10:] & _HIGH
         sums += part[3:-7]
         if (sums == ord(".") + ord("0")).any():
@@ -140,29 +141,28 @@ def long_times(data: bytes) -> bool:
     return False
 
 
-# The two shapes in which JSON records are decoded, dicts and Structs: some lines at once, or one line alone.
+# The two shapes of decoded JSON records, dicts and Structs: some lines at once, or one line alone.
 
 
 class RecordShape(Protocol):
-    """How JSON records are decoded: to dicts or to structs."""
+    """The shape of decoded JSON records: dicts or Structs."""
 
     schema: Schema
     has_two_ways: bool
-    """whether the careful way accepts more than the quick one"""
+    """True if the careful way accepts more than the quick one"""
 
     def whole(self, data: bytes) -> list[Any] | int | None:
-        """The records of `data`, one a line, the quick way; if anything at all is wrong or odd, the index of that line, or None where it is
-        not known."""
+        """The records of `data`, one per line, by the quick way. If a line is not accepted, its index, or None if that is unknown."""
 
     def carefully(self, data: bytes) -> list[Any] | int | None:
-        """The records of `data`, like `whole`, but decoded the careful way."""
+        """The records of `data`, like `whole`, but decoded by the careful way."""
 
     def line(self, line: bytes) -> Any:
-        """The record of one line. Raises MisfitError and what msgspec raises."""
+        """The record of one line. Raises MisfitError and the errors of msgspec."""
 
 
 class Dicts:
-    """Dicts with every column of the schema and no other."""
+    """Decodes to dicts with exactly the columns of the schema."""
 
     def __init__(self, schema: Schema, *, truncate: bool = False) -> None:
         self.schema = schema
@@ -177,14 +177,14 @@ class Dicts:
         self.has_two_ways = _hold(schema, "TIMESTAMP", "FLOAT", "DOUBLE")
 
     def whole(self, data: bytes) -> list[dict[str, Any]] | int | None:
-        """The rows of `data`, or where not."""
+        """See `RecordShape.whole`."""
         rows = decode_whole(self._decoder, data)
         if isinstance(rows, list) and not (self._has_times and long_times(data)):
             return self._mended(rows, self._times, self._mends)
         return self.carefully(data) if isinstance(rows, list) else rows
 
     def carefully(self, data: bytes) -> list[dict[str, Any]] | int | None:
-        """The rows of `data`, decoded the careful way."""
+        """See `RecordShape.carefully`."""
         rows = decode_whole(self._careful, data)
         return self._mended(rows, [], self._careful_mends) if isinstance(rows, list) else rows
 
@@ -213,7 +213,7 @@ class Dicts:
 
 
 class FlatStructs:
-    """Structs of a schema whose values msgspec gives as they are to be, timestamps aside."""
+    """Decodes to Structs of a schema for whose values msgspec needs no correction, except for timestamps."""
 
     def __init__(self, schema: Schema, *, truncate: bool = False) -> None:
         self.schema = schema
@@ -232,14 +232,14 @@ class FlatStructs:
         self._zones_of_some: Callable[[list[Any]], set[Any]] = eval(f"lambda structs: set().union({some})")
 
     def whole(self, data: bytes) -> list[Any] | int | None:
-        """The Structs of `data`, or where not."""
+        """See `RecordShape.whole`."""
         structs = decode_whole(self._decoder, data)
         if isinstance(structs, list) and not (self._has_times and long_times(data)):
             return structs if self._all_utc(structs) else self._in_utc(structs)
         return self.carefully(data) if isinstance(structs, list) else structs
 
     def carefully(self, data: bytes) -> list[Any] | int | None:
-        """The records of `data`, decoded the careful way."""
+        """See `RecordShape.carefully`."""
         structs = decode_whole(self._careful, data)
         if not isinstance(structs, list):
             return structs
@@ -289,7 +289,7 @@ def _hold(schema: Schema, *names: str) -> bool:
 
 
 def _mends(schema: Schema, mending: Mending, *, times: bool = False) -> list[tuple[str, Callable[[Any], Any]]]:
-    """(column, what mends its values), TIMESTAMP only with `times`."""
+    """(column, the correction of its values); TIMESTAMP columns only with `times`."""
     fields = [field for field in schema.fields if times or field.type.name != "TIMESTAMP"]
     return [(field.name, mend) for field in fields if (mend := mending.field(field)) is not None]
 
@@ -301,8 +301,8 @@ _UTC = frozenset({dt.UTC})
 
 
 class QuickColumns:
-    """Decodes flat, valid records to columns: a Struct without dicts, and Arrow's own parser for timestamps of the
-    common form. Returns None if it is uncertain; then the slow path decides."""
+    """Decodes flat, valid records to columns: Structs instead of dicts, and Arrow's own parser for timestamps of the common form. If it is
+    uncertain it returns None, and the slow path decodes the data."""
 
     def __init__(self, schema: Schema, *, truncate: bool = False) -> None:
         from scribengin.core.types import arrow_schema
@@ -317,7 +317,7 @@ class QuickColumns:
         self._columns = readers_of(schema)
 
     def decode(self, data: bytes) -> pa.RecordBatch | None:
-        """The block's batch, or None."""
+        """The records as one record batch, or None."""
         import pyarrow as pa
 
         records = decode_whole(self._decoder, data)
@@ -339,8 +339,8 @@ def _maker(type_: pa.DataType) -> Callable[[list[Any]], pa.Array]:
 
 
 def common_times(texts: pa.Array) -> pa.Array | None:
-    """Timestamps of the texts, where all that are not null end with Z and have up to six decimals: those Arrow reads the same way as
-    msgspec, the year 0 aside. None where any is of another form, or no timestamp."""
+    """The timestamps of the texts, if all that are not null end with Z and have up to six decimals: Arrow reads those like msgspec, except
+    for the year 0. None if a text has another form, or is not a timestamp."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -364,8 +364,8 @@ def _times_maker(*, truncate: bool) -> Callable[[list[str | None]], pa.Array | N
 
 
 def times_of(texts: pa.Array, *, truncate: bool) -> pa.Array | None:
-    """Timestamps of the texts; what is not of the common form msgspec reads. None where any is no timestamp, or must be read one by one
-    (`instant`). `truncate`: what is finer than microseconds is cut off."""
+    """The timestamps of the texts; msgspec reads those that are not of the common form. None if a text is not a timestamp, or must be read
+    by `instant`. `truncate`: times are cut to microseconds."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -432,7 +432,7 @@ def misfit_message(schema: Schema, path: str, found: str) -> str:
 
 
 def _asked(schema: Schema, path: str) -> str:
-    """The type that the schema gives for `.a.b[0]`, with its NOT NULL; empty if the schema does not have the path."""
+    """The type that the schema gives for `.a.b[0]`; empty if the schema does not have the path."""
     for field in schema.fields:
         if path == f".{field.name}" or path.startswith((f".{field.name}.", f".{field.name}[")):
             return _inside(field.type, path[1 + len(field.name) :]) or str(field.type)
@@ -456,9 +456,9 @@ def _article(kind: str) -> str:
 
 
 _LINES = 64
-"""number of lines that are tried together if a piece failed without a known position, or has many bad lines"""
+"""the number of lines that are decoded together if a piece failed at an unknown line, or has many bad lines"""
 _BAD_LINES = 8
-"""bad lines of a piece around which the others are taken in one go"""
+"""bad lines of a piece around which the other lines are decoded in one pass"""
 _BLANK = b" \t\r"
 _SEVERAL = re.compile(rb"\}\s*\{")
 
@@ -467,8 +467,7 @@ class JsonDecoder:
     """Decodes `LineBlock`s. Build one per task; raises ValueError if JSON cannot represent a column of the Schema."""
 
     def __init__(self, schema: Schema, texts: Collection[str] = (), *, truncate: bool = False) -> None:
-        """`texts` are STRING columns that keep a value of any kind as its JSON text. `truncate`: what a TIMESTAMP has behind its six
-        decimals is cut off."""
+        """`texts` are STRING columns that keep a value of any kind as its JSON text. `truncate`: a TIMESTAMP is cut to six decimals."""
         self.schema = schema
         read = Schema(tuple(replace(field, type=Type("RAW")) if field.name in texts else field for field in schema.fields))
         self._dicts = Dicts(read, truncate=truncate)
@@ -479,11 +478,11 @@ class JsonDecoder:
         self.structs = self._structs if flat else None
 
     def rows(self, block: Block) -> DecodedRows:
-        """Dicts with every column of the schema and no other."""
+        """The records as dicts with exactly the columns of the schema."""
         return DecodedRows(*_decoded(self._dicts, block))
 
     def _structs(self, block: Block) -> Structs:
-        """The same records as from `rows`, as Structs."""
+        """The records of `rows`, as Structs."""
         assert self._flat is not None
         return Structs(self._flat.form, *_decoded(self._flat, block))
 
@@ -508,9 +507,9 @@ class JsonDecoder:
         return DecodedColumns(batches[0] if len(batches) == 1 else pa.concat_batches(batches), ordinals, bad, skipped)
 
     def decode_values(self, values: Sequence[bytes | str | None]) -> DecodedRows:
-        """One record a value, for a `parse` step; the ordinals are the values' indexes. A null gives nulls, a blank is skipped."""
+        """One record per value, for a `parse` step; the ordinals are the values' indexes. A null gives nulls, a blank is skipped."""
         texts = [b"{}" if v is None else v.encode("utf-8", "surrogatepass") if isinstance(v, str) else bytes(v) for v in values]
-        # A carriage return is to JSON what a line end is: white space between, refused inside of a text.
+        # In JSON a carriage return is equivalent to a line feed: white space between values, invalid in a text.
         return DecodedRows(*_some_at_a_time(self._dicts, [text.replace(b"\n", b"\r") for text in texts], 0))
 
     def _as_columns(self, decoded: DecodedRows) -> DecodedColumns:
@@ -524,7 +523,7 @@ class JsonDecoder:
 
 
 Decoded = tuple[list[Any], "Sequence[int]", list[Bad], int]
-"""records (none where they are columns already), their ordinals, bad records, blank lines"""
+"""records (empty if they are columns already), their ordinals, bad records, number of blank lines"""
 
 
 def _decoded(shape: RecordShape, block: Block) -> Decoded:
@@ -539,7 +538,7 @@ def _decoded(shape: RecordShape, block: Block) -> Decoded:
 
 
 def _joined(parts: list[Decoded], first: int) -> Decoded:
-    """Parts that follow each other; `first` is the ordinal of their first line."""
+    """Join parts that follow each other; `first` is the ordinal of their first line."""
     if len(parts) == 1:
         return parts[0]
     records = [record for part in parts for record in part[0]]
@@ -550,7 +549,7 @@ def _joined(parts: list[Decoded], first: int) -> Decoded:
 
 
 def _piece(shape: RecordShape, first: int, piece: bytes) -> Decoded:
-    """The records of whole lines, of which the first has the ordinal `first`."""
+    """Decode whole lines, the first of which has the ordinal `first`."""
     records = shape.whole(piece)
     if not isinstance(records, list):
         lines = lines_of(piece)
@@ -561,8 +560,8 @@ def _piece(shape: RecordShape, first: int, piece: bytes) -> Decoded:
 
 
 def _carefully(shape: RecordShape, data: bytes, lines: Sequence[bytes], stopped: int | None) -> list[Any] | int | None:
-    """The careful way, unless the line at which the quick one has stopped is one that it does not read either: to learn that, all of the
-    data need not be read again."""
+    """Decode by the careful way. If it does not accept the line at which the quick one stopped either, the data need not be read again, and
+    `stopped` is returned."""
     if not shape.has_two_ways:
         return stopped
     if stopped is not None and stopped < len(lines):
@@ -590,7 +589,7 @@ def _around_the_bad(shape: RecordShape, lines: Sequence[bytes], first: int, bad:
 
 
 def _some_at_a_time(shape: RecordShape, lines: Sequence[bytes], first: int) -> Decoded:
-    """Some lines together, and where these fail line by line; the first line has the ordinal `first`."""
+    """Decode some lines together, and if they fail, line by line; the first line has the ordinal `first`."""
     parts: list[Decoded] = [([], range(first, first), [], 0)]
     for start in range(0, len(lines), _LINES):
         some = lines[start : start + _LINES]
@@ -603,7 +602,7 @@ def _some_at_a_time(shape: RecordShape, lines: Sequence[bytes], first: int) -> D
 
 
 def _in_one_go(shape: RecordShape, lines: Sequence[bytes], first: int) -> Decoded | int | None:
-    """All lines together, each of which must hold one record; else as `RecordShape.whole`."""
+    """Decode all lines together, each of which must have one record; if that fails, see `RecordShape.whole`."""
     data = b"\n".join(lines)
     records = shape.whole(data)
     if not isinstance(records, list):

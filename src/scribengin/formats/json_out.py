@@ -1,6 +1,7 @@
 """Writes Arrow rows as JSON lines, and the texts common to JSON and CSV: instants, binary, numbers without a JSON form.
 
-A number is written with the fewest digits that read back as the same number: for a FLOAT of its 32 bits, for a DECIMAL all of its type.
+A number is written with the fewest digits that read back as the same number: for a FLOAT of its 32 bits, for a DECIMAL all digits of its
+type.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 JSON = msgspec.json.Encoder(decimal_format="number")
 _DOUBLE = Type("DOUBLE")
 _PLAIN_SCALE = 6
-"""decimals of so many digits behind the point are never written with an exponent"""
+"""decimals with so many digits after the point are never written with an exponent"""
 
 
 def json_lines(batch: pa.RecordBatch) -> bytes:
@@ -58,7 +59,8 @@ def json_lines(batch: pa.RecordBatch) -> bytes:
 
 
 def shortest(column: pa.Array) -> pa.Array:
-    """Of a FLOAT the DOUBLE that has the shortest digits which are read back as the FLOAT: 0.1, and not 0.10000000149011612."""
+    """For a FLOAT column the DOUBLEs with the fewest digits that read back as the FLOATs: 0.1, not 0.10000000149011612. Other columns
+    unchanged."""
     return column.cast(pa.string()).cast(pa.float64()) if pa.types.is_float32(column.type) else column
 
 
@@ -78,7 +80,7 @@ def iso_texts(column: pa.Array) -> pa.Array:
 
 
 def changed_for_text(type_: Type) -> Callable[[Any], Any] | None:
-    """What brings a Python value to what the JSON encoder writes rightly by itself, or None where it does already."""
+    """The conversion of a Python value to one that the JSON encoder writes correctly; None if none is needed."""
     match type_.name:
         case "FLOAT":
             return lambda value: _finite(float(str(np.float32(value))))
@@ -112,36 +114,36 @@ def _change_map(key: Callable[[Any], Any] | None, value: Callable[[Any], Any] | 
     return lambda entries: {k if key is None else key(k): v if v is None or value is None else value(v) for k, v in entries.items()}
 
 
-# Writes Python rows as JSON without Arrow in between: for sinks that write JSON, this takes a third of the time.
-#
-# The output is byte for byte that of `rows_to_batch` and `json_lines` for the same rows, or nothing: every special case
-# (a value that does not fit, another zone, NaN) is left to these two, which report it.
+# Writes Python rows as JSON without converting them to Arrow, which takes a third of the time for sinks that write JSON. The output is byte
+# for byte that of `rows_to_batch` and `json_lines` for the same rows, or nothing: every special case (a value that does not fit, another
+# zone, NaN) is left to these two, which report it.
 
 
 _PLAIN = frozenset({"BOOLEAN", "DOUBLE", "STRING", "TIMESTAMP", *INTEGER_BITS})
-"""types of which msgspec checks and writes all that the two others do"""
+"""types that msgspec checks and writes exactly like the other two functions"""
 _UTC = frozenset({dt.UTC})
 
 
 def json_rows(schema: Schema, needs: Sequence[str]) -> JsonRows | None:
-    """For rows of `schema`, with the columns `needs` beside; None where it holds a type or a name that takes the other way."""
+    """The writer for rows of `schema`, with the columns `needs` besides; None if the schema has a type or a name that must be converted by
+    Arrow."""
     return _json_rows(schema, tuple(needs))
 
 
-@lru_cache(maxsize=64)  # each unit of each Batch asks for the same; making its types takes longer than many a small unit's rows
+@lru_cache(maxsize=64)  # each task output needs it again; making the types costs more than many rows
 def _json_rows(schema: Schema, needs: tuple[str, ...]) -> JsonRows | None:
     plain = has_plain_names(schema) and all(field.type.name in _PLAIN for field in schema.fields)
     return JsonRows(schema, needs) if plain else None
 
 
 class JsonRows:
-    """JSON lines of rows, and some of their columns as Arrow. See `json_rows`. Keeps nothing of what it was given."""
+    """Makes JSON lines of rows, and some of their columns as Arrow. See `json_rows`. Stateless."""
 
     def __init__(self, schema: Schema, needs: Sequence[str]) -> None:
         self.schema = schema
         record = struct_type(schema, texts=frozenset(), strict=True)
         self._rows = list[record]  # type: ignore[valid-type]
-        # as it is written: instants are texts there
+        # the form that is written, in which instants are texts
         times = [index for index, field in enumerate(schema.fields) if field.type.name == "TIMESTAMP"]
         names = {f"f{index}": field.name for index, field in enumerate(schema.fields)}
         self._written = msgspec.defstruct("Written", [(name, Any) for name in names], rename=names, gc=False)
@@ -154,9 +156,9 @@ class JsonRows:
         self._needs = {name: (form.field(name).type, readers[schema.names.index(name)]) for name in needs}
 
     def of_rows(self, rows: list[dict[str, Any]]) -> tuple[bytes, Mapping[str, pa.Array]] | None:
-        """(a line a row, each needed column); None where a row is to take the other way."""
+        """(one line per row, each needed column); None if a row must be converted by Arrow."""
         try:
-            # no type but JSON's own is taken for another: a text is no instant
+            # only JSON's own types are converted: a text is not read as an instant
             structs = msgspec.convert(rows, self._rows, builtin_types=(dt.datetime,))
         except (msgspec.ValidationError, UnicodeEncodeError, OverflowError):
             return None
@@ -178,6 +180,6 @@ class JsonRows:
                     texts.append(iso_texts(pa.array(values, type_)).to_pylist())
                 written = self._with_texts(self._written, zip(structs, *texts, strict=True))
             lines = JSON.encode_lines(written)
-        except (UnicodeEncodeError, TypeError):  # half a surrogate pair; a class made of str
+        except (UnicodeEncodeError, TypeError):  # half a surrogate pair; a subclass of str
             return None
         return lines, {name: pa.array(read(structs), type_) for name, (type_, read) in self._needs.items()}

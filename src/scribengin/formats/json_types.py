@@ -1,12 +1,12 @@
-"""From a Schema to the types that msgspec decodes by, and what msgspec does not check.
+"""The types with which msgspec decodes records of a Schema, and the corrections that msgspec does not do.
 
-msgspec refuses what the parse contract refuses (a float for an int, a string for a number, numbers out of range, trailing text).
-What is left to do after it is *mending*: timestamps become UTC, decimals are taken from their digits, FLOAT is brought to 32 bits,
-fields that a nested object lacks become None.
+msgspec rejects what the parse contract rejects (a float for an int, a string for a number, numbers out of range, trailing text). The rest
+is *mending* (correction): timestamps become UTC, decimals are made from their digits, FLOAT is rounded to 32 bits, fields that a nested
+object does not have become None.
 
-There are two ways. The quick one lets msgspec make numbers and times, and refuses a FLOAT or DOUBLE that may have been a whole number of
-more digits. It knows no NaN, and rounds a time of more than six decimals: `json_pieces.long_times` says of bytes whether there may be
-one. The *careful* way takes both as they are written, and loses no digit.
+There are two ways. In the quick one msgspec makes numbers and times. It rejects a FLOAT or DOUBLE that may come from a whole number of more
+digits, does not accept NaN, and rounds a time of more than six decimals: `json.long_times` tells whether bytes may contain one. The
+*careful* way reads both as they are written, and loses no digit.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from scribengin.core.types import Field, Schema, Type
 
 EXACT = 2**53
-"""whole numbers below it are each a DOUBLE, and none beyond it becomes one of them"""
+"""each whole number below it is a DOUBLE, and none above it rounds to one of these"""
 _EXACT_FLOAT = 2**24
-"""the same of a FLOAT"""
+"""the same for a FLOAT"""
 _SIMPLE: dict[str, Any] = {
     "BOOLEAN": bool,
     "FLOAT": Annotated[float, msgspec.Meta(gt=-_EXACT_FLOAT, lt=_EXACT_FLOAT)],
@@ -45,11 +45,11 @@ _SIMPLE: dict[str, Any] = {
 }
 _CAREFUL: dict[str, Any] = {"FLOAT": float | int | str, "DOUBLE": float | int | str, "TIMESTAMP": str}
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-"""the texts that stand for what JSON has no numbers for, as they are written"""
+"""the texts for numbers that JSON does not have"""
 TRUNCATE = "`time: truncate` cuts the rest off"
-"""the remedy of a time that is finer than a TIMESTAMP"""
+"""the remedy for a time that is finer than a TIMESTAMP"""
 _LONGEST = len("2026-01-01T00:00:00.000000")
-"""a time that is longer may be finer than a TIMESTAMP"""
+"""a longer time may be finer than a TIMESTAMP"""
 _FLOAT = struct.Struct("<f")
 _PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*\Z')
 _KEYS = frozenset({"STRING", "DATE", "TIMESTAMP", *INTEGER_BITS})
@@ -66,23 +66,30 @@ class MisfitError(ValueError):
 
 
 def row_type(schema: Schema, *, careful: bool = False) -> Any:
-    """A TypedDict: NOT NULL fields are required, the others may be missing or null. Raises ValueError that names a column which
-    JSON cannot hold."""
+    """A TypedDict: NOT NULL fields are required, the others may be missing or null. Raises ValueError, with the column, if JSON cannot
+    represent a column."""
     return _typed_dict(schema.fields, careful=careful)
 
 
 def holds(type_: Type, *names: str) -> bool:
-    """True where `type_` is one of these types, or has a part that is."""
+    """True if `type_` is one of these types, or has a part that is."""
     return type_.name in names or any(holds(part, *names) for part in (*type_.parts, *(field.type for field in type_.fields)))
 
 
 def has_plain_names(schema: Schema) -> bool:
-    """True where a Struct's fields can have the columns' names."""
+    """True if the fields of a Struct can have the columns' names."""
     return all(map(_PLAIN_NAME.match, schema.names))
 
 
 def struct_type(schema: Schema, *, texts: frozenset[str], strict: bool = False, careful: bool = False) -> Any:
-    """A Struct with the fields `f0`, `f1`, …: quicker to decode. The columns of `texts` are left as text; `strict` takes no others."""
+    """A Struct with the fields `f0`, `f1`, …, which decodes faster than a dict.
+
+    Args:
+        schema: The columns.
+        texts: Columns that stay texts.
+        strict: True: other fields are an error.
+        careful: True: the types of the careful way.
+    """
     fields: list[Any] = []
     for index, field in enumerate(schema.fields):
         asked = str if field.name in texts else value_type(field.type, field.name, careful=careful)
@@ -92,7 +99,7 @@ def struct_type(schema: Schema, *, texts: frozenset[str], strict: bool = False, 
 
 
 def value_type(type_: Type, column: str, *, careful: bool = False) -> Any:
-    """The type that msgspec decodes one value with."""
+    """The type with which msgspec decodes one value."""
     if type_.name in INTEGER_BITS:
         half = 1 << (INTEGER_BITS[type_.name] - 1)
         return Annotated[int, msgspec.Meta(ge=-half, le=half - 1)]
@@ -113,21 +120,21 @@ def _typed_dict(fields: tuple[Field, ...], *, careful: bool) -> Any:
     items: dict[str, Any] = {}
     for field in fields:
         asked = value_type(field.type, field.name, careful=careful)
-        # msgspec 0.22 compares keys with the UTF-8 that a str keeps once it was asked for, and does not ask: a name that is not
-        # ASCII would be missing by chance. Encoding it asks.
+        # msgspec 0.22 compares keys with the UTF-8 form that a str caches on first use, and does not create it: without it, a name that is
+        # not ASCII would be missing. Encoding the name creates it.
         msgspec.json.encode(field.name)
-        # msgspec does not take Raw for a required key; that it is there is checked when it is mended
+        # msgspec does not accept Raw for a required key; mending checks that it is present
         items[field.name] = _or_none(asked) if field.nullable or asked is msgspec.Raw else Required[asked]
     return TypedDict("Object", items, total=False)  # type: ignore[operator]
 
 
 def _or_none(asked: Any) -> Any:
-    return asked if asked is msgspec.Raw else asked | None  # Raw takes null as it is; beside None msgspec would ignore it
+    return asked if asked is msgspec.Raw else asked | None  # Raw accepts null as it is; beside None msgspec would ignore it
 
 
 @dataclass(frozen=True, slots=True)
 class Mending:
-    """How values are mended. `careful`: after the careful way; `truncate`: what a TIMESTAMP has behind its six decimals is cut off."""
+    """The correction of values. `careful`: after the careful way; `truncate`: a TIMESTAMP is cut to six decimals."""
 
     careful: bool = False
     truncate: bool = False
@@ -137,7 +144,7 @@ class Mending:
         mend = self.value(field.type)
         if mend is None:
             return None
-        if field.nullable or field.type.name not in ("DECIMAL", "RAW"):  # msgspec has seen to NOT NULL
+        if field.nullable or field.type.name not in ("DECIMAL", "RAW"):  # msgspec has checked NOT NULL
             return lambda value: None if value is None else mend(value)
 
         def mend_required(value: Any) -> Any:
@@ -149,7 +156,7 @@ class Mending:
         return mend_required
 
     def value(self, type_: Type) -> Callable[[Any], Any] | None:
-        """What makes msgspec's value the contract's, or None where it is already. Raises MisfitError. Takes no None."""
+        """The conversion of msgspec's value, never None, to the contract's; it raises MisfitError. None if none is needed."""
         match type_.name:
             case "TIMESTAMP":
                 return (lambda text: instant(text, truncate=self.truncate)) if self.careful else to_utc
@@ -170,7 +177,7 @@ class Mending:
         return None
 
     def object(self, fields: tuple[Field, ...]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-        """Fills in what is missing and mends the rest, in place."""
+        """The correction of an object, in place: it adds missing fields and mends the others."""
         names = [field.name for field in fields]
         mends = [(field.name, mend) for field in fields if (mend := self.field(field)) is not None]
 
@@ -190,7 +197,7 @@ class Mending:
 
 
 def to_utc(value: dt.datetime) -> dt.datetime:
-    """The instant in UTC; without offset it is UTC."""
+    """The instant in UTC; a time without offset is UTC already. Raises MisfitError for a year outside 1 to 9999."""
     if value.tzinfo is dt.UTC:
         return value
     if value.tzinfo is None:
@@ -208,9 +215,9 @@ _INSTANT = msgspec.json.Decoder(dt.datetime)
 
 
 def instant(text: str, *, truncate: bool = False) -> dt.datetime:
-    """The instant that a text in ISO 8601 says, in UTC; also with a comma before the fraction, and an offset as `+0100` or `+01`.
+    """The instant of a text in ISO 8601, in UTC; also with a comma before the fraction, and an offset as `+0100` or `+01`.
 
-    Raises MisfitError; also where it says more than microseconds, which `truncate` cuts off.
+    Raises MisfitError; also if it is finer than microseconds, unless `truncate` cuts that off.
     """
     plain = text
     finer = _FINER.search(text) if len(text) > _LONGEST else None
@@ -228,7 +235,8 @@ def instant(text: str, *, truncate: bool = False) -> dt.datetime:
 
 
 def to_double(value: float | str) -> float:
-    """A DOUBLE of a number as it was written, or of one of NOT_FINITE. Raises MisfitError for a whole number that it cannot hold."""
+    """The DOUBLE of a number as it was written, or of one of NOT_FINITE. Raises MisfitError for a whole number that a DOUBLE cannot
+    represent."""
     if type(value) is float:
         return value
     if isinstance(value, str):
@@ -243,7 +251,8 @@ def to_double(value: float | str) -> float:
 
 
 def to_float32(value: float | str) -> float:
-    """A FLOAT of a number as written; a number with a fraction is rounded. Raises MisfitError for a whole number that it cannot hold."""
+    """The FLOAT of a number as it was written; a number with a fraction is rounded. Raises MisfitError for a whole number that a FLOAT
+    cannot represent."""
     try:
         rounded: float = _FLOAT.unpack(_FLOAT.pack(value))[0]
     except OverflowError:
@@ -285,7 +294,7 @@ def _to_decimal(type_: Type) -> Callable[[msgspec.Raw], Decimal | None]:
 
 
 def fit_decimal(text: str, type_: Type) -> Decimal:
-    """The number of that text, with `type_`'s scale. Raises MisfitError where digits would be lost."""
+    """The number of that text, with `type_`'s scale. Raises MisfitError if digits would be lost."""
     try:
         number = Decimal(text)
         sign, digits, exponent = number.as_tuple()

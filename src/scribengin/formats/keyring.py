@@ -1,9 +1,9 @@
 """The keys for encrypted packs: several at a time, so that a new key can encrypt while old keys still decrypt.
 
-A keyring file has a line `ID BASE64` a key: 16, 24 or 32 bytes, of AES-128, AES-192 and AES-256. Empty lines and lines that begin with `#`
-are ignored. The key of the last line encrypts; appending a line rotates keys without a stop, because the file is read again whenever it
-has changed. A last line without a line feed may still be being written: it counts if its key is of 16 or 32 bytes, which no piece of a
-longer one looks like.
+A keyring file has one line `ID BASE64` per key: 16, 24 or 32 bytes, for AES-128, AES-192 and AES-256. Empty lines and lines that begin with
+`#` are ignored. The key of the last line encrypts; appending a line rotates keys without a stop, because the file is read again whenever it
+has changed. A last line without a line feed may be incomplete: it counts only if its key has 16 or 32 bytes, which no part of a longer key
+decodes to.
 
 No error, `repr` or notice shows a key or a line, because users may swap the two words.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 KEY_BYTES = (16, 24, 32)
 FILE_BYTES = 1024 * 1024
-"""how long a keyring file may be"""
+"""the maximum size of a keyring file"""
 _ID = re.compile(r"[A-Za-z0-9_.\-]{1,64}\Z")
 _HOW = "a line is `ID BASE64`, such as `k1 ` followed by the output of `openssl rand -base64 32`"
 
@@ -35,7 +35,7 @@ _Sign = tuple[int, int, int]
 
 
 class _KeyringError(ValueError):
-    """A fault of a keyring, with its remedy; the caller makes it an error of a source or of a sink."""
+    """An error in a keyring, with its remedy; the caller makes it an error of a source or of a sink."""
 
     def __init__(self, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -43,10 +43,10 @@ class _KeyringError(ValueError):
 
 
 class Keyring:
-    """Keys by their ids, and the one that encrypts. `Keyring(path)` reads a file, `Keyring.of(keys, use)` takes the keys themselves.
+    """Keys by their ids, and the one that encrypts. `Keyring(path)` reads a file, `Keyring.of(keys, use)` uses the keys themselves.
 
-    The file is read when a key is first needed. Pickling includes the path, not the content, and the receiver reads the file again;
-    keys that were passed directly are pickled with their values. Safe for several threads.
+    The file is read when a key is first needed. Pickling includes the path, not the content, and the receiver reads the file again; keys
+    that were passed directly are pickled with their values. Safe for several threads.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -84,8 +84,8 @@ class Keyring:
     def key(self, id: str) -> bytes:
         """The key of that id.
 
-        Raises Unreachable with the code `key-missing` if the file or the key does not exist; the engine then retries, so
-        no record is lost. SourceError with the code `keyring` for a file that is not a keyring or cannot be read.
+        Raises Unreachable with the code `key-missing` if the file or the key does not exist; the engine then retries, so no record is lost.
+        Raises SourceError with the code `keyring` for a file that is not a keyring or cannot be read.
         """
         remedy = f"restore the key {id}; no data is lost: packs encrypted with it stay in the channel, and the Batch is retried"
         try:
@@ -111,7 +111,7 @@ class Keyring:
             if (line := self._keys().unfinished) is not None:
                 found.append(f"line {line} of the keyring {self._path} is not used yet: it has no line feed and is not a complete key")
         except (OSError, _KeyringError):
-            pass  # `writing` and `key` tell it
+            pass  # `writing` and `key` report it
         return found
 
     def __repr__(self) -> str:
@@ -124,7 +124,7 @@ class Keyring:
         self._path, self._given, self._use, self._read = state["path"], state["given"], state["use"], None
 
     def _keys(self) -> _Keys:
-        """Raises OSError and _KeyringError."""
+        """The keys, read again if the file has changed. Raises OSError and _KeyringError."""
         if self._path is None:
             if self._read is None:
                 self._read = (0, 0, 0), _of_mapping(self._given, self._use)
@@ -132,7 +132,7 @@ class Keyring:
         read = self._read
         if read is None or read[0] != _sign(self._path.stat()):
             with self._path.open("rb") as file:
-                # of the file that is read, and before it is: what is appended meanwhile is seen the next time
+                # from the open file, and before it is read: what is appended meanwhile is read the next time
                 sign = _sign(os.fstat(file.fileno()))
                 data = file.read(FILE_BYTES + 1)
             self._read = read = sign, _of_file(data)
@@ -145,7 +145,7 @@ class Keyring:
 
 
 class _Keys:
-    """The content of a keyring. `unfinished` is the number of a last line that is ignored because it may still be being written."""
+    """The content of a keyring. `unfinished` is the number of a last line that is ignored because it may be incomplete."""
 
     __slots__ = ("by_id", "unfinished", "writes")
 

@@ -1,4 +1,4 @@
-"""`evolve: lenient`: a record whose value does not fit its column keeps its other values, and that one is null and counted."""
+"""`evolve: lenient`: if a value does not fit its column, it becomes null and is counted, and the record keeps its other values."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ if TYPE_CHECKING:
     from scribengin.formats.contract import Block, Decoder
 
 _MENDABLE = frozenset({"wrong-type", "out-of-range", "invalid-value", "missing"})
-"""reasons that concern one column; unreadable records have other reasons, and NOT NULL columns still make dead letters"""
+"""reasons that concern one column; unreadable records have other reasons and still become dead letters, like records in which a NOT NULL
+column would be null"""
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _Mended = tuple[dict[str, Any], list[str]]
 
 
 class LenientDecoder:
-    """Decodes as `strict` does, and looks again at what that has refused for its type: so good records cost what they cost there."""
+    """Decodes with `strict`, and decodes again only the records that it rejected for their types: valid records cost no more than with
+    `strict`."""
 
     def __init__(self, strict: Decoder, noticer: Noticer, options: Mapping[str, Any], only: Collection[str] = ()) -> None:
-        """`only` these columns may become null, where it names any."""
+        """`only`: the columns that may become null; empty: all."""
         self._only = only
         self.schema = strict.schema
         self._strict = strict
@@ -46,7 +48,7 @@ class LenientDecoder:
 
     @property
     def strict(self) -> Decoder:
-        """What it asks first; it takes the same blocks."""
+        """The decoder that is used first; it accepts the same blocks."""
         return self._strict
 
     def rows(self, block: Block) -> DecodedRows:
@@ -68,7 +70,7 @@ class LenientDecoder:
         return DecodedColumns(pa.RecordBatch.from_arrays(arrays, schema=form), found.ordinals, found.bad, found.skipped)
 
     def _decoded(self, block: Block, strict: Callable[[Block], Any]) -> Any:
-        """What `strict` makes of the block, or Rows where a record of it was mended."""
+        """The result of `strict` for the block, or DecodedRows if a record of it was mended."""
         found = strict(block)
         if all(bad.reason not in _MENDABLE for bad in found.bad):
             return found
@@ -87,13 +89,13 @@ class LenientDecoder:
         return DecodedRows([mended[ordinal] for ordinal in ordinals], ordinals, left, rows.skipped)
 
     def _mended(self, block: Block, bad: Bad) -> _Mended | None:
-        """The record's values, and the columns that became null; None where a column is NOT NULL that would, or there is no record."""
+        """(the record's values, the columns that became null). None if a NOT NULL column would become null, or there is no valid record."""
         values: dict[str, Any] = {}
         nulled = []
         try:
             given = self._given(block, bad.ordinal)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return None  # no object, or more than one: the type was met before the syntax
+            return None  # not an object, or more than one: the decoder found the type error before the syntax error
         for field in self.schema.fields:
             try:
                 values[field.name] = given(field.name)
@@ -105,7 +107,7 @@ class LenientDecoder:
         return values, nulled
 
     def _given(self, block: Block, ordinal: int) -> Callable[[str], Any]:
-        """The conversion of a column's value; raises MisfitError."""
+        """A function that converts a column's value; it raises MisfitError."""
         if isinstance(block, CsvBlock):
             names = self.schema.names if block.header is None else block.header
             cells = split_cells(block.payload(ordinal).decode(), self._dialect) or []
@@ -130,7 +132,7 @@ class LenientDecoder:
 
 
 class LearnedAvro:
-    """Decodes Avro files as `strict` does; values that do not fit a column that the flow does not declare are null and counted."""
+    """Decodes Avro files with `strict`; values that do not fit a column that the flow does not declare become null and are counted."""
 
     structs = None
 

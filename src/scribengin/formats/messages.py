@@ -1,8 +1,8 @@
-"""Messages: records that arrive one by one, each with a value and coordinates of its own (Kafka), in the formats that lines have, as plain
+"""Decodes messages: records that arrive one by one, each with a value and coordinates of its own (Kafka), in the formats of lines, as plain
 bytes, or as Avro.
 
-JSON values are laid side by side as lines, so that they take the same way as a file's: a line feed inside of a value is white space in
-JSON, or a mistake, and so is the carriage return that stands for it then.
+JSON values are joined as lines and decoded like those of a file. A line feed inside a value is replaced by a carriage return: in JSON both
+are white space, or both are an error.
 """
 
 from __future__ import annotations
@@ -28,20 +28,28 @@ if TYPE_CHECKING:
     from scribengin.formats.avro_out import AvroMessages
 
     Values = Callable[[pa.RecordBatch], tuple[list[bytes | None], Sequence[Bad]]]
-    """the value of each row, and which rows have none because they do not fit"""
+    """the value of each row, and the errors of the rows that have none because they do not fit"""
     from scribengin.formats.avro import Lookup
     from scribengin.formats.avro_schema import WriterSchema
     from scribengin.formats.contract import Block, Decoder, Structs, ValueDecoder
 
 
-# Writes rows as values of messages, one for each row: the reverse of `messages`.
+# Writes rows as values of messages, one for each row: the reverse of `MessageDecoder`.
 
 
 def value_encoder(format: str, schema: Schema, options: Mapping[str, Any], avro: Callable[[Schema], AvroMessages] | None = None) -> Values:
-    """Return the function that makes the values of rows of `schema`. Raises ValueError for columns that the format cannot represent.
-    `avro` has the Avro schema: for that format alone.
+    """A function that makes the message values of rows.
 
-    In `text` and `binary` null is no value: a message that deletes its key in a compacted topic.
+    In `text` and `binary` null has no value: the message deletes its key in a compacted topic.
+
+    Args:
+        format: The name of the format.
+        schema: The columns of the rows.
+        options: The options of the sink.
+        avro: Returns the encoder for columns; only for avro.
+
+    Raises:
+        ValueError: The format is unknown, or cannot represent the columns.
     """
     match format:
         case "json":
@@ -62,7 +70,7 @@ def value_encoder(format: str, schema: Schema, options: Mapping[str, Any], avro:
 
 
 def _json(rows: pa.RecordBatch) -> tuple[list[bytes | None], Sequence[Bad]]:
-    # a line feed cannot stand inside of JSON that was written here: texts have it escaped
+    # the JSON written here contains no line feed: texts have it escaped
     values: list[bytes | None] = list(json_lines(rows).split(b"\n"))
     return values[: rows.num_rows], ()
 
@@ -81,14 +89,14 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "offset": ("BIGINT",),
     "headers": ("MAP",),
 }
-"""what a column can be taken from besides the value, and the types that such a column may have; headers are MAP<STRING, BINARY>, of a
-duplicate header the last"""
+"""what a column can be taken from instead of the value, and the types that such a column may have; headers are MAP<STRING, BINARY> (of a
+duplicate header the last value)"""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(slots=True)
 class MessageBlock:
-    """Messages of one partition in their order. All sequences are of one length; `timestamps_ms` since 1970, None where unknown."""
+    """Messages of one partition in their order. All sequences have the same length; `timestamps_ms` are since 1970, None if unknown."""
 
     topic: str
     partition: int
@@ -97,7 +105,7 @@ class MessageBlock:
     keys: Sequence[bytes | None] = ()
     timestamps_ms: Sequence[int | None] = ()
     headers: Sequence[Sequence[tuple[str, bytes | None]]] = ()
-    """keys, times and headers only where a column asks for them"""
+    """keys, times and headers are filled only if a column needs them"""
 
     def place(self, ordinal: int) -> RecordPlace:
         """`topic-partition`, and the offset as its row."""
@@ -108,15 +116,15 @@ class MessageBlock:
         return self.values[ordinal] or b""
 
     def __len__(self) -> int:
-        """How many messages."""
+        """The number of messages."""
         return len(self.values)
 
 
 class MessageDecoder:
-    """Decodes `MessageBlock`s. A message without a value is skipped, as an empty line is.
+    """Decodes `MessageBlock`s. A message without a value is skipped, like an empty line.
 
-    `parts` says which columns are taken from elsewhere: column → one of PARTS. `writer` is for avro: the schema of all values, or who
-    knows the schema of each. Raises ValueError for columns that cannot be.
+    `parts`: column → one of PARTS, for columns that are not taken from the value. `writer` is for avro: the schema of all values, or the
+    look-up of each value's schema. Raises ValueError for columns that the format cannot decode.
     """
 
     def __init__(
@@ -135,7 +143,7 @@ class MessageDecoder:
         self.structs: Callable[[Block], Structs] | None = self._values.structs if isinstance(self._values, _Lines) and not parts else None
 
     def rows(self, block: Block) -> DecodedRows:
-        """Dicts with every column of the schema and no other."""
+        """The records as dicts with exactly the columns of the schema."""
         assert isinstance(block, MessageBlock)
         found = self._values.rows(block)
         if not self._parts:
@@ -171,7 +179,7 @@ class MessageDecoder:
         return DecodedColumns(pa.RecordBatch.from_arrays(arrays, schema=form), ordinals, _in_order([*found.bad, *bad]), found.skipped)
 
     def _taken(self, block: MessageBlock, ordinals: Sequence[int]) -> tuple[Sequence[int], list[Bad], dict[str, Sequence[Any]]]:
-        """(ordinals that are kept, the outcome of the others, column → its values by ordinal)"""
+        """(ordinals that are kept, the errors of the others, column → its values by ordinal)"""
         taken: dict[str, Sequence[Any]] = {}
         dead: dict[int, Bad] = {}
         for name, part in self._parts.items():
@@ -240,7 +248,7 @@ def _values_of(format: str, schema: Schema, options: Mapping[str, Any], writer: 
 
 
 class _Lines:
-    """Decode all values together, as lines."""
+    """Decodes all values together, as lines."""
 
     def __init__(self, schema: Schema, options: Mapping[str, Any]) -> None:
         self._decoder: Decoder = decoder_for("json", schema, options)
@@ -264,7 +272,7 @@ def _as_lines(block: Block) -> LineBlock:
 
 
 class _Avro:
-    """Decode each value with its writer's schema."""
+    """Decodes each value with its writer's schema."""
 
     def __init__(self, schema: Schema, writer: WriterSchema | Lookup, *, truncate: bool) -> None:
         from scribengin.formats.avro import AvroDecoder
@@ -280,7 +288,7 @@ class _Avro:
 
 @dataclass
 class _Alone:
-    """Decode each value by itself."""
+    """Decodes each value by itself."""
 
     format: str
     schema: Schema

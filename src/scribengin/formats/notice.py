@@ -8,12 +8,22 @@ from typing import Any
 
 @dataclass(slots=True)
 class FormatNotice:
-    """`kind` is `new` (a column that the schema has not), `field` (the same of an object in a column: `column.field`), `missing` (one that
-    files lack), `renamed` (one that is null in all records of a file, whose `type` is a field that is called nearly so), `null` (one that
-    is null in all records of a Batch), `nulled` (values that did not fit became null), `lines` (a cell in quotes over several lines in a
-    file with tabs), `empty` (a file with bytes and no record; these two have no column) or `again` (a file that was written again and is
-    read from its start; `column` is what the source calls that). `type` is what was seen of a new one, as far as
-    that says it, and else what is declared. The place is that of the first."""
+    """A notice on a source's column or file. The place is the first one where it was seen.
+
+    Kinds:
+
+    - `new`: a column that the schema does not have.
+    - `field`: the same for a field of an object in a column: `column.field`.
+    - `missing`: a column that files do not have.
+    - `renamed`: a column that is null in all records of a file; `type` is a field with a similar name.
+    - `null`: a column that is null in all records of a Batch.
+    - `nulled`: values that did not fit became null.
+    - `lines`: a cell in quotes over several lines in a file with tabs; no column.
+    - `empty`: a file with bytes and no record; no column.
+    - `again`: a file that was rewritten and is read from its start; `column` is the source's name for it.
+
+    Otherwise `type` is the type that was found for a new column, if it is known, and else the declared one.
+    """
 
     source: str
     column: str
@@ -22,7 +32,7 @@ class FormatNotice:
     file: str
     line: int | None = None
     records: int = 0
-    """of `nulled`: how many values; of `renamed` and `null`: in how many records"""
+    """for `nulled` the number of values, for `renamed` and `null` the number of records"""
 
     @property
     def key(self) -> tuple[str, str, str]:

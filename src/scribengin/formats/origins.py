@@ -1,4 +1,4 @@
-"""The origins of rows: the coordinates of each in its first source, for a batch of rows at once."""
+"""The origins of rows: the coordinates of each row's record in its first source, for a batch of rows at once."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _CHILD, _LARGEST = 1 << 16, 0x7FFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One stop on a record's way: the Batch of which tier's Query took it in, on which host, when (milliseconds since 1970), and by
-    which member of a group it came, where it came by one."""
+    """One step of a record's provenance: the tier, query and Batch that read it, the host, the time in milliseconds since 1970, and the
+    member of a group that it came through (empty if none)."""
 
     tier: str
     query: str
@@ -36,18 +36,18 @@ Trail = tuple[Hop, ...]
 """first to last"""
 
 _SEQUENCE, _NTH = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
-"""odd, so that no two sequences of one label, and no two rows of one record, come to the same number"""
+"""odd, so that two sequences of one label, or two rows of one record, never give the same number"""
 _ROUNDS = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
 _LAST_SHIFT = np.uint64(31)
 _WAYS = re.compile(r"(?:[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)?~)+")
-"""before a label: the inputs by which its rows came to sinks of several"""
+"""prefix of a label: the inputs by which its rows came to sinks with several inputs"""
 
 
 _ROW = re.compile(r"(.*[+@]\d+(?:\.\d+)?)(?:~([a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)?))?(?:~\d+)?(\.\d+)?", re.DOTALL)
 
 
 def without_ways(label: str) -> str:
-    """The label, or id, without the inputs by which its rows came to sinks of several: that of the record itself.
+    """The label, or id, without the inputs by which its rows came to sinks with several inputs: that of the record itself.
 
     >>> without_ways("a~r.big~tweets/a.jsonl+17")
     'tweets/a.jsonl+17'
@@ -70,7 +70,7 @@ def split_id(id_: str) -> tuple[str, str]:
 
 
 def is_of(id_: str, record: str) -> bool:
-    """Whether a row of that id was made of that record: it is its id, or one of its further rows, by whatever input it came.
+    """True if the row of that id was made of that record, by whatever input it came: it has the record's id, or is a further row of it.
 
     >>> is_of("tweets/a.jsonl+17.1", "tweets/a.jsonl+17"), is_of("tweets/a.jsonl+170", "tweets/a.jsonl+17")
     (True, False)
@@ -81,10 +81,11 @@ def is_of(id_: str, record: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Row i is record `sequences[i]` of the stream `labels[streams[i]]`, and the `nth[i]`-th row that was made of that record, from 0.
+    """The origins of rows: row i comes from record `sequences[i]` of the stream `labels[streams[i]]`, and is the `nth[i]`-th row made of
+    that record, from 0.
 
-    A label ends in the sign that parts it from the number: `tweets/a.jsonl[0:4096]+`, `tweets/topic-0@`. It is the same, and so is the
-    number, whenever the row is made again. `trails[streams[i]]` is the way by which the record came: one label stands once for each.
+    A label ends in the separator before the number: `tweets/a.jsonl[0:4096]+`, `tweets/topic-0@`. Label and number are the same whenever
+    the row is made again. `trails[streams[i]]` is the record's provenance: a label is listed once for each.
     """
 
     labels: Sequence[str]
@@ -97,7 +98,7 @@ class Origins:
         return len(self.streams)
 
     def ids(self) -> list[str]:
-        """What each row is called: `tweets/topic-0@17`, `tweets/topic-0@17.1`."""
+        """The id of each row: `tweets/topic-0@17`, `tweets/topic-0@17.1`."""
         labels = self.labels
         ids = [f"{labels[stream]}{sequence}" for stream, sequence in zip(self.streams.tolist(), self.sequences.tolist(), strict=True)]
         for index in np.flatnonzero(self.nth).tolist():
@@ -106,20 +107,20 @@ class Origins:
 
     @staticmethod
     def of(label: str, sequences: NDArray[np.int64]) -> Origins:
-        """Records of one stream that came no way yet, a row of each."""
+        """Records of one stream without provenance, one row each."""
         return Origins([label], np.zeros(len(sequences), np.int32), sequences, np.zeros(len(sequences), np.int32), [()])
 
     def numbered(self, made_of: Sequence[int]) -> Origins:
-        """With a number of its own for each row but the first of those that lie side by side and were made of the same record.
+        """The origins with a new number for each row but the first among adjacent rows that were made of the same record.
 
-        `made_of`: which record. In the first tier these are 1, 2, …; a row that came through a channel may be one of several already, and
-        keeps that apart: the new number stands in the lower half.
+        `made_of`: the record of each row. In the first tier the numbers are 1, 2, …. A row that came through a channel may have a number
+        already, which is kept: the new one is in the lower half.
         """
         same = np.asarray(made_of)
         again = np.flatnonzero(same[1:] == same[:-1]) + 1
         if not len(again):
             return self
-        # a run's first row is the last one before it that is not `again`
+        # the first row of a run is the last row before it that is not in `again`
         first = np.arange(len(same))
         first[again] = 0
         nth = self.nth.astype(np.int64)
@@ -128,20 +129,20 @@ class Origins:
         return replace(self, nth=nth.astype(np.int32))
 
     def taken(self, stay: Sequence[int] | NDArray[np.int64]) -> Origins:
-        """Those of the rows with these indexes."""
+        """The origins of the rows with these indexes."""
         at = np.asarray(stay, np.int64)
         return Origins(self.labels, self.streams[at], self.sequences[at], self.nth[at], self.trails)
 
     def digest(self) -> int:
-        """A number, 0 to 2^64 - 1, that stands for the set of these coordinates.
+        """A number, 0 to 2^64 - 1, for the set of these coordinates.
 
-        It is the sum, modulo 2^64, of one number a row, so that it does not know the rows' order, and the digest of a whole is the sum of
-        its parts' however they are cut. Trails do not count. It finds losses and doubles, not forgeries.
+        It is the sum, modulo 2^64, of one number per row: it does not depend on the order of the rows, and the digest of a whole is the sum
+        of those of its parts, however it is divided. Trails do not count. It detects lost and duplicated rows, not forgeries.
         """
         return int(self.marks().sum(dtype=np.uint64))
 
     def marks(self) -> NDArray[np.uint64]:
-        """One number a row, the same whenever the row is made again; `digest` is their sum."""
+        """One number per row, the same whenever the row is made again; `digest` is their sum."""
         labels = np.array([_hashed(label) for label in self.labels], np.uint64)
         # wrapping arithmetic of unsigned arrays; the finalizer is splitmix64's
         mixed = self.sequences.astype(np.uint64)
@@ -152,9 +153,9 @@ class Origins:
         return _mixed(mixed)
 
     def chosen(self, share: float) -> NDArray[np.int64]:
-        """The indexes of the rows whose record is among that share (0 to 1) of all: the same records wherever they are met.
+        """The indexes of the rows whose record is among that share (0 to 1) of all records: the same records everywhere.
 
-        Rows that no single record stands behind, whose labels end in `/`, are never chosen.
+        Rows that do not come from single records, whose labels end in `/`, are never chosen.
         """
         if share <= 0 or not len(self):
             return np.empty(0, np.int64)
@@ -165,7 +166,7 @@ class Origins:
 
     @staticmethod
     def joined(parts: Sequence[Origins]) -> Origins:
-        """Those of several batches of rows (at least one), one behind the other."""
+        """The origins of several batches of rows (at least one), one after the other."""
         if len(parts) == 1:
             return parts[0]
         numbers: dict[tuple[str, Trail], int] = {}
@@ -183,7 +184,7 @@ class Origins:
 
 
 def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Spread over all numbers; in place."""
+    """Distribute the numbers evenly over all values; in place."""
     for shift, factor in _ROUNDS:
         numbers ^= numbers >> shift
         numbers *= factor

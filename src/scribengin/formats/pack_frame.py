@@ -2,8 +2,8 @@
 
     SGP | version, 1 byte | bytes of the header, u32 | bytes of the body, u32 | CRC-32 of all else, u32 | header | zeros up to 8 | body
 
-Numbers are little-endian. The header is MessagePack, readable without a key; it is never secret. An encrypted body is bound to it: all in
-front of the body but the checksum is AES-GCM's associated data, so that no header can be put before another body.
+Numbers are little-endian. The header is MessagePack, readable without a key; it is never secret. An encrypted body is bound to its header:
+all bytes before the body except the checksum are AES-GCM's associated data, so that no header can be put before another body.
 """
 
 from __future__ import annotations
@@ -57,22 +57,22 @@ class PackHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: Annotated[int, msgspec.Meta(ge=0)]
     sign: str
     labels: list[str]
-    """of the rows of this pack, each once for each trail"""
+    """the labels of this pack's rows, each once for each provenance"""
     stops: list[list[_Stop]]
-    """the different trails, hop by hop"""
+    """the different provenances, hop by hop"""
     ways: list[int] = []
     """for each label the index in `stops`; empty if there is only one"""
     nth: bool = False
-    """whether the body has the column of `Origins.nth`; without, all are 0"""
+    """True if the body has the column of `Origins.nth`; otherwise all are 0"""
     codec: Codec = "none"
     key: str | None = None
     """the id of the key; None for a body that is not encrypted"""
     nonce: bytes = b""
     about: dict[str, str | int] = {}
-    """who made it, when: for people and displays"""
+    """who made the pack, and when: for people and displays"""
 
     def trails(self) -> list[Trail]:
-        """Of each label. Raises IndexError for ways that lead nowhere."""
+        """The provenance of each label. Raises IndexError for an index in `ways` that is not in `stops`."""
         found = [tuple(Hop(*stop) for stop in stops) for stops in self.stops]
         if any(way < 0 for way in self.ways):
             raise IndexError("a way has a negative number")
@@ -81,7 +81,7 @@ class PackHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A pack whose checksum is right. `bound` is what the body is bound to by its encryption."""
+    """A pack whose checksum is correct. `bound` are the bytes to which the body is bound by its encryption."""
 
     header: PackHeader
     bound: bytes
@@ -93,13 +93,13 @@ _DECODER = msgspec.msgpack.Decoder(PackHeader)
 
 
 def bind(header: PackHeader, body_bytes: int) -> bytes:
-    """What stands in front of a body of that size, without the checksum."""
+    """The bytes before a body of that size, without the checksum."""
     text = _ENCODER.encode(header)
     return _START.pack(_MAGIC, VERSION, len(text), body_bytes) + text + bytes(-len(text) % 8)
 
 
 def enclose(bound: bytes, body: bytes | memoryview) -> bytes:
-    """The pack: what `bind` gave, the checksum, the body."""
+    """The pack: the bytes of `bind`, the checksum, the body."""
     crc = zlib.crc32(body, zlib.crc32(bound))
     return b"".join((bound[: _START.size], _CRC.pack(crc), bound[_START.size :], body))
 
@@ -132,36 +132,35 @@ def disclose(value: bytes | None) -> Opened:
         raise DamagedPackError("damaged", f"its header cannot be read: {error}") from None
 
 
-# The body of a pack: one Arrow record batch, compressed, then encrypted; and the reverse, without trust in the bytes.
-#
-# The batch stands as Arrow's IPC message of a record batch, without its schema, which the header says in DDL. Codecs go over the message
-# as a whole: gzip (level 1), lz4 (the frame format), snappy (one block, no framing), zstd (level 1). Encryption is AES-GCM with a random
-# nonce of 12 bytes; NIST SP 800-38D allows 2^32 of these for one key, which are some 3 PiB of packs: rotate before.
+# The body of a pack: one Arrow record batch, compressed, then encrypted; and the reverse, for bytes that are not trusted. The batch is
+# stored as Arrow's IPC message of a record batch, without its schema, which the header has as DDL. The codec compresses the message as a
+# whole: gzip (level 1), lz4 (the frame format), snappy (one block, no framing), zstd (level 1). Encryption is AES-GCM with a random nonce
+# of 12 bytes; NIST SP 800-38D allows 2^32 nonces per key, which are some 3 PiB of packs: rotate the key before.
 
 
 TAG_BYTES = 16
 """the number of bytes AES-GCM adds to a body"""
 _U16, _I32, _U32 = struct.Struct("<H"), struct.Struct("<i"), struct.Struct("<I")
 _MESSAGE_HEADER, _BATCH_COMPRESSION = 2, 3
-"""the places of these fields in the tables `Message` and `RecordBatch` of Arrow's format/Message.fbs and in what it makes of them"""
+"""the indexes of these fields in the tables `Message` and `RecordBatch` of Arrow's format/Message.fbs"""
 
 
 def compress(codec: Codec, raw: pa.Buffer) -> pa.Buffer:
-    """Never raises, whatever the bytes are."""
+    """Compress the bytes. Never raises, whatever they are."""
     return raw if codec == "none" else _codec(codec).compress(raw)
 
 
 def decompress(codec: Codec, data: pa.Buffer, raw_bytes: int) -> pa.Buffer:
-    """Exactly `raw_bytes` bytes; not more is ever allocated. Raises DamagedPackError."""
+    """Decompress to exactly `raw_bytes` bytes; no more are ever allocated. Raises DamagedPackError."""
     try:
         match codec:
             case "none":
                 found = data
             case "gzip" | "lz4":
-                # as a stream: taken at once, what is too short would leave the rest of the buffer as it lay in memory
+                # as a stream: decompressed at once, data that is too short would leave the rest of the buffer uninitialised
                 found = pa.CompressedInputStream(pa.BufferReader(data), codec).read_buffer(raw_bytes + 1)
             case "snappy":
-                # likewise: snappy's block begins with its size, and Arrow only minds that it is not larger
+                # likewise: a snappy block begins with its size, and Arrow only checks that it is not larger
                 found = data if _snappy_bytes(data) != raw_bytes else _codec(codec).decompress(data, raw_bytes)
             case "zstd":
                 found = _codec(codec).decompress(data, raw_bytes)
@@ -189,14 +188,14 @@ def _codec(codec: Codec) -> pa.Codec:
 
 def encrypt(key: bytes, bound: bytes, nonce: bytes, data: pa.Buffer) -> pa.Buffer:
     """Encrypt and bind to `bound`."""
-    # into Arrow's memory, which stays with the process: a `bytes` of that size is fetched from the system anew, which takes longer than AES
+    # into Arrow's memory, which the process reuses: a `bytes` of that size is allocated from the system, which takes longer than AES
     sealed = pa.allocate_buffer(len(data) + TAG_BYTES)
     aesgcm()(key).encrypt_into(nonce, memoryview(data).cast("B"), bound, memoryview(sealed).cast("B"))
     return sealed
 
 
 def decrypt(key: bytes, bound: bytes, nonce: bytes, data: memoryview) -> pa.Buffer:
-    """Raises DamagedPackError if key, nonce, `bound` and data do not belong together."""
+    """Decrypt. Raises DamagedPackError if key, nonce, `bound` and data do not belong together."""
     if len(nonce) != NONCE_BYTES:
         raise DamagedPackError("not-authentic", f"its nonce has {len(nonce)} bytes; expected {NONCE_BYTES}")
     if len(data) < TAG_BYTES:
@@ -218,7 +217,8 @@ def new_nonce() -> bytes:
 
 
 def aesgcm() -> Any:
-    """The class. Raises EnvironmentFault where its package is not installed, or is older than 47, which first writes into given memory."""
+    """The class AESGCM. Raises EnvironmentFault if its package is not installed, or is older than 47, the first that writes into given
+    memory."""
     try:
         found = import_module("cryptography.hazmat.primitives.ciphers.aead").AESGCM
         lack = "" if hasattr(found, "encrypt_into") else "the installed version is older than 47"
@@ -234,10 +234,10 @@ def aesgcm() -> Any:
 
 
 def read_batch(raw: pa.Buffer, form: pa.Schema) -> pa.RecordBatch:
-    """The record batch in `raw`: its buffers are parts of `raw`, every offset and text in it was checked. Raises DamagedPackError."""
+    """The record batch in `raw`: its buffers are parts of `raw`, and every offset and text in it was checked. Raises DamagedPackError."""
     try:
         if _is_compressed_inside(memoryview(raw)):
-            # each buffer says there how large it becomes, and Arrow believes it
+            # each compressed buffer states its own size, which Arrow trusts
             raise DamagedPackError("damaged", "its record batch is compressed twice")
         batch = pa.ipc.read_record_batch(raw, form)
         batch.validate(full=True)
@@ -249,7 +249,7 @@ def read_batch(raw: pa.Buffer, form: pa.Schema) -> pa.RecordBatch:
 
 
 def _is_compressed_inside(data: memoryview) -> bool:
-    """Whether the message's record batch has a `compression`. Raises struct.error and ValueError for what is no message."""
+    """True if the message's record batch has a `compression`. Raises struct.error and ValueError for bytes that are not a message."""
     if _U32.unpack_from(data)[0] != 0xFFFFFFFF:
         raise ValueError("it is not a message in Arrow IPC format")
     size = _I32.unpack_from(data, 4)[0]

@@ -1,6 +1,6 @@
-"""Packs: many rows in one message, with the origin of each; the messages of a channel between two tiers of a flow.
+"""Packs: the record batches of a channel between two tiers of a flow. A pack is one message, with many rows and the origin of each.
 
-`PackMaker` makes them of Arrow batches, `read_pack` makes a block of each, `PackDecoder` takes the blocks. `pack_frame` reads and writes
+`PackMaker` makes packs of Arrow batches, `read_pack` makes a block of each, `PackDecoder` decodes the blocks. `pack_frame` reads and writes
 the body and the bytes around it.
 """
 
@@ -60,7 +60,7 @@ _NUMBER = pa.field("", pa.int32(), nullable=False)
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """One pack. `raw_bytes` is its body before compression, `digest` that of its rows' origins."""
+    """One pack. `raw_bytes` is the size of its body before compression, `digest` that of its rows' origins."""
 
     value: bytes
     rows: int
@@ -72,10 +72,10 @@ class Packed:
 class PackMaker:
     """Makes packs of batches of one schema. Built once per task; for one thread.
 
-    A pack holds at most `rows` rows and `bytes` bytes of columns and coordinates before compression (one row may be more), and its value
-    has at most `most` bytes: the default is the limit of a Kafka broker. `sign` and `about` are in each header, and under
-    `row` how many rows the maker has put into packs before it. Raises ValueError for bounds below one and for a schema that cannot be
-    read back from its text, EnvironmentFault for a keyring if the encryption package is missing.
+    A pack has at most `rows` rows and `bytes` bytes of columns and coordinates before compression (a single row may have more), and its
+    value has at most `most` bytes: the default is the limit of a Kafka broker. `sign` and `about` are in each header, and as `row` the
+    number of rows that the maker has put into earlier packs. Raises ValueError for bounds below one and for a schema that cannot be read
+    back from its text, EnvironmentFault for a keyring if the encryption package is missing.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class PackMaker:
         self._form = arrow_schema(schema)
         self._codec, self._keyring = codec, keyring
         self._rows, self._most = rows, most
-        # data that no codec makes smaller is divided at once so that the value fits
+        # data that no codec compresses is divided at once so that the value fits
         self._bytes = bytes if codec != "none" else min(bytes, max(1, most - most // 16))
         self._sign, self._about = sign, dict(about or {})
         self._made_rows = 0
@@ -107,8 +107,8 @@ class PackMaker:
     def make(self, batch: pa.RecordBatch, origins: Origins) -> tuple[list[Packed], list[Bad]]:
         """The rows as packs, in their order, and a Bad by its index for each row that is too large for a separate pack.
 
-        `batch` has the schema's columns, or what `conform` makes them of. Raises ColumnMismatchError where it does not, ValueError where
-        `origins` are not as many, and what `Keyring.writing` raises.
+        Raises ColumnMismatchError if `batch` has neither the schema's columns nor ones that `conform` can convert, ValueError if the number
+        of `origins` differs, and the errors of `Keyring.writing`.
         """
         if len(origins) != batch.num_rows:
             raise ValueError(f"there are {batch.num_rows} rows and {len(origins)} origins")
@@ -143,7 +143,7 @@ class PackMaker:
         made: list[Packed],
         bad: list[Bad],
     ) -> None:
-        """Rows `start` to `stop` as one pack, or divided into halves until each pack fits."""
+        """Make one pack of rows `start` to `stop`, or divide them into halves until each pack fits. Adds to `made` and `bad`."""
         packed = self._packed(batch.slice(start, stop - start), _own(origins, start, stop), writing)
         if packed.raw_bytes <= RAW_BYTES and len(packed.value) <= self._most:
             made.append(packed)
@@ -212,7 +212,7 @@ def _size(batch: pa.RecordBatch) -> int:
 
 
 def _own(origins: Origins, start: int, stop: int) -> Origins:
-    """Those of these rows, with the labels that they use and no others."""
+    """The origins of these rows, with only the labels that they use."""
     streams, sequences, nth = origins.streams[start:stop], origins.sequences[start:stop], origins.nth[start:stop]
     if len(origins.labels) == 1:
         return Origins(origins.labels, streams, sequences, nth, origins.trails)
@@ -223,7 +223,7 @@ def _own(origins: Origins, start: int, stop: int) -> Origins:
 
 
 def _stops(own: Origins) -> tuple[list[list[tuple[str, str, int, str, int, str]]], list[int]]:
-    """The different trails, and which of them is each label's (empty where all have one)."""
+    """(the different provenances, for each label the index of its own; empty if there is only one)."""
     numbers = {trail: number for number, trail in enumerate(dict.fromkeys(own.trails))}
     stops = [[(hop.tier, hop.query, hop.batch, hop.host, hop.time_ms, hop.member) for hop in trail] for trail in numbers]
     return stops, [] if len(stops) == 1 else [numbers[trail] for trail in own.trails]
@@ -233,7 +233,7 @@ def _stops(own: Origins) -> tuple[list[list[tuple[str, str, int, str, int, str]]
 class PackBlock:
     """The rows of one pack; or one record, `bad`, for bytes that are not a valid pack.
 
-    `at` is the place of the message or frame. For a bad one `header` is None, the batch has no rows, `head` has the first bytes, and
+    `at` is the place of the message or frame. For an invalid pack `header` is None, the batch has no rows, `head` has the first bytes, and
     the origins are the place itself, so that a dead letter has an id.
     """
 
@@ -246,19 +246,19 @@ class PackBlock:
     head: bytes = b""
 
     def place(self, ordinal: int) -> RecordPlace:
-        """The record's first coordinates: the label without the sign that ends it, and the sequence as its row."""
+        """The record's first coordinates: the label without the separator at its end, and the sequence as its row."""
         if self.bad is not None:
             return self.at
         return RecordPlace(self.whole.labels[self.whole.streams[ordinal]][:-1], row=int(self.whole.sequences[ordinal]))
 
     def payload(self, ordinal: int) -> bytes:
-        """The row as JSON, or as Arrow shows it where it has a time that Python has no value for; the first 64 KiB of what is no pack."""
+        """The row as JSON, or in Arrow's text form if it has a time that Python cannot represent; for an invalid pack its first 64 KiB."""
         if self.bad is not None:
             return self.head
         row = self.batch.slice(ordinal, 1)
         try:
             return json_lines(row).rstrip(b"\n")
-        except (ValueError, OverflowError):  # a time that Python has no value for
+        except (ValueError, OverflowError):  # a time that Python cannot represent
             cells = (f"{name}: {column.to_string(skip_new_lines=True)}" for name, column in zip(row.schema.names, row.columns, strict=True))
             return ", ".join(cells).encode()
 
@@ -295,9 +295,18 @@ class PackBlock:
 def read_pack(value: bytes | None, keyring: Keyring | None, place: RecordPlace, *, plain: bool = True) -> PackBlock:
     """The block of the bytes at `place`. Every byte is checked; an invalid pack becomes a block of one bad record.
 
-    With `plain=False` a pack that is not encrypted is `not-authentic`. Raises Unreachable if the key is missing (`Keyring.key`: the
-    Batch is retried), SourceError for an invalid keyring, EnvironmentFault if the encryption package is missing; never because of the
-    bytes.
+    Never raises because of the bytes.
+
+    Args:
+        value: The bytes; None counts as invalid.
+        keyring: The keys; None if the channel has none.
+        place: The place of the pack.
+        plain: False: a pack that is not encrypted is `not-authentic`.
+
+    Raises:
+        Unreachable: The key is missing (`Keyring.key`: the Batch is retried).
+        SourceError: The keyring is invalid.
+        EnvironmentFault: The encryption package is missing.
     """
     try:
         return _read(value, keyring, place, plain=plain)
@@ -353,7 +362,7 @@ def _key(keyring: Keyring | None, id: str) -> bytes:
 
 @lru_cache(maxsize=64)
 def _form_of(text: str) -> tuple[Schema, pa.Schema]:
-    """Raises DamagedPackError for invalid DDL."""
+    """The schema of a DDL text, in both forms. Raises DamagedPackError for invalid DDL."""
     try:
         if len(text) > SCHEMA_TEXT_LENGTH:
             raise ValueError(f"it has {len(text)} characters")
@@ -364,7 +373,7 @@ def _form_of(text: str) -> tuple[Schema, pa.Schema]:
 
 
 def _origins_of(header: PackHeader, batch: pa.RecordBatch, first: int) -> Origins:
-    """From the columns behind the first `first` ones. Raises DamagedPackError."""
+    """The origins, from the columns after the first `first` ones. Raises DamagedPackError."""
     arrays = batch.columns[first:]
     if any(array.null_count for array in arrays):
         raise DamagedPackError("damaged", "a row has no origin")
@@ -399,14 +408,14 @@ def read_header(value: bytes) -> PackHeader | None:
 class PackDecoder:
     """Decodes `PackBlock`s.
 
-    If the pack's schema equals the expected one, its columns are passed on unchanged. Otherwise they are matched by name: a column that
-    the pack does not have is null, or makes every row `missing` if it is NOT NULL; a column that is not expected is left out; one of
+    If the pack's schema equals the expected one, its columns are passed on unchanged. Otherwise they are matched by name: a column that the
+    pack does not have is null, or makes every row `missing` if it is NOT NULL; a column that is not expected is left out; a column of
     another type makes every row `type`, unless the expected type represents each of its values unchanged:
 
     - an integer in a wider one (TINYINT, SMALLINT, INT, BIGINT),
     - FLOAT in DOUBLE,
     - DECIMAL in one with at least as many digits on both sides of the point,
-    - ARRAY, MAP and STRUCT of such, a STRUCT's fields having the same names in the same order.
+    - ARRAY, MAP and STRUCT of such types, if a STRUCT's fields have the same names in the same order.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -416,7 +425,7 @@ class PackDecoder:
         self._misfits: dict[Schema, tuple[str, str] | None] = {}
 
     def rows(self, block: Block) -> DecodedRows:
-        """Dicts with every column of the schema and no other."""
+        """The records as dicts with exactly the columns of the schema."""
         found = self.columns(block)
         try:
             return DecodedRows(batch_to_rows(found.batch), found.ordinals, found.bad)
@@ -458,7 +467,7 @@ class PackDecoder:
 
 
 def _one_by_one(found: DecodedColumns) -> DecodedRows:
-    """For batches with a value that Python has none for: a time outside of the years 1 to 9999."""
+    """Convert rows one by one, for a batch with a value that Python cannot represent: a time outside of the years 1 to 9999."""
     rows: list[dict[str, Any]] = []
     ordinals: list[int] = []
     bad = list(found.bad)
@@ -473,7 +482,7 @@ def _one_by_one(found: DecodedColumns) -> DecodedRows:
 
 
 def _misfit(found: Schema, asked: Schema) -> tuple[str, str] | None:
-    """(reason, message) of the fault of all rows."""
+    """(reason, message) of an error that all rows have; None if there is none."""
     for field in asked.fields:
         if field.name not in found.names:
             if not field.nullable:
@@ -487,7 +496,7 @@ def _misfit(found: Schema, asked: Schema) -> tuple[str, str] | None:
 
 
 def _holds(asked: Type, found: Type) -> bool:
-    """True where each value of `found` is one of `asked`; NOT NULL inside of structs must not become stricter."""
+    """True if each value of `found` is a value of `asked`; NOT NULL inside of structs must not become stricter."""
     if asked == found:
         return True
     if asked.name in INTEGER_BITS and found.name in INTEGER_BITS:
@@ -509,10 +518,8 @@ def _holds(asked: Type, found: Type) -> bool:
     return False
 
 
-# A file of packs, for channels that are folders: frames of a u32 length, little-endian, and a pack. Nothing ends the file, so that a
-# crash in the midst of writing costs the last frame and no other.
-#
-# Frames cannot be found from the middle: a range begins where a frame begins.
+# A file of packs, for channels that are folders: frames of a length (u32, little-endian) and a pack. The file has no end mark, so that a
+# crash while it is written costs only the last frame. Frames cannot be found from the middle: a range must begin where a frame begins.
 
 
 SUFFIX = ".packs"
@@ -522,7 +529,7 @@ _LENGTH = struct.Struct("<I")
 
 
 class PackFileEncoder:
-    """Writes packs to one open file. It keeps nothing back: what the file has been given is whole frames."""
+    """Writes packs to one open file, without buffering: the file always has whole frames."""
 
     suffix = SUFFIX
 
@@ -530,7 +537,7 @@ class PackFileEncoder:
         self._file = file
 
     def write(self, value: bytes) -> int:
-        """Append one pack; returns how many bytes the file grew by. Raises OSError, ValueError for more than 256 MiB."""
+        """Append one pack; returns the number of bytes written. Raises OSError, and ValueError for more than 256 MiB."""
         if not PREFIX_BYTES <= len(value) <= FRAME_BYTES:
             raise ValueError(f"a frame has a pack of {PREFIX_BYTES} to {FRAME_BYTES} bytes; found {len(value)}")
         self._file.write(_LENGTH.pack(len(value)))
@@ -542,8 +549,8 @@ class PackFileEncoder:
 
 
 class PackFrame(NamedTuple):
-    """`offset` is where the frame begins. `value` is its pack; where `fault` says why there is none, the bytes from `offset` on, 64 KiB at
-    most, and nothing behind it can be read."""
+    """A frame. `offset` is where it begins, `value` its pack. If it cannot be read, `fault` gives the reason, `value` has at most 64 KiB
+    from `offset` on, and nothing after it can be read."""
 
     offset: int
     value: bytes
@@ -551,7 +558,7 @@ class PackFrame(NamedTuple):
 
 
 def pack_frames(file: IO[bytes], start: int, end: int) -> Iterator[PackFrame]:
-    """The frames of bytes `start`, where one begins, to `end`. No more than the range has is ever allocated. Raises OSError."""
+    """The frames between the bytes `start`, at which one begins, and `end`. Never allocates more than the range has. Raises OSError."""
     offset = start
     while offset < end:
         file.seek(offset)

@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 
-# Converts Arrow columns of any type to columns of a Schema, if no value changes.
-#
-# The rules are those of the parse contract. A type that never fits is an error of the whole column (`never_fits`); single values that do
-# not fit are null in the result, and marked.
+# Converts Arrow columns of any type to columns of a Schema, if no value changes. The rules are those of the parse contract. A type that
+# never fits is an error of the whole column (`never_fits`); single values that do not fit are null in the result, and marked.
 
 
 _KINDS = pa.types
@@ -78,8 +76,11 @@ def _is_list(found: pa.DataType) -> bool:
 
 
 def fitted(column: pa.Array, asked: Type, *, truncate: bool = False) -> tuple[pa.Array, Marks | None]:
-    """`column`, whose type may fit, as `asked`; and which of its values do not fit, None for none. `truncate`: of a time what is finer than
-    microseconds is cut off."""
+    """Convert a column whose type may fit. `truncate`: times are cut to microseconds.
+
+    Returns:
+        (the column as `asked`, True for each value that does not fit; None if all fit).
+    """
     form = arrow_type(asked)
     if column.type.equals(form) and asked.name != "STRUCT":
         return column, None
@@ -110,7 +111,7 @@ def fitted(column: pa.Array, asked: Type, *, truncate: bool = False) -> tuple[pa
 
 
 def _struct(column: pa.StructArray, asked: Type, form: pa.StructType, *, truncate: bool) -> tuple[pa.Array, Marks | None]:
-    """Fields by their names: one that is missing is null, a surplus one is dropped."""
+    """Match fields by name: one that is missing is null, a surplus one is dropped."""
     there = dict(zip([field.name for field in column.type], column.flatten(), strict=True))
     null = _nulls(column)
     arrays: list[pa.Array] = []
@@ -127,7 +128,7 @@ def _struct(column: pa.StructArray, asked: Type, form: pa.StructType, *, truncat
 
 
 def _list(column: pa.Array, asked: Type, form: pa.DataType, *, truncate: bool) -> tuple[pa.Array, Marks | None]:
-    """Lists of any kind, and maps."""
+    """Convert lists of any kind, and maps."""
     null = _nulls(column)
     if _KINDS.is_fixed_size_list(column.type):
         lengths, parts = np.full(len(column), column.type.list_size), [column.flatten()]
@@ -136,7 +137,7 @@ def _list(column: pa.Array, asked: Type, form: pa.DataType, *, truncate: bool) -
         lengths, first, last = np.diff(offsets), offsets[0], offsets[-1]
         parts = [column.values] if asked.name == "ARRAY" else [column.keys, column.items]
         parts = [part.slice(first, last - first) for part in parts]
-        if lengths[null].any():  # the values behind a null do not belong to it
+        if lengths[null].any():  # the values under a null do not belong to the column
             there = pa.array(np.repeat(~null, lengths))
             parts = [part.filter(there) for part in parts]
     lengths = np.where(null, 0, lengths)
@@ -163,12 +164,12 @@ def _time(column: pa.Array, form: pa.DataType, *, truncate: bool) -> tuple[pa.Ar
         return _one_by_one(column, form)
     null = _nulls(column)
     counted = column.cast(pa.int64()).fill_null(0).to_numpy()
-    times = pa.array(counted // 1000, mask=null).cast(form)  # not by Arrow's kernels: these round towards 1970, or run over
+    times = pa.array(counted // 1000, mask=null).cast(form)  # not by Arrow's kernels: these round towards 1970, or overflow
     return (times, None) if truncate else _without(times, (counted % 1000 != 0) & ~null)
 
 
 def _marked(column: pa.Array, made: pa.Array, back: object) -> tuple[pa.Array, Marks | None]:
-    """`made` of `column`, without what `back` does not make `column` of again."""
+    """`made` with null where `back` does not give the value of `column` again; and these positions."""
     kept = pc.equal(back(made), column).fill_null(True)  # type: ignore[operator]
     return _without(made, ~kept.to_numpy(zero_copy_only=False))
 
@@ -180,7 +181,7 @@ def _without(made: pa.Array, unfit: Marks) -> tuple[pa.Array, Marks | None]:
 
 
 def _whole_as_real(column: pa.Array, form: pa.DataType) -> tuple[pa.Array, Marks | None]:
-    """The cast rejects all numbers beyond 2^53 (2^24), even those that a float represents exactly."""
+    """Convert whole numbers to floats. Arrow's cast rejects all numbers above 2^53 (2^24), even those that a float represents exactly."""
     made = column.cast(form, safe=False)
     unfit = np.zeros(len(column), np.bool_)
     limit = EXACT if _KINDS.is_float64(form) else 2**24
@@ -203,7 +204,7 @@ def _real_as_whole(column: pa.Array, form: pa.DataType) -> tuple[pa.Array, Marks
 
 
 def _one_by_one(column: pa.Array, form: pa.DataType) -> tuple[pa.Array, Marks | None]:
-    """Halved until the cast takes each."""
+    """Cast by bisection; values that the cast rejects become null."""
     made = pa.concat_arrays(_halved(column, form))
     unfit: Marks = _nulls(made) & ~_nulls(column)
     return made, unfit if unfit.any() else None
@@ -258,10 +259,19 @@ def conformed(
     learned: Collection[str] = (),
     truncate: bool = False,
 ) -> TableBlock:
-    """The same for rows of a file, as a block that marks rows that do not fit.
+    """The declared columns of rows of a file, as a block that marks rows that do not fit.
 
-    A value that a column of `learned` cannot hold is null, and counted. `truncate`: of a time what is finer than microseconds is cut off.
-    Raises ColumnMismatchError for a declared column of a type of which no value fits.
+    Args:
+        file: The name of the file.
+        batch: The rows.
+        schema: The declared columns.
+        first_row: The number of the first row in the file, from 0.
+        columns: All columns of the file with their types.
+        learned: Columns that the flow does not declare: a value that does not fit one becomes null and is counted.
+        truncate: Times are cut to microseconds.
+
+    Raises:
+        ColumnMismatchError: A declared column has a type of which no value fits, or a NOT NULL column is missing.
     """
     arrays: list[pa.Array] = []
     bad: dict[int, Bad] = {}
@@ -317,6 +327,6 @@ def _shown(column: pa.Array, index: int) -> str:
 
 
 def declared_by(schema: pa.Schema) -> Schema:
-    """The Schema of a file, every column nullable. Raises ValueError that names a column whose type has no word here."""
+    """The Schema of a file, every column nullable. Raises ValueError, with the column, for a type that has no equivalent in a flow file."""
     found = schema_of_arrow(schema)
     return replace(found, fields=tuple(replace(field, nullable=True) for field in found.fields))

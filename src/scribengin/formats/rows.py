@@ -1,6 +1,6 @@
 """Converts Arrow batches to Python rows and back, strictly.
 
-`rows_to_batch` takes the output of a user's function: nothing is converted silently (no bool for BIGINT, no 1.0 for 1, no naive
+`rows_to_batch` converts the output of a user's function: nothing is converted silently (no bool for BIGINT, no 1.0 for 1, no naive
 datetime). `batch_to_rows` gives the values of docs/flow-file.md: aware datetimes in UTC, Decimal, dicts and lists.
 """
 
@@ -44,7 +44,7 @@ _AS_THEY_ARE = frozenset({"BOOLEAN", "STRING", "BINARY", "DATE", *INTEGER_BITS})
 
 
 def rows_to_batch(rows: list[dict[str, Any]], schema: Schema, ordinals: Sequence[int]) -> tuple[pa.RecordBatch, list[Bad]]:
-    """The batch of the rows that fit `schema`, in their order, and a Bad for each that does not, which names the key.
+    """(the batch of the rows that fit `schema`, in their order; a Bad, which names the key, for each row that does not).
 
     A key that is left out is null. `rows` is not changed; `ordinals` are the ordinals of the Bads.
     """
@@ -64,9 +64,9 @@ def rows_to_batch(rows: list[dict[str, Any]], schema: Schema, ordinals: Sequence
 
 
 def settle_rows(rows: list[dict[str, Any]], schema: Schema) -> tuple[list[dict[str, Any]], list[Bad]]:
-    """The rows that fit `schema`, as `batch_to_rows` would give them, and a Bad, by its index, for each that does not.
+    """(the rows that fit `schema`, as `batch_to_rows` would give them; a Bad, by its index, for each row that does not).
 
-    Returns `rows` itself if all of them already fit: every key there, and every value of the one type that the column has in Python.
+    Returns `rows` itself if all of them already have that form: every key is present, and every value has the column's Python type.
     """
     if _are_settled(rows, schema):
         return rows, []
@@ -125,7 +125,7 @@ def _quick(rows: list[dict[str, Any]], schema: Schema, form: pa.Schema) -> pa.Re
 
 
 def _column(values: list[Any], field: Field, form: pa.DataType) -> pa.Array | None:
-    """One column, or None where a value does not fit (or a MisfitError says so)."""
+    """One column; None, or a MisfitError, if a value does not fit."""
     kinds = _kinds(values, field)
     if kinds is None:
         return None
@@ -138,7 +138,7 @@ def _column(values: list[Any], field: Field, form: pa.DataType) -> pa.Array | No
 
 
 def _kinds(values: list[Any], field: Field) -> set[type] | None:
-    """The types of a column's values, nulls aside; None where one is null that may not be."""
+    """The types of a column's values without null; None if a value is null in a NOT NULL column."""
     kinds = set(map(type, values))
     if type(None) not in kinds:
         return kinds
@@ -146,7 +146,7 @@ def _kinds(values: list[Any], field: Field) -> set[type] | None:
 
 
 def _checked_fields(row: Any, fields: tuple[Field, ...]) -> dict[str, Any]:
-    """A new dict with all fields, each value checked and in the form that Arrow takes. Raises MisfitError."""
+    """A new dict with all fields, each value checked and in the form that Arrow accepts. Raises MisfitError."""
     made: dict[str, Any] = {}
     for field in fields:
         value = row.get(field.name)
@@ -249,7 +249,7 @@ def batch_to_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def column_to_values(column: pa.Array) -> list[Any]:
-    """The values of one column as Python has them; faster than `to_pylist`, and datetimes have `datetime.timezone.utc`."""
+    """The Python values of one column; faster than `to_pylist`, and datetimes have `datetime.timezone.utc`."""
     type_ = type_of_arrow(column.type)
     match type_.name:
         case "TIMESTAMP":
@@ -263,7 +263,7 @@ def column_to_values(column: pa.Array) -> list[Any]:
 
 
 def _nested(value: Any, type_: Type) -> Any:
-    """Map entries become a dict, datetimes get our UTC, at any depth."""
+    """The value with dicts for map entries and `datetime.UTC` for datetimes, at any depth."""
     if value is None:
         return None
     match type_.name:

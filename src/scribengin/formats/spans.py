@@ -18,7 +18,7 @@ _BLANK = b" \t\r\n"
 
 @dataclass(slots=True)
 class SpanBlock(LineBlock):
-    """Whole records of one file. `content` is what the file has there, from `offset` and `first_line` on, and record i is
+    """Whole records of one file. `content` is the file's content from `offset` and `first_line` on; record i is
     `content[starts[i]:ends[i]]`."""
 
     content: bytes = b""
@@ -33,7 +33,7 @@ class SpanBlock(LineBlock):
         return self.starts[ordinal]
 
     def place(self, ordinal: int) -> RecordPlace:
-        """Where the record begins."""
+        """The place where the record begins."""
         begin = self._begin(ordinal)
         line = None if self.first_line is None else self.first_line + self.content.count(b"\n", 0, begin)
         return RecordPlace(self.file, line=line, offset=self.offset + begin)
@@ -54,17 +54,26 @@ class SpanBlock(LineBlock):
         return np.searchsorted(ends, self.offsets(ordinals) - self.offset) + self.first_line
 
     def __len__(self) -> int:
-        """How many records."""
+        """The number of records."""
         return len(self.starts)
 
 
 @dataclass(slots=True)
 class JsonBlock(SpanBlock):
-    """In `data` each record is on a line of its own, for a decoder of lines."""
+    """JSON records. In `data` each is on a line of its own, for a decoder of lines."""
 
     @staticmethod
     def of(file: str, content: bytes, offset: int, line: int, starts: list[int], ends: list[int]) -> JsonBlock:
-        """A line end inside of a record is white space, or a mistake, and so is the carriage return that stands for it then."""
+        """Build a block. A line end inside a record is replaced by a carriage return: in JSON both are white space, or both are an error.
+
+        Args:
+            file: The name of the file.
+            content: The file's content, in which the records are.
+            offset: The offset of `content` in the file, in bytes.
+            line: The line number of its first byte.
+            starts: Where each record begins in `content`.
+            ends: Where each record ends in `content`.
+        """
         plain = content.replace(b"\n", b"\r") if b"\n" in content else content
         data = b"\n".join([plain[start:end].strip() for start, end in zip(starts, ends, strict=True)]) + b"\n"
         return JsonBlock(file, data, offset, line, content=content, starts=starts, ends=ends)
@@ -74,10 +83,10 @@ class JsonBlock(SpanBlock):
         return LineBlock.lines(self)
 
     def _begin(self, ordinal: int) -> int:
-        """Without the blanks before the record."""
+        """Where the record begins in `content`, without the blanks before it."""
         record = self.content[self.starts[ordinal] : self.ends[ordinal]]
         return self.starts[ordinal] + len(record) - len(record.lstrip(_BLANK))
 
     def payload(self, ordinal: int) -> bytes:
-        """Without the blanks around it."""
+        """The record without the blanks around it."""
         return SpanBlock.payload(self, ordinal).strip(_BLANK)

@@ -1,7 +1,7 @@
-"""Rows as Structs, for records that are mostly dropped by a filter. A third cheaper to decode than dicts, and the
-garbage collector does not traverse them.
+"""Rows as Structs, for records that are mostly dropped by a filter. A third cheaper to decode than dicts, and the garbage collector does
+not traverse them.
 
-A Struct's fields are `f0`, `f1`, … in the schema's order, whatever the columns are called. Structs are shared, never changed.
+A Struct's fields are `f0`, `f1`, … in the schema's order, whatever the names of the columns. Structs are shared and never changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def attribute(schema: Schema, column: str) -> str:
-    """The Struct field that holds `column`. Raises ValueError if there is none."""
+    """The Struct field of `column`. Raises ValueError if there is none."""
     return f"f{schema.names.index(column)}"
 
 
@@ -30,13 +30,13 @@ class StructForm:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.type = struct_type(schema, texts=frozenset())
-        # Compiled: an attribute by its literal name is read twice as fast as by getattr, and a dict display beats dict(zip(…)).
+        # Compiled: an attribute is read twice as fast by its literal name as by getattr, and a dict display is faster than dict(zip(…)).
         items = ", ".join(f"{name!r}: struct.f{index}" for index, name in enumerate(schema.names))
         self._rows: Callable[[list[Any]], list[dict[str, Any]]] = eval(f"lambda structs: [{{{items}}} for struct in structs]")
         self._columns = readers_of(schema)
 
     def rows(self, structs: list[Any]) -> list[dict[str, Any]]:
-        """One dict a row, keys in the schema's order."""
+        """One dict per row, keys in the schema's order."""
         return self._rows(structs)
 
     def batch(self, structs: list[Any]) -> pa.RecordBatch:
@@ -49,5 +49,5 @@ class StructForm:
 
 
 def readers_of(schema: Schema) -> list[Callable[[list[Any]], list[Any]]]:
-    """For each column the function that takes its values from Structs."""
+    """For each column a function that returns its values from Structs."""
     return [eval(f"lambda structs: [struct.f{index} for struct in structs]") for index in range(len(schema.fields))]

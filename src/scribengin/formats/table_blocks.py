@@ -24,7 +24,7 @@ Unfit = dict[int, str]
 
 
 def fitting(column: pa.Array, form: pa.DataType) -> tuple[pa.Array, Unfit]:
-    """The column as that type, with null for values that do not fit."""
+    """(the column as that type, with null for values that do not fit; these values)."""
     try:
         return column.cast(form), {}
     except pa.ArrowInvalid:
@@ -43,20 +43,20 @@ def fitting(column: pa.Array, form: pa.DataType) -> tuple[pa.Array, Unfit]:
 
 @dataclass(slots=True)
 class TableBlock(ArrowBlock):
-    """Rows of a table. `bad` has the values that do not fit, `texts` all values as the server sent them."""
+    """Rows of a table. `bad` has the errors of rows that do not fit, `texts` all values as the server sent them."""
 
     bad: list[Bad] = field(default_factory=list)
     texts: pa.RecordBatch | None = None
 
     def payload(self, ordinal: int) -> bytes:
-        """The row as JSON; one with a value that does not fit as texts."""
+        """The row as JSON; if a value does not fit, all its values as texts."""
         if self.texts is None or all(each.ordinal != ordinal for each in self.bad):
             return ArrowBlock.payload(self, ordinal)
         return ArrowBlock(self.file, self.texts).payload(ordinal)
 
 
 class ArrowDecoder:
-    """Takes `ArrowBlock`s whose batches have the schema's columns already (see `conform`): only NOT NULL is left to check."""
+    """Decodes `ArrowBlock`s whose batches have the schema's columns already (see `conform`): only NOT NULL is checked."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema

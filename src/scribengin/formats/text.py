@@ -21,8 +21,9 @@ TEXT_SCHEMA = Schema((Field("value", Type("STRING"), nullable=False),))
 
 
 class TextDecoder:
-    """Every line is a record, also an empty one; a line that is not UTF-8 becomes a dead letter. A carriage return before the line end is
-    ignored. `comment`: the prefix of lines that are not records. `encoding`: of single values; bytes of files are already UTF-8 here.
+    """Decodes lines: every line is a record, also an empty one; a line that is not UTF-8 becomes a dead letter. A carriage return before
+    the line end is ignored. `comment`: the prefix of lines that are not records. `encoding`: of single values; bytes of files are already
+    UTF-8 here.
 
     The schema must have exactly one column, a STRING; it may have any name. Raises ValueError.
     """
@@ -49,7 +50,7 @@ class TextDecoder:
         return DecodedColumns(batch, ordinals, bad, self._skipped(block, ordinals, bad))
 
     def decode_values(self, values: Sequence[bytes | str | None]) -> DecodedRows:
-        """One record a value, for a `parse` step; null is missing where the column is NOT NULL."""
+        """One record per value, for a `parse` step; null is `missing` if the column is NOT NULL."""
         found = DecodedRows([], [])
         ordinals: list[int] = []
         for ordinal, value in enumerate(values):

@@ -1,7 +1,7 @@
 """Collects the values of a column, and derives the type that fits all of them by the parse contract.
 
-The values of a JSON column come from a decoder without a schema. The type is the narrowest that later values may be expected to
-fit: whole numbers are BIGINT whatever their size now, a text is TIMESTAMP only if all texts are.
+The values of a JSON column come from a decoder without a schema. The type is the narrowest that later values can be expected to fit: whole
+numbers are BIGINT whatever their size now, a text is TIMESTAMP only if all texts are.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class ObservedValues:
 
     nulls: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
-    """boolean, integer, number, text, list, object → how many"""
+    """boolean, integer, number, text, list, object → number of values"""
     low: Any = None
     high: Any = None
-    """of the numbers, or of the texts if there are no numbers; None if there are neither"""
+    """the bounds of the numbers, or of the texts if there are no numbers; None if there are neither"""
     dates: int = 0
     times: int = 0
     """texts that are a DATE, and texts that are a TIMESTAMP"""
@@ -45,15 +45,15 @@ class ObservedValues:
     items: ObservedValues | None = None
     fields: dict[str, ObservedValues] = field(default_factory=dict)
     odd: Any = None
-    """the first value of another kind than the first value's"""
+    """the first value whose kind differs from that of the first value"""
 
     @property
     def present(self) -> int:
-        """How many values were not null."""
+        """The number of values that are not null."""
         return sum(self.kinds.values())
 
     def add(self, value: Any, depth: int = 0) -> None:
-        """Take one value as JSON has it: None, bool, int, float, str, list or dict. What is nested deeper than 32 is not looked into."""
+        """Add one value as JSON has it: None, bool, int, float, str, list or dict. Parts nested deeper than 32 are ignored."""
         if value is None:
             self.nulls += 1
             return
@@ -96,7 +96,7 @@ class ObservedValues:
 
     @property
     def kind(self) -> str:
-        """The commonest; `integer` and `number` count together. Empty where all was null."""
+        """The most frequent kind; `integer` and `number` count together. Empty if all values were null."""
         counts = dict(self.kinds)
         if "number" in counts:
             counts["number"] += counts.pop("integer", 0)
@@ -186,7 +186,7 @@ class ObservedValues:
 
 
 def schema_of(columns: dict[str, ObservedValues], notes: list[str], *, path: str = "") -> Schema | None:
-    """The columns in the order in which they were seen, every one nullable; None where not one has a name that a schema can hold."""
+    """The columns in the order in which they were seen, every one nullable; None if no column has a name that is allowed in a schema."""
     fields: list[Field] = []
     taken: set[str] = set()
     for name, seen in columns.items():
@@ -228,7 +228,7 @@ def is_date(text: str) -> bool:
 
 
 def show_value(value: Any) -> str:
-    """A text on one line, another value as JSON; cut off where it is long."""
+    """A text on one line, another value as JSON; cut if it is long."""
     try:
         text = repr(value)[1:-1] if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode().strip('"')
     except RecursionError:
@@ -256,8 +256,9 @@ _LONG = 2**63
 
 
 def wide_type(value: Any, depth: int = 0) -> Type | None:
-    """Of a value as JSON has it; None where it does not say enough: null, an empty list or object, parts of different kinds, or nested
-    deeper than anybody reads. Never a DATE or TIMESTAMP, for the next text may be none, and BIGINT only where DOUBLE would round."""
+    """The type of a value as JSON has it. None if the value is not enough: null, an empty list or object, parts of different kinds, or
+    parts that are nested too deeply. Never a DATE or TIMESTAMP, since the next text may not be one, and BIGINT only if DOUBLE would
+    round."""
     match value:
         case bool():
             return Type("BOOLEAN")
@@ -276,7 +277,7 @@ def wide_type(value: Any, depth: int = 0) -> Type | None:
 
 
 def _object(value: dict[str, Any], depth: int) -> Type | None:
-    """Fields without a known type are left out, and dropped like later new fields."""
+    """The type of an object. Fields without a known type are left out, and dropped like later new fields."""
     types = {name: type_ for name, each in value.items() if (type_ := wide_type(each, depth + 1)) is not None}
     named = {name.lower(): Field(name, type_) for name, type_ in types.items() if len(types) <= _MOST_FIELDS and can_name(name)}
     if named:
@@ -295,7 +296,7 @@ def _common(types: list[Type | None]) -> Type | None:
 
 
 def _merged(types: list[Type]) -> Type | None:
-    """Of objects in a list: the fields of all, those left out that are of different kinds."""
+    """The type of objects in a list: the fields of all of them, without fields of different kinds."""
     given: dict[str, list[Type | None]] = {}
     for type_ in types:
         for each in type_.fields:

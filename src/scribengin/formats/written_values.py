@@ -1,7 +1,7 @@
 """Converts values as users write them in test files (texts, numbers, lists, mappings) to values of a column's type, and back.
 
-They have the meaning of JSON in the parse contract: a TIMESTAMP is a text in ISO 8601, BINARY base64, NaN and the infinities texts. A
-DECIMAL may also be a text, so that no digit is lost, and a DOUBLE may be a whole number.
+They have the meaning of JSON in the parse contract: a TIMESTAMP is a text in ISO 8601, BINARY is base64, NaN and the infinities are texts.
+A DECIMAL may also be a text, so that no digit is lost, and a DOUBLE may be a whole number.
 """
 
 from __future__ import annotations

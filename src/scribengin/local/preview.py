@@ -36,7 +36,7 @@ from scribengin.plan.validate import validate_file
 from scribengin.spark.counting import noticing
 from scribengin.spark.dead_letter_writer import show_place
 from scribengin.spark.native import union_schema
-from scribengin.spark.preview_execution import LoneSteps, Root, RowSample, came_to, joined
+from scribengin.spark.preview_execution import LoneSteps, Root, RowSample, joined, outputs_by_input
 from scribengin.spark.program import SourceRef
 from scribengin.spark.user_code import deactivate_below, pack
 from scribengin.spec.call_sites import CallPlaces
@@ -480,7 +480,7 @@ class _Walk:
         outs = {branch: made for branch, made in outcome.outs.items() if branch or len(made.sample) or len(outcome.outs) == 1}
         rows_in = sum(len(sample) for _, sample in inputs)
         before = _before(inputs)
-        ways = came_to(outcome, rows_in)
+        ways = outputs_by_input(outcome, rows_in)
         rows = _untraced(outcome) if ways is None else _traced(outcome, before, ways)
         return NodePreview(
             step.id,

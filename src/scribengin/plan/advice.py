@@ -1,4 +1,4 @@
-"""Advice from the counts of past runs on flows with tiers: filters that belong before a channel, tiers that only pass rows on."""
+"""Advice from the counts of past runs of a flow with tiers: filters that should run before a channel, tiers that only pass rows on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MUCH = 0.5
 
 
 def cut_advice(plan: FlowPlan, counted: Mapping[tuple[str, str], Totals]) -> Iterator[str]:
-    """Return one sentence for each advice. `counted`: (tier, Query) → its totals so far; Queries that never ran are left out."""
+    """One sentence for each advice. `counted`: (tier, query) → its totals so far; queries that never ran are left out."""
     for channel in plan.channels:
         yield from _filters(plan, channel, counted)
     for tier in plan.tiers:
@@ -48,7 +48,8 @@ def _filters(plan: FlowPlan, channel: PlannedChannel, counted: Mapping[tuple[str
 
 
 def _first(query: QueryPlan, source: str, totals: Totals | None) -> tuple[tuple[str, ...], Counts] | None:
-    """The only run of steps that reads `source`, with its counts; None if there are several, it keeps state, or nothing was counted."""
+    """(the steps, their counts) of the only ledger node that reads `source`; None if there are several, if it keeps state or merges inputs,
+    or if nothing was counted."""
     reading = {node.id for node in query.nodes if source in map(base, node.inputs)} - set(query.sinks)
     if totals is None or len(reading) != 1:
         return None
@@ -98,5 +99,5 @@ def _same_hosts(plan: FlowPlan, channel: PlannedChannel, counted: Mapping[tuple[
 
 
 def _percent(share: float) -> str:
-    """Format a share; never 100 % unless it is all."""
+    """The share as a percentage; 100 % only if it is exactly all."""
     return f"{100 * share:.0f} %" if share == 1 or share < 0.995 else f"{min(100 * share, 99.9):.1f} %"

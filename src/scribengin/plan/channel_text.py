@@ -21,7 +21,8 @@ _EDGE, _DEFAULT, _BUILT_IN = "edge", "defaults.edge", "built-in"
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """`said` is `edge`, `defaults.edge` or `built-in`; several separated by commas if parts of the value come from several."""
+    """A property of a channel. `said` is `edge`, `defaults.edge` or `built-in`; several separated by commas if parts of the value come from
+    several."""
 
     name: str
     value: str
@@ -29,7 +30,7 @@ class Property:
 
 
 def place_words(channel: PlannedChannel) -> str:
-    """Its location: `topic a-b at 127.0.0.1:9092, 4 partitions when it is created`."""
+    """The channel's location: `topic a-b at 127.0.0.1:9092, 4 partitions when it is created`."""
     where = channel.channel
     if where.type != "kafka":
         return channel.place
@@ -57,7 +58,7 @@ def _properties(own: EdgeProperties, default: EdgeProperties, channel: PlannedCh
     def parts(name: str, show: Callable[[Any, str], str | None]) -> Property:
         value = getattr(edge, name)
         shown = {part: text for part in value.__dataclass_fields__ if (text := show(value, part)) is not None}
-        origins = {part: _part_said(getattr(own, name), getattr(default, name), part) for part in shown}
+        origins = {part: _described_part(getattr(own, name), getattr(default, name), part) for part in shown}
         return Property(name, ", ".join(shown.values()) or "none", ", ".join(dict.fromkeys(origins.values())) or _BUILT_IN)
 
     yield Property("channel", place_words(channel), origin("channel"))
@@ -84,7 +85,7 @@ def _given(value: object) -> bool:
     return value not in (None, ())
 
 
-def _part_said(own: object, default: object, part: str) -> str:
+def _described_part(own: object, default: object, part: str) -> str:
     for value, where in ((own, _EDGE), (default, _DEFAULT)):
         if value is not None and getattr(value, part) is not None:
             return where

@@ -37,10 +37,10 @@ BUILT_IN = EdgeProperties(
 
 @dataclass(frozen=True, slots=True)
 class PlannedChannel:
-    """The rows of `reference` that tier `feeding` writes for nodes `readers` of tier `reading`. `edge` has every property; its `channel`
-    has the type, and the topic if the type is Kafka; a folder without a path is inside the state folder.
+    """The rows of `reference` that tier `feeding` writes for the nodes `readers` of tier `reading`. `edge` has every property; its
+    `channel` has the type, and the topic if the type is Kafka; a folder without a path is inside the state folder.
 
-    `id` is the name of its sink in the writing tier, and of the Query that writes it.
+    `id` is the name of the channel's sink in the writing tier, and of the query that writes it.
     """
 
     id: str
@@ -52,23 +52,23 @@ class PlannedChannel:
 
     @property
     def channel(self) -> Channel:
-        """Where it lies."""
+        """The channel's type and location."""
         assert self.edge.channel is not None
         return self.edge.channel
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The edges it carries, as written in a flow file."""
+        """The edges whose rows it carries, as written in a flow file."""
         return tuple(f"{self.reference} -> {reader}" for reader in self.readers)
 
     @property
     def place(self) -> str:
-        """For people."""
+        """The topic or folder, for people."""
         return f"topic {self.channel.topic}" if self.channel.type == "kafka" else f"folder {self.channel.path or 'in the state'}"
 
 
 def plan_channels(graph: Graph, assignment: Assignment) -> tuple[PlannedChannel, ...]:
-    """The channels of a flow, in the order of its edges; edges of one reference into one tier share one."""
+    """The channels of a flow, in the order of its edges. Edges from one reference into one tier share a channel."""
     flow = graph.flow
     groups: dict[tuple[str, str], list[CutEdge]] = {}
     for edge in assignment.cut:
@@ -101,7 +101,7 @@ def edge_properties(flow: Flow, name: str) -> EdgeProperties:
 
 
 def clusters(flow: Flow) -> dict[str, Mapping[str, object]]:
-    """`bootstrap` → the further settings of every Kafka cluster that the flow's nodes name."""
+    """`bootstrap` → the further settings, for each Kafka cluster that a node of the flow names."""
     nodes: list[Source | Sink] = [*flow.sources.values(), *flow.sinks.values()]
     return {str(node.options["bootstrap"]): node.options.get("config", {}) for node in nodes if "bootstrap" in node.options}
 
@@ -168,7 +168,7 @@ def _merged(*values: Any) -> Any:
 
 
 def _levels(high: Depth, capacity: Depth) -> tuple[Depth, Depth]:
-    """Return (high_water, capacity). A value that is not set is half or twice the other one, or built-in if neither is set."""
+    """(high_water, capacity). A value that is not set is half or twice the other one, or built-in if neither is set."""
     assert BUILT_IN.high_water is not None
     assert BUILT_IN.capacity is not None
     over, half = _scaled(high, 2), _scaled(capacity, 0.5)

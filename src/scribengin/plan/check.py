@@ -1,4 +1,4 @@
-"""All rules over one Flow."""
+"""All rules for a flow, and the function that applies them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ RULES: tuple[Rule, ...] = (
     folders.no_sink_feeds_a_source,
     folders.done_files_can_go,
     state.static_is_supported,
-    state.static_stands_beside_a_stream,
+    state.static_inputs_join_streams,
     ends.options_fit_the_format,
     ends.options_fit_together,
     ends.csv_options_fit_together,
@@ -49,7 +49,7 @@ RULES: tuple[Rule, ...] = (
     ends.delivery_can_be_kept,
     ends.options_fit_the_delivery,
     ends.spark_writes_alone,
-    ends.queries_are_named_once,
+    ends.query_names_are_unique,
     ends.columns_fit_the_sink,
     node_types.node_types_hold,
     tables.tables_have_what_their_mode_needs,
@@ -64,19 +64,19 @@ RULES: tuple[Rule, ...] = (
     python_steps.utility_functions_are_there,
     python_steps.utilities_give_records,
     python_steps.free_ones_only_test,
-    expressions.queries_hold,
-    expressions.expressions_hold,
+    expressions.sql_steps_are_valid,
+    expressions.expressions_are_valid,
     expressions.keys_are_there,
     expressions.parse_reads_text,
     expressions.unions_match,
-    expressions.names_stand_once,
+    expressions.column_names_are_unique,
     time.watermarks_fit,
     time.time_columns_fit,
     time.state_is_bounded,
     state.unions_have_every_watermark,
-    state.state_is_left_on_one_way,
+    state.state_has_one_output,
     state.emit_fits,
-    state.nothing_means_per_batch,
+    state.sql_is_independent_of_batches,
     tiers.tiers_name_nodes,
     tiers.tier_names_are_free,
     tiers.settings_are_sparks,
@@ -90,15 +90,15 @@ RULES: tuple[Rule, ...] = (
     groups.sinks_can_be_members,
     edges.edges_are_arrows,
     edges.edges_are_cut,
-    edges.one_channel_says_one_thing,
+    edges.shared_channels_have_one_definition,
     edges.groups_wait_for_their_members,
     edges.keyrings_are_kept,
-    edges.channels_have_places_of_their_own,
+    edges.channel_places_are_unique,
     edges.keys_order_rows,
     edges.clusters_are_known,
     effects.tables_are_read_whole,
-    effects.channels_use_what_is_said,
-    effects.state_is_acknowledged_where_it_is,
+    effects.channels_support_their_properties,
+    effects.only_stateful_tiers_acknowledge_state,
     evolve.evolve_has_a_place,
     evolve.added_columns_meet_no_state,
     evolve.added_columns_fit_the_sinks,
@@ -115,7 +115,7 @@ def check_flow(
     broken: frozenset[str] = frozenset(),
     unread: frozenset[str] = frozenset(),
 ) -> list[Problem]:
-    """Every Problem of a Flow, in file order. Reads modules, imports none; needs neither Java nor Spark.
+    """Every Problem of a Flow, in file order. Reads modules without importing them; needs neither Java nor Spark.
 
     The parser checks types and options of single keys; these rules check the flow as a whole.
 

@@ -1,4 +1,4 @@
-"""Which files are a flow's own code: the `.py` files under its folder. They are sent to executors and included in packages."""
+"""Finds the files of a flow's own code: the `.py` files under its folder. They are sent to executors and included in packages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def code_files(folder: Path) -> list[Path]:
 
 
 def linked_code(folder: Path) -> list[Path]:
-    """Links to folders with `.py` files in them: they are imported from there, and are not sent."""
+    """Links to folders with `.py` files: these are imported through the link, and are not sent."""
     links = (Path(found, name) for found, folders, _ in _walk(folder) for name in folders)
     return sorted(link for link in links if link.is_symlink() and next(link.glob("*.py"), None))
 
@@ -41,6 +41,6 @@ def _modules(folder: Path) -> Iterator[Path]:
 
 def _walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
     for found, folders, names in os.walk(folder):
-        # not entered: one of them may contain the state of a flow that has run for a year
+        # not entered: a folder may contain the state of a flow that has run for a year
         folders[:] = [name for name in folders if not name.startswith(".") and name not in _SKIPPED]
         yield found, folders, names

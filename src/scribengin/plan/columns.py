@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`type` is None if only Spark knows it."""
+    """A column. `type` is None if only Spark knows it."""
 
     name: str
     type: Type | None = None
@@ -34,7 +34,7 @@ def columns_of(schema: Schema) -> Columns:
 
 
 def schema_of(columns: Columns | None) -> Schema | None:
-    """The Schema, if every type is known and no name occurs twice."""
+    """The Schema; None if a type is unknown, or a name occurs twice."""
     if columns is None or len({column.name for column in columns}) < len(columns):
         return None
     fields = [Field(column.name, column.type, column.nullable) for column in columns if column.type is not None]
@@ -42,11 +42,11 @@ def schema_of(columns: Columns | None) -> Schema | None:
 
 
 def find(columns: Iterable[Column], name: str) -> Column | None:
-    """The column of that name. Names are exact, in SQL too: sessions set `spark.sql.caseSensitive`."""
+    """The column of that name. Names are case-sensitive, in SQL too: sessions set `spark.sql.caseSensitive`."""
     return next((column for column in columns if column.name == name), None)
 
 
 def is_near(columns: Iterable[Column], name: str) -> bool:
-    """Whether a column has that name except for upper and lower case, which many sinks do not distinguish."""
+    """True if a column has that name except for upper and lower case, which many sinks do not distinguish."""
     folded = name.lower()
     return any(column.name.lower() == folded for column in columns)

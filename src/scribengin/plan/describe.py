@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def describe(node: Source | Step | Sink, types: Mapping[str, NodeType]) -> str:
-    """Such as `filter: followers > 5000`; `types` are those of the node's role."""
+    """A description such as `filter: followers > 5000`; `types` are those of the node's role."""
     match node:
         case Source():
             marks = [*(["static"] if node.static else []), *([f"watermark {watermark(node)}"] if node.watermark else [])]
@@ -34,7 +34,7 @@ def describe(node: Source | Step | Sink, types: Mapping[str, NodeType]) -> str:
 
 
 def watermark(node: Source | Step) -> str:
-    """`ts 10m00s`."""
+    """The watermark as text: `ts 10m00s`; empty if the node has none."""
     mark = node.watermark
     if mark is None:
         return ""

@@ -21,7 +21,7 @@ Fate = Literal["new", "unchanged", "kept", "refused", "gone"]
 
 @dataclass(frozen=True, slots=True)
 class StoredQuery:
-    """The stored state of a Query, from the state folder."""
+    """The stored state of a query, from the state folder."""
 
     name: str
     lineage: str
@@ -32,49 +32,49 @@ class StoredQuery:
     last_batch: int | None = None
     """the newest decided Batch; None before the first"""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """node → fingerprint, as `QueryPlan.parts`; empty if it was not stored"""
+    """node → fingerprint, as in `QueryPlan.parts`; empty if it was not stored"""
     tier: str = MAIN
     reads: tuple[str, ...] = ()
-    """its streaming sources"""
+    """the ids of its streaming sources"""
     sinks: tuple[str, ...] = ()
     written: Mapping[str, int] = field(default_factory=dict)
-    """sink → rows decided for it since the Query began or was moved here"""
+    """sink → rows decided for it since the query began or was moved here"""
     read: Mapping[str, int] = field(default_factory=dict)
-    """source → rows it has read; for a channel also the rows that other Queries read before it was moved here"""
+    """source → rows that the query has read; for a channel also the rows that other queries read before the query was moved here"""
     pending: bool = False
     """True if the current Batch commits each task output separately, so part of it may already be committed"""
     origin: str = ""
-    """as `Lineage.origin`"""
+    """see `Lineage.origin`"""
     waiting: int = 0
     """dead letters queued for replay that no Batch has read yet"""
     types: Mapping[str, str] = field(default_factory=dict)
-    """as `Lineage.types`"""
+    """see `Lineage.types`"""
 
     @property
     def key(self) -> tuple[str, str]:
-        """(tier, Query)"""
+        """(tier, query)"""
         return self.tier, self.name
 
     @property
     def label(self) -> str:
-        """Its name in messages."""
+        """The query's name in messages."""
         return label_of(self.tier, self.name)
 
     @property
     def progress(self) -> str:
-        """Its progress for messages: `after Batch 17`."""
+        """The query's progress for messages: `after Batch 17`."""
         return "before its first Batch" if self.last_batch is None else f"after Batch {self.last_batch}"
 
     @property
     def gone(self) -> str:
-        """The message for a Query that no sink of the flow uses any more."""
+        """The message for a query that no sink of the flow uses any more."""
         waits = f"; {letters(self.waiting)} to be replayed until a sink uses it again" if self.waiting else ""
         return f"no sink of the flow uses this query any more; its state and output are kept ({self.progress}){waits}"
 
 
 @dataclass(frozen=True, slots=True)
 class QueryChange:
-    """The change of one Query. `changed`, `added`, `removed` are node ids."""
+    """The change of one query. `changed`, `added`, `removed` are node ids."""
 
     name: str
     fate: Fate
@@ -85,18 +85,18 @@ class QueryChange:
     removed: tuple[str, ...] = ()
     tier: str = MAIN
     again: tuple[str, ...] = ()
-    """if it is refused: a sentence for each source on what a Query that starts over would re-read"""
+    """if the change is refused: a sentence for each source on what a query that starts over would re-read"""
 
     @property
     def label(self) -> str:
-        """Its name in messages."""
+        """The query's name in messages."""
         return label_of(self.tier, self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelChange:
-    """The change of one channel. `changed` are its properties; `drains`: all of its rows must be read first, if rows
-    of it are still needed."""
+    """The change of one channel. `changed` are its properties. `drains`: True if the channel must have no unread rows before the change, as
+    long as rows of it are needed."""
 
     name: str
     fate: Fate
@@ -107,13 +107,13 @@ class ChannelChange:
 
     @property
     def label(self) -> str:
-        """Its name in messages."""
+        """The channel's name in messages."""
         return self.name
 
 
 @dataclass(frozen=True, slots=True)
 class PlanChanges:
-    """In the plan's order, removed Queries last; `channels` has only channels that change."""
+    """The changes in the plan's order, removed queries last; `channels` has only channels that change."""
 
     queries: tuple[QueryChange, ...]
     channels: tuple[ChannelChange, ...] = ()
@@ -124,7 +124,7 @@ class PlanChanges:
         return "refused" in [*(query.fate for query in self.queries), *(channel.fate for channel in self.channels)]
 
     def with_remedies(self, named: Callable[[str], str]) -> PlanChanges:
-        """Return a copy in which `named` has replaced the commands in remedies."""
+        """A copy in which `named` has replaced the commands in remedies."""
         return PlanChanges(
             tuple(replace(change, remedy=named(change.remedy)) for change in self.queries),
             tuple(replace(change, remedy=named(change.remedy)) for change in self.channels),
@@ -138,7 +138,7 @@ class PlanChanges:
         ]
 
     def as_json(self) -> list[dict[str, Any]]:
-        """One object for each Query."""
+        """One object for each query."""
         return [
             {
                 "query": query.name,
@@ -161,12 +161,12 @@ def letters(waiting: int) -> str:
 
 
 def label_of(tier: str, query: str) -> str:
-    """The name of a Query in messages: with its tier if the flow has tiers."""
+    """The name of a query in messages: with its tier if the flow has tiers."""
     return query if tier == MAIN else f"{tier}.{query}"
 
 
 def diff_plans(stored: Mapping[str, StoredQuery], plan: Plan) -> PlanChanges:
-    """Compare. `stored` maps Query names to their stored state; empty at a first run."""
+    """Compare a plan with the stored state. `stored`: name of a query → its stored state; empty at a first run."""
     known = [_change(plan, query, stored.get(query.name)) for query in plan.queries]
     names = {query.name for query in plan.queries}
     gone = [QueryChange(name, "gone", query.gone) for name, query in stored.items() if name not in names]

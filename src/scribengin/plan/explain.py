@@ -1,4 +1,4 @@
-"""The plan of a tier for people (text as wide as the terminal), its Queries for programs (JSON) and as pictures (Mermaid)."""
+"""The plan of a tier as text for people (as wide as the terminal), and its queries as JSON and as pictures (Mermaid)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 WIDTH = 100
 """columns if stdout is not a terminal"""
 _LEAST = 30
-"""minimum columns of text after the beginning of a line, however narrow the terminal is"""
+"""the least width, in columns, of text after the beginning of a line, however narrow the terminal is"""
 _HEADINGS = {
     "decode": "decoded in an Arrow stage",
     "native": "Spark",
@@ -37,7 +37,7 @@ _BY_SPARK = "Python worker: makes the messages in one pass; Spark's own sink wri
 
 
 def explain(plan: Plan, changes: PlanChanges | None = None, advice: Sequence[str] = ()) -> str:
-    """The text form: each Query with its stages in order, unit, trigger and guarantees, then hints and changes."""
+    """The text form: each query with its stages in order, unit, trigger and guarantees, then hints and changes."""
     return "\n".join(_lines(plan, changes, advice)) + "\n"
 
 
@@ -57,7 +57,7 @@ def about_lines(flow: Flow) -> Iterator[str]:
 
 
 def tier_lines(plan: Plan, words: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Each Query of a tier, after an empty line. `words`: node → text to print instead of its options."""
+    """The text of each query of a tier, after an empty line. `words`: node → text to print instead of its options."""
     text = _Text(plan, words or {})
     for query in plan.queries:
         yield ""
@@ -74,7 +74,7 @@ def hint_lines(hints: Iterable[str]) -> Iterator[str]:
 
 
 def change_lines(changes: PlanChanges | None) -> Iterator[str]:
-    """The changes, Query by Query, then channel by channel."""
+    """The changes as text, query by query, then channel by channel."""
     if changes is None:
         return
     yield ""
@@ -99,7 +99,7 @@ class _Text:
         self._resolved = resolve(Graph(plan.flow))
 
     def query(self, query: QueryPlan) -> Iterator[str]:
-        """Its stages in order, unit and guarantees."""
+        """The query's stages in order, its unit and guarantees."""
         often = f"a Batch every {span(query.trigger_s)}" if query.trigger_s else "a Batch as soon as the previous one is done"
         yield f"query {query.name}: {often}, {'keeps state' if query.stateful else 'no state'}"
         names = max(len(node.id) for node in query.nodes)
@@ -135,7 +135,7 @@ class _Text:
 
 
 def utility_lines(node: Node) -> Iterator[str]:
-    """A line for each utility of a step, in the written order."""
+    """A line for each utility of a step, in the order of the flow file."""
     if isinstance(node, Step) and isinstance(node.action, Utilities):
         width = max(map(len, node.action.names))
         for name, reference in zip(node.action.names, node.action.references, strict=True):
@@ -143,7 +143,7 @@ def utility_lines(node: Node) -> Iterator[str]:
 
 
 def engine_of(query: QueryPlan, node: PlannedNode) -> str | None:
-    """What runs a step: `tail (python)`, `tail (vector)`, `Spark: lower()`; None for sources and sinks."""
+    """The engine that runs a step: `tail (python)`, `tail (vector)`, `Spark: lower()`; None for sources and sinks."""
     match node.stage:
         case "vector":
             return "tail (vector)"
@@ -157,7 +157,7 @@ def engine_of(query: QueryPlan, node: PlannedNode) -> str | None:
 
 
 def _in_stages(query: QueryPlan) -> list[PlannedNode]:
-    """Topological order, with everything that runs in the Python worker at the end."""
+    """The nodes in topological order, with everything that runs in the Python worker at the end."""
     return sorted(query.placed, key=lambda node: _group(node) == "tail")
 
 
@@ -182,7 +182,7 @@ def _width() -> int:
 
 
 def query_json(plan: Plan, query: QueryPlan) -> dict[str, Any]:
-    """One Query, as `plan --json` gives it."""
+    """One query in the form of `plan --json`."""
     return {
         "name": query.name,
         "sinks": list(query.sinks),
@@ -214,7 +214,7 @@ def query_json(plan: Plan, query: QueryPlan) -> dict[str, Any]:
 
 
 def _utilities(node: Node) -> dict[str, Any]:
-    """The order and the functions of a step of utilities."""
+    """The order and the functions of a step of utilities; empty for other nodes."""
     if not (isinstance(node, Step) and isinstance(node.action, Utilities)):
         return {}
     named = zip(node.action.names, node.action.references, strict=True)
@@ -227,8 +227,14 @@ def _kind(plan: Plan, id_: str) -> str:
 
 
 def mermaid_lines(plan: Plan, *, tier: str = "", indent: str = "  ", beside: Collection[str] = ()) -> Iterator[str]:
-    """A box for each Query, inside it one for each stage, and all arrows. `tier` is a prefix for names of boxes, which otherwise are its
-    Queries'; nodes of `beside` are left out, with their arrows."""
+    """A box for each query, in it one for each stage, and all arrows.
+
+    Args:
+        plan: The plan of a tier.
+        tier: A prefix of the names of boxes, which otherwise are those of the queries.
+        indent: The indentation of the lines.
+        beside: Nodes to leave out, with their arrows.
+    """
     for query in plan.queries:
         nodes = [node for node in _in_stages(query) if node.id not in beside]
         name = mermaid_id(tier, query.name)
@@ -246,7 +252,7 @@ def mermaid_lines(plan: Plan, *, tier: str = "", indent: str = "  ", beside: Col
 
 
 def mermaid_id(tier: str, name: str) -> str:
-    """The name of a Query in the picture."""
+    """The name of a query in the picture."""
     return f"{tier}__{name}" if tier else name
 
 

@@ -1,4 +1,4 @@
-"""The plan of a whole flow for people, for programs and as a picture: its tiers, and the channels between them."""
+"""The plan of a whole flow as text, JSON and a picture: its tiers, and the channels between them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def cut_notes(plan: Plan, arriving: Collection[str]) -> Iterator[str]:
-    """Hints on the steps of one tier whose rows come from a channel; `arriving` are the sources that are channels."""
+    """Hints on the steps of one tier whose rows come from a channel. `arriving`: the sources that are channels."""
     graph = Graph(plan.flow)
     resolved = resolve(graph)
     for id_ in graph.order:
@@ -57,8 +57,8 @@ def _notes(step: Step, resolved: Resolved, flow: Flow) -> Iterator[str]:
 
 
 def explain(plan: FlowPlan, changes: PlanChanges | None = None, advice: Sequence[str] = ()) -> str:
-    """The text form: each tier with its Queries, the channels, the paths with their guarantees, hints and changes. `advice` are further
-    hints, from what a run has counted."""
+    """The text form: each tier with its queries, the channels, the paths with their guarantees, hints and changes. `advice`: further hints,
+    from the counts of past runs."""
     if not plan.flow.tiers:
         return explain_tier(plan.tiers[0], changes, advice)
     return "\n".join(_lines(plan, changes, advice)) + "\n"
@@ -111,7 +111,7 @@ def _where(tier: Tier) -> str:
 
 
 def _words(plan: FlowPlan, tier: Plan) -> dict[str, str]:
-    """The ends of channels in the tier, as text."""
+    """Node → text, for the ends of channels in the tier."""
     sinks = {each.id: f"writes to {each.reading}" for each in plan.channels if each.feeding == tier.tier}
     return sinks | {source_id(each): f"reads from {each.feeding}" for each in plan.channels if each.reading == tier.tier}
 
@@ -129,7 +129,7 @@ def _channel_lines(plan: FlowPlan) -> Iterator[str]:
 
 
 def hints(plan: FlowPlan) -> list[str]:
-    """Hints on the tiers' Queries, and on steps whose results may differ if the flow is split into tiers."""
+    """Hints on the tiers' queries, and on steps whose results may differ if the flow is split into tiers."""
     found: list[str] = []
     for tier in plan.tiers:
         found += tier.hints
@@ -138,7 +138,7 @@ def hints(plan: FlowPlan) -> list[str]:
 
 
 def as_json(plan: FlowPlan, changes: PlanChanges | None = None, advice: Sequence[str] = ()) -> dict[str, Any]:
-    """`result` of `plan --json`."""
+    """The `result` of `plan --json`."""
     return {
         "flow": plan.flow.name,
         "tiers": [_tier_json(plan, tier) for tier in plan.tiers],
@@ -179,7 +179,7 @@ def _channel_json(plan: FlowPlan, channel: PlannedChannel) -> dict[str, Any]:
 
 
 def as_mermaid(plan: FlowPlan) -> str:
-    """A flowchart: a box for each Query, inside it one for each stage. Tiers are boxes around their Queries, channels are cylinders."""
+    """A flowchart: a box for each query, in it one for each stage. Tiers are boxes around their queries, channels are cylinders."""
     if not plan.flow.tiers:
         return "\n".join(["flowchart LR", *mermaid_lines(plan.tiers[0])]) + "\n"
     lines = ["flowchart LR"]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _WATERS = ("high_water", "low_water", "capacity")
 """fields of a source that affect other sources (back-pressure)"""
 _LATER = ("origin", "to", "cells", "ahead_s", "idle_s", "late", *_WATERS)
-"""Fields added in later versions: they are left out if not set, so that older stored fingerprints stay equal"""
+"""fields added in later versions: they are left out if not set, so that older stored fingerprints stay equal"""
 
 
 def node_fingerprints(
@@ -52,7 +52,7 @@ def node_fingerprints(
 
 
 def renamed_source(flow: Flow, source: str, earlier: Mapping[str, str], source_types: Mapping[str, NodeType]) -> str:
-    """Find the earlier source with the same fingerprint under another id; empty if there is none."""
+    """The id of an earlier source with the same definition under another name; empty if there is none. `earlier`: source → fingerprint."""
     for id_, fingerprint in earlier.items():
         if _digest(_source_part(flow, replace(flow.sources[source], id=id_), source_types)) == fingerprint:
             return id_
@@ -71,15 +71,16 @@ def _without_pace(node: Source | Sink, types: Mapping[str, NodeType]) -> dict[st
 
 
 def query_fingerprint(parts: Mapping[str, str]) -> str:
-    """Changes when anything changes that a Batch's rows depend on. `parts` as `node_fingerprints` gives them, in the Query's order."""
+    """The fingerprint of a query: it changes when anything changes that a Batch's rows depend on. `parts`: see `node_fingerprints`."""
     return _digest(sorted(parts.items()))
 
 
 def state_fingerprint(graph: Graph, resolved: Resolved, members: tuple[str, ...], sinks: Iterable[str]) -> str:
-    """Changes when a stateful step, or what gives its rows their meaning, changes; empty for a stateless Query.
+    """The fingerprint of a query's state: it changes when a stateful step changes, or anything that gives its rows their meaning. Empty for
+    a stateless query.
 
-    Filters, routes and requirements change which rows arrive, not their meaning, so they are left out. Stateful steps
-    are in the order in which Spark visits them from the sinks upwards, because Spark numbers their states in that order.
+    Filters, routes and requirements change which rows arrive, not their meaning, so they are left out. Stateful steps are in the order in
+    which Spark visits them from the sinks upwards, because Spark numbers their states in that order.
     """
     stateful = [id_ for id_ in members if id_ in resolved.stateful]
     if not stateful:
@@ -138,7 +139,8 @@ class _Meaning:
         return [*own, emit, watermark, inputs]
 
     def _columns_text(self, id_: str) -> str:
-        """Without columns added from the data: state never contains them (`evolve-state`), so a newly added column is not a change."""
+        """The columns as text, without those added from the data: state never contains them (`evolve-state`), so a newly added column is
+        not a change."""
         columns = self._resolved.of(id_)
         if columns is None:
             return "?"
@@ -199,7 +201,7 @@ def _source_of(function: Any) -> tuple[str, Path | None]:
 def _imports(content: bytes, module: str, file: Path) -> list[str]:
     try:
         tree = ast.parse(content)
-    except (SyntaxError, ValueError):  # a compiled module, or a mistake that the checks tell
+    except (SyntaxError, ValueError):  # a compiled module, or an error that the checks report
         return []
     package = module.split(".") if file.name == "__init__.py" else module.split(".")[:-1]
     found: list[str] = []
@@ -217,7 +219,7 @@ def _imports(content: bytes, module: str, file: Path) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Values of the model as JSON, the class's name with them: two kinds of action never look the same."""
+    """Values of the model as JSON, with the class names: two kinds of action never give the same."""
     if isinstance(value, Schema):
         return str(value)
     if is_dataclass(value) and not isinstance(value, type):

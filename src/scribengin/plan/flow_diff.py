@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scribengin.core.remedies import start_over
 from scribengin.plan.describe import listed
 from scribengin.plan.diff import ChannelChange, PlanChanges, QueryChange, diff_plans, label_of
-from scribengin.plan.query_moves import DRAIN, Moves, lies_in, plan_moves, undelivered
+from scribengin.plan.query_moves import DRAIN, Moves, channels_read_by, plan_moves, undelivered
 from scribengin.plan.tier_flows import source_id
 from scribengin.plan.topology import topology_of
 
@@ -30,7 +30,7 @@ def flow_changes(
     *,
     drained: bool = False,
 ) -> tuple[PlanChanges, Moves]:
-    """Compare a plan with the stored state; see `plan_moves` for the arguments. Carry out the moves only if nothing is refused."""
+    """Compare a plan with the stored state; for the arguments see `plan_moves`. The moves may be carried out only if nothing is refused."""
     moves = plan_moves(plan, known, live, past, reached, drained=drained)
     queries = tuple(_queries(plan, live, moves))
     return PlanChanges(queries, tuple(_channels(plan, known, [*live, *past], live, drained=drained))), moves
@@ -63,7 +63,7 @@ def _queries(plan: FlowPlan, live: Sequence[StoredQuery], moves: Moves) -> Itera
 
 
 def _late(plan: FlowPlan, key: Key, arrivals: Mapping[Key, MovedQuery]) -> list[str]:
-    """Channels that a new Query reads and whose writer continues in the middle of its sources."""
+    """Channels that a new query reads and whose writer continues in the middle of its sources."""
     query = next(query for query in plan.tier(key[0]).queries if query.name == key[1])
     feeders = {sink: arrival for arrival in arrivals.values() if arrival.after for sink in arrival.query.sinks}
     return [each.id for each in plan.channels if each.reading == key[0] and source_id(each) in query.sources and each.id in feeders]
@@ -138,7 +138,7 @@ def _edited(
 
 
 def _needs_drained(name: str, old: KnownChannel, new: KnownChannel) -> bool:
-    """Whether a change needs an empty channel: unread rows would break the order by key, and unencrypted packs would be rejected."""
+    """True if a change needs an empty channel: unread rows would break the order by key, and unencrypted packs would be rejected."""
     if name == "encryption":
         return "none" in (old.properties.get(name), new.properties.get(name))
     return name == "ordering"
@@ -148,7 +148,7 @@ def _rows_waiting(
     channel: KnownChannel, known: StoredTopology | None, stored: Sequence[StoredQuery], live: Sequence[StoredQuery]
 ) -> int | None:
     """The unread rows of the slowest reader; None if the counts do not determine it."""
-    readers = [query for query in live if channel.source in lies_in(query, known) and query.tier == channel.reading]
+    readers = [query for query in live if channel.source in channels_read_by(query, known) and query.tier == channel.reading]
     rows = [undelivered(channel, reader, stored) for reader in readers]
     if not rows:
         return sum(query.written.get(channel.id, 0) for query in stored)

@@ -1,4 +1,4 @@
-"""One flow as a graph: its nodes with what they do and where they run, its arrows, and the channels that some of these go through."""
+"""One flow as a graph: its nodes with what they do and where they run, its arrows, and the channels of these."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 def graph_as_json(plan: FlowPlan) -> dict[str, Any]:
-    """Nodes stand in the file's order, sources first; what an edge reads may be `step.branch`. Secrets are never in it."""
+    """The graph as JSON. Nodes are in the file's order, sources first; the input of an edge may be `step.branch`. It contains no
+    secrets."""
     flow, graph = plan.flow, Graph(plan.flow)
     channel_of = {(channel.reference, reader): channel.id for channel in plan.channels for reader in channel.readers}
     return {
@@ -72,7 +73,8 @@ def _node(plan: FlowPlan, node: Node) -> dict[str, Any]:
 
 
 def _placed(plan: FlowPlan, id_: str) -> Iterator[tuple[str, str, str]]:
-    """(tier, Query, stage) of each place where the node runs; a tier that gets its rows by a channel has a source of its name."""
+    """(tier, query, stage) for each place where the node runs. A tier that reads the node's rows from a channel has a source of the same
+    name, which does not count."""
     arrives = {channel.reading for channel in plan.channels if source_id(channel) == id_}
     for tier in plan.tiers:
         for query in tier.queries if tier.tier not in arrives else ():

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 _WILD = re.compile(r"[^A-Za-z0-9._-]")
-"""characters that no topic name has"""
+"""characters that topic names cannot have"""
 _REPEATED = re.compile(r"\)[*+{]")
 _NESTED = ("folder", "objects")
 """kinds of locations that can be inside each other"""
 _MOST_REPEATS = 3
-"""limit for a pattern that is matched against names: masters do the matching, and some patterns take very long"""
+"""the limit for a pattern that is matched against names: masters do the matching, and some patterns take very long"""
 
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """`sink` of flow `feeding` writes where `source` of flow `reading` reads; `place` is where, for people."""
+    """A connection: `sink` of flow `feeding` writes where `source` of flow `reading` reads. `place` is the location, for people."""
 
     feeding: str
     sink: str
@@ -76,7 +76,7 @@ def way_text(way: Sequence[Meeting]) -> str:
 
 
 def outside_of(flow: Flow) -> Outside:
-    """The locations it reads and writes."""
+    """The locations that a flow reads and writes outside of itself."""
     reads = {id_: tuple(_read(flow, source)) for id_, source in flow.sources.items()}
     writes = {id_: tuple(_written(flow, sink)) for id_, sink in flow.sinks.items()}
     return Outside(
@@ -87,17 +87,17 @@ def outside_of(flow: Flow) -> Outside:
 
 
 class MeetingIndex:
-    """Finds connections of flows by their locations; the cost for a flow does not depend on the number of unconnected flows."""
+    """Finds connections between flows by their locations. The cost for a flow does not depend on the number of unconnected flows."""
 
     def __init__(self) -> None:
         self._outside: dict[str, Outside] = {}
         self._of: dict[str, set[Meeting]] = {}
-        """flow → its meetings, on both sides"""
+        """flow → its connections, in both directions"""
         self._writers: dict[_Key, set[_End]] = defaultdict(set)
         self._readers: dict[_Key, set[_End]] = defaultdict(set)
 
     def put(self, flow: str, outside: Outside) -> bool:
-        """Set the locations that the flow reads and writes now. Return whether they changed."""
+        """Set the locations that the flow reads and writes now. True if they changed."""
         if self._outside.get(flow) == outside:
             return False
         self.drop(flow)
@@ -138,19 +138,19 @@ class MeetingIndex:
                 self._of[name].discard(meeting)
 
     def flows(self) -> tuple[str, ...]:
-        """All that were put, by name."""
+        """The names of all flows in the index, sorted."""
         return tuple(sorted(self._outside))
 
     def outside(self, flow: str) -> Outside:
-        """What was put for it; nothing where it is gone."""
+        """The locations of the flow; empty if it is not in the index."""
         return self._outside.get(flow, Outside())
 
     def of(self, flow: str) -> tuple[Meeting, ...]:
-        """Where it meets others, by the names of all ends."""
+        """The flow's connections, sorted by the names of both ends."""
         return tuple(sorted(self._of.get(flow, ()), key=_by_names))
 
     def meetings(self) -> tuple[Meeting, ...]:
-        """All, by the names of all ends."""
+        """All connections, sorted by the names of both ends."""
         return tuple(sorted({each for found in self._of.values() for each in found}, key=_by_names))
 
     def _join(self, writer: _End, reader: _End) -> None:
@@ -175,7 +175,7 @@ class _End:
 
 
 _Key = tuple[str, str, str]
-"""(what it says of the place, folder or server, topic)"""
+"""(kind of the key, folder or server, topic)"""
 
 
 def _by_names(meeting: Meeting) -> tuple[str, str, str, str]:
@@ -183,7 +183,7 @@ def _by_names(meeting: Meeting) -> tuple[str, str, str, str]:
 
 
 def _keys(place: ExternalPlace) -> Iterator[_Key]:
-    """Under what a place is found."""
+    """The keys under which a location is indexed."""
     if place.kind == "topic":
         for server in place.at.split(","):
             yield ("pattern", server, "") if place.many else ("topic", server, place.topic)
@@ -215,7 +215,7 @@ def _sought_by_writer(place: ExternalPlace) -> Iterator[_Key]:
 
 
 def _sought_around(place: ExternalPlace, *, below: bool) -> Iterator[_Key]:
-    """The place itself, those that it lies in, and those that lie in it."""
+    """The keys of the location itself, of folders that contain it, and, with `below`, of those inside it."""
     at = PurePosixPath(place.at)
     yield from ((place.kind, str(each), "") for each in (at, *at.parents))
     if below:
@@ -232,7 +232,7 @@ def _sought_topics(place: ExternalPlace) -> Iterator[_Key]:
 
 
 def _meet(written: ExternalPlace, read: ExternalPlace) -> bool:
-    """Of two that were found under one key."""
+    """True if two locations that were found under one key are connected."""
     if written.kind != read.kind:
         return False
     if written.kind == "table":
@@ -245,7 +245,8 @@ def _meet(written: ExternalPlace, read: ExternalPlace) -> bool:
 
 
 def _fits(name: str, pattern: str) -> bool:
-    """Whether a topic's name matches a pattern; if matching could take very long, or Python cannot parse it, whether its start does."""
+    """True if a topic's name matches a pattern. If matching could take very long, or Python cannot parse the pattern, only its literal
+    start is compared."""
     if not _REPEATED.search(pattern) and sum(map(pattern.count, "*+{")) <= _MOST_REPEATS:
         try:
             return bool(re.fullmatch(pattern, name))
@@ -261,14 +262,14 @@ def _sample(pattern: str) -> str:
 
 
 def root_of(flow: Flow, path: Any) -> Path | None:
-    """The folder that an option `path` means; of a glob, the part before its first wildcard. None for what is no path."""
+    """The folder of an option `path`; for a glob, the part before its first wildcard. None if the value is not a path."""
     if not isinstance(path, str) or "://" in path:
         return None
     return flow.folder.joinpath(glob_of(Path(path))[0]).resolve()
 
 
 def is_read(flow: Flow, path: Any, written: Path) -> bool:
-    """Whether a source with that `path` reads what is written to the folder, or some of it."""
+    """True if a source with that `path` reads files that are written to the folder, or some of them."""
     read = root_of(flow, path)
     return read is not None and _covers(read, written, deep=_is_deep(path))
 
@@ -315,7 +316,7 @@ def _written(flow: Flow, sink: Sink) -> Iterator[ExternalPlace]:
 
 
 def _declared(declared: NodeType | None, options: Mapping[str, Any]) -> Iterator[ExternalPlace]:
-    """The locations that the type declares."""
+    """The locations that the type declares for these options."""
     if declared is not None and declared.locations:
         for each in loaded(declared.locations)(options):
             yield ExternalPlace(kind=each.kind, at=each.at, topic=each.name, many=each.many)

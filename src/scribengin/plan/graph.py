@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def base(reference: str) -> str:
-    """The node of a reference: `r` of `r.big`.
+    """The node of a reference: `r` for `r.big`.
 
     >>> base("r.big")
     'r'
@@ -46,12 +46,12 @@ def branches(node: Node) -> tuple[str, ...]:
 
 
 def inputs_of(node: Node) -> tuple[str, ...]:
-    """The references that `node` reads, in order; a source reads none."""
+    """The references that `node` reads, in order; empty for a source."""
     return () if isinstance(node, Source) else node.inputs
 
 
 def query_sinks(flow: Flow) -> dict[str, list[Sink]]:
-    """Query name → its sinks: the sink's own id, or the name after `together:`."""
+    """Name of a query → its sinks. The name is the sink's own id, or the one after `together:`."""
     groups: dict[str, list[Sink]] = {}
     for sink in flow.sinks.values():
         groups.setdefault(sink.together or sink.id, []).append(sink)
@@ -60,7 +60,7 @@ def query_sinks(flow: Flow) -> dict[str, list[Sink]]:
 
 @dataclass(frozen=True)
 class Graph:
-    """The graph of one Flow. Unknown inputs are left out; `cycles` has the arrows that lead back."""
+    """The graph of one Flow. Unknown inputs are left out; `cycles` has the circular dependencies."""
 
     flow: Flow
 
@@ -100,7 +100,7 @@ class Graph:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """Every node after all that it reads, as near to the file's order as that allows; nodes of a cycle stand in any order."""
+        """Every node after all that it reads, otherwise in the file's order as far as possible; nodes of a cycle are in any order."""
         placed: dict[str, None] = {}
         for start in self.nodes:
             waiting = [(start, iter(self.parents[start]))]
@@ -118,7 +118,7 @@ class Graph:
 
     @cached_property
     def cycles(self) -> tuple[tuple[str, ...], ...]:
-        """Each cycle once, along the stream, as `(a, b)` for a -> b -> a; it begins with its first node of the file."""
+        """Each cycle once, in the direction of the stream, as `(a, b)` for a -> b -> a; it begins with its first node in the file."""
         found: dict[frozenset[str], tuple[str, ...]] = {}
         for start in self.nodes:
             path = self._way_back(start)
@@ -127,7 +127,7 @@ class Graph:
         return tuple(found.values())
 
     def _way_back(self, start: str) -> tuple[str, ...] | None:
-        """The shortest way along the stream from `start` to itself."""
+        """The shortest path, in the direction of the stream, from `start` to itself; None if there is none."""
         ways: list[tuple[str, ...]] = [(start,)]
         seen: set[str] = set()
         while ways:
@@ -141,15 +141,15 @@ class Graph:
         return None
 
     def upstream(self, ids: Iterable[str]) -> frozenset[str]:
-        """`ids` and everything that feeds them; ids that the flow does not have are left out."""
+        """`ids` and all nodes upstream of them; ids that the flow does not have are left out."""
         return _reach(ids, self.parents)
 
     def downstream(self, ids: Iterable[str]) -> frozenset[str]:
-        """`ids` and everything that they feed; ids that the flow does not have are left out."""
+        """`ids` and all nodes downstream of them; ids that the flow does not have are left out."""
         return _reach(ids, self.readers)
 
     def sinks_of(self, id_: str) -> tuple[Sink, ...]:
-        """The sinks that `id_` feeds, in the file's order."""
+        """The sinks downstream of `id_`, in the file's order."""
         below = self.downstream([id_])
         return tuple(sink for sink in self.flow.sinks.values() if sink.id in below)
 

@@ -1,8 +1,9 @@
-"""Where the boxes of a graph go: in layers along the stream, with few crossings, each box near what it is joined to.
+"""Places the boxes of a graph: in layers along the stream, with few crossings, each box near its neighbours.
 
-The usual way (Sugiyama): layers by the longest way from a beginning; an arrow over several layers gets a place in each of them, so that
-it passes between boxes; orders by the mean place of the neighbours, several times up and down; then places, in the same manner. Sizes are
-in any unit, a character or a pixel. *Along* is the direction of the stream, *across* the other.
+The method is Sugiyama's. The layer of a box is its longest distance from a beginning. An arrow over several layers gets a place in each of
+them, so that it passes between boxes. The order in a layer follows the mean position of the neighbours, in several passes up and down; then
+the positions are computed in the same way. Sizes are in any unit, a character or a pixel. *Along* is the direction of the stream, *across*
+the other.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Bend = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A node's size, in the stream's direction and across it."""
+    """The size of a node, along the stream and across it."""
 
     along: float
     across: float
@@ -33,7 +34,8 @@ class Box:
 
 @dataclass(slots=True)
 class GraphLayout:
-    """`at`: node → (along, across) of its first corner. `bends`: arrow → the points that it passes, in the order of the stream."""
+    """The layout. `at`: node → (along, across) of its first corner. `bends`: arrow → the points that it passes, in the direction of the
+    stream."""
 
     at: dict[str, tuple[float, float]] = field(default_factory=dict)
     bends: dict[Edge, list[tuple[float, float]]] = field(default_factory=dict)
@@ -42,7 +44,7 @@ class GraphLayout:
     begins: list[float] = field(default_factory=list)
     """where each layer begins, along"""
     depths: list[float] = field(default_factory=list)
-    """how deep each layer is, along"""
+    """the depth of each layer, along"""
     along: float = 0.0
     across: float = 0.0
 
@@ -56,8 +58,15 @@ def layered(
     gap: Callable[[Sequence[Edge]], float],
     last: Collection[str] = (),
 ) -> GraphLayout:
-    """Places for the boxes. `edges` have no circle. `between` is the room across between two boxes, `bend` what a passing arrow takes of
-    it, `gap` the room along between two layers, given the pieces of arrows there. `last`: nodes that stand in a layer behind all others.
+    """Place the boxes.
+
+    Args:
+        boxes: Node → its size.
+        edges: The arrows; they have no cycle.
+        between: The space, across, between two boxes.
+        bend: The space, across, that a passing arrow takes in a layer.
+        gap: Returns the space, along, between two layers for the arrows there.
+        last: Nodes to put in a layer after all others.
     """
     layer = _layers(boxes, edges, last)
     rows: list[list[str | Bend]] = [[] for _ in range(max(layer.values(), default=0) + 1)]
@@ -93,7 +102,7 @@ def _layers(boxes: Mapping[str, Box], edges: Sequence[Edge], last: Collection[st
 
     deepest = max((of(id_) for id_ in boxes if id_ not in last), default=-1)
     layer.update(dict.fromkeys(last, deepest + 1))
-    # a beginning stands next to what reads it, not far away at the edge
+    # a beginning is placed in the layer before its first reader, not in the first layer
     for id_ in boxes:
         below = [layer[end] for start, end in edges if start == id_]
         if not parents[id_] and below and id_ not in last:
@@ -102,7 +111,7 @@ def _layers(boxes: Mapping[str, Box], edges: Sequence[Edge], last: Collection[st
 
 
 def _order(rows: list[list[str | Bend]], up: Mapping[str | Bend, list[str | Bend]], down: Mapping[str | Bend, list[str | Bend]]) -> None:
-    """Sort each row by the mean place of what its members are joined to, down and up again; the best of all is kept."""
+    """Sort each row by the mean position of the neighbours, downwards and upwards in turn; keep the result with the fewest crossings."""
     best, fewest = [list(row) for row in rows], _crossings(rows, down)
     for sweep in range(_SWEEPS):
         near, order = (up, range(1, len(rows))) if sweep % 2 == 0 else (down, range(len(rows) - 2, -1, -1))
@@ -140,7 +149,7 @@ def _places(
     down: Mapping[str | Bend, list[str | Bend]],
     between: float,
 ) -> dict[str | Bend, float]:
-    """Each one's middle, across: as near as its order allows to the mean of its neighbours."""
+    """The middle of each member, across: as close to the mean of its neighbours as the order allows."""
     middle: dict[str | Bend, float] = {}
     for row in rows:
         at = 0.0
@@ -162,7 +171,8 @@ def _places(
 def _settle(
     row: list[str | Bend], wanted: list[float], sizes: Mapping[str | Bend, float], between: float, middle: dict[str | Bend, float]
 ) -> None:
-    """Middles near `wanted` that keep order and room: those that would overlap stand together, around the mean of their wishes."""
+    """Set middles close to `wanted` that keep the order and the space. Members that would overlap are placed side by side, around the mean
+    of what they want."""
     blocks: list[tuple[list[int], float]] = []
     offset = [0.0] * len(row)
     for index in range(1, len(row)):

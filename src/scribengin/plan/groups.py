@@ -1,4 +1,4 @@
-"""Sinks and edges that go to a group: the location of each member, and the hints of a plan on it."""
+"""Sinks and edges that go to a group: the location of each member, and a plan's hints on them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def target(node: Source | Sink) -> str | None:
-    """The group, or `group.member`, that a sink or a channel goes to; None for most."""
+    """The group, or `group.member`, that a sink or a channel goes to; None if there is none."""
     to = getattr(node, "to", None) or node.options.get("to")
     return None if to is None else str(to)
 
 
 def members_of(flow: Flow, to: str) -> tuple[Member, ...]:
-    """The members that are meant, in the file's order; one for `group.member`. KeyError where the flow has none such: the checks have told
-    it before."""
+    """The members of the group, in the file's order; one for `group.member`. Raises KeyError if the flow has none such, which the checks
+    report before."""
     name, _, member = to.partition(".")
     found = tuple(each for each in flow.groups[name].members if member in ("", each.name))
     if not found:
@@ -33,10 +33,15 @@ def members_of(flow: Flow, to: str) -> tuple[Member, ...]:
 
 
 def placed(flow: Flow, node: Source | Sink, options: Mapping[str, Any]) -> tuple[tuple[str, float, dict[str, Any]], ...]:
-    """(name, cost, options) of each member of the group that `node` goes to; () where it goes to none. `options` are the node's own.
+    """(name, cost, options) for each member of the group that a node goes to; empty if it goes to none.
 
-    What `at` says is the sink's option that is `by_member`; of a channel in Kafka its `bootstrap`, of one in a folder its `path`. A path is
-    a folder, or an address of a store, and the node's own one below it.
+    `at` of the member sets the sink's option that is `by_member`; for a channel in Kafka its `bootstrap`, for one in a folder its `path`. A
+    path is a folder, or an address of a store; the path in the node's own option is appended to it.
+
+    Args:
+        flow: The flow.
+        node: The sink or channel.
+        options: The node's own options.
     """
     to = target(node)
     if to is None:
@@ -47,8 +52,8 @@ def placed(flow: Flow, node: Source | Sink, options: Mapping[str, Any]) -> tuple
 
 
 def placements(flow: Flow, sink: Sink) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-    """Where a sink writes, one after the other: (None, its options), or for each member of its group (the member's index in the file, the
-    options there). Nothing where it names a group that is not there, or a type that cannot go to one: other checks say so."""
+    """The locations that a sink writes to, one after the other: (None, its options), or for each member of its group (the member's index in
+    the file, the options there). Empty if its group does not exist, or its type cannot go to one; other checks report that."""
     to = target(sink)
     if to is None:
         yield None, sink.options
@@ -61,7 +66,7 @@ def placements(flow: Flow, sink: Sink) -> Iterator[tuple[int | None, Mapping[str
 
 
 def member_places(flow: Flow, node: Source | Sink) -> dict[str, str]:
-    """Member → where it is, by the word of the node's type, for people: `server postgresql://db1/shop`. Without a login."""
+    """Member → its location for people, named by the option of the node's type: `server postgresql://db1/shop`. Without credentials."""
     option = _by_member(node, node.options)
     if option is None:
         return {}
@@ -90,7 +95,7 @@ def _value(member: Member, option: Option, options: Mapping[str, Any]) -> Any:
 
 
 def group_notes(flow: Flow) -> Iterator[str]:
-    """The hints of a plan on each sink, and each channel, that goes to a group."""
+    """A plan's hints on each sink, and each channel, that goes to a group."""
     for node in flow.sinks.values():
         to = target(node)
         if to is None:

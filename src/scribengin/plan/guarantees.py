@@ -1,4 +1,5 @@
-"""The delivery guarantee from each source to each sink, with its reason: replayable source × plan × abilities of the sink."""
+"""The delivery guarantee from each source to each sink, with its reason. It depends on whether the source can be re-read, on the plan, and
+on the abilities of the sink."""
 
 from __future__ import annotations
 
@@ -27,9 +28,10 @@ Promise = Literal["exactly once", "at least once", "at most once", "nothing", "v
 
 @dataclass(frozen=True, slots=True)
 class FlowPath:
-    """From a source to a sink. `tiers` are those on the way, in order; `channels` the ids of those that lie on any way between the two.
+    """The guarantee from a source to a sink. `tiers` are those between them, in order; `channels` the ids of all channels on any path
+    between them.
 
-    `weakest` names the edges that make the guarantee what it is, none where an end does; `strengthen` what to write to get more, where an
+    `weakest` names the edges that determine the guarantee; empty if an end does. `strengthen` says what to write to get more; empty if no
     edge can give it.
     """
 
@@ -43,7 +45,7 @@ class FlowPath:
     strengthen: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """One object."""
+        """The path as one JSON object."""
         return {
             "source": self.source,
             "sink": self.sink,
@@ -57,8 +59,13 @@ class FlowPath:
 
 
 def flow_paths(tiers: Iterable[Plan], channels: Iterable[PlannedChannel], arrivals: Mapping[str, str]) -> tuple[FlowPath, ...]:
-    """Of every source to every sink that it feeds, in the order of tiers. `tiers` stand behind those that feed them; `arrivals`: channel →
-    what the tier that reads it calls its rows."""
+    """The path from every source to every sink downstream of it, in the order of tiers.
+
+    Args:
+        tiers: The plans of the tiers, each after those upstream of it.
+        channels: The channels between them.
+        arrivals: Channel → the name of its source in the reading tier.
+    """
     plans = {plan.tier: plan for plan in tiers}
     carriers = {channel.id: channel for channel in channels}
     return tuple(_paths(plans, carriers, arrivals))
@@ -84,7 +91,7 @@ def _paths(plans: Mapping[str, Plan], carriers: Mapping[str, PlannedChannel], ar
 def _ways(
     plans: Mapping[str, Plan], carriers: Mapping[str, PlannedChannel], arrivals: Mapping[str, str], start: _Hop
 ) -> Iterator[tuple[str, list[_Hop]]]:
-    """(sink, the hops on all ways to it) for each sink behind `start`."""
+    """(sink, the hops on all paths to it) for each sink downstream of `start`."""
     behind: dict[_Hop, list[_Hop]] = {start: []}
     waiting = [start]
     while waiting:
@@ -167,7 +174,7 @@ def path_guarantee(
         return PathGuarantee(source.id, sink.id, "at least once", f"{told} cannot be re-read identically")
     if written_by_spark(flow, sink, sink_types):
         return PathGuarantee(source.id, sink.id, "at least once", "Spark's own sink writes; an interrupted Batch is written again")
-    channel = sink.type in sink_types and sink_types[sink.type].internal  # `delivery` is asked of a flow's own sinks
+    channel = sink.type in sink_types and sink_types[sink.type].internal  # only a flow's own sinks have `delivery`
     if not channel and (sink.delivery or flow.defaults.delivery) == "at_least_once":
         return PathGuarantee(source.id, sink.id, "at least once", "`delivery: at_least_once` is set")
     how = f"one decision per Batch; {sink.type} publishes each row once, from that decision"
@@ -189,7 +196,7 @@ def written_by_spark(flow: Flow, sink: Sink, sink_types: Mapping[str, NodeType])
 def guarantees(
     flow: Flow, sources: Iterable[str], sinks: Iterable[str], feeds: Mapping[str, frozenset[str]], **types: Mapping[str, NodeType]
 ) -> tuple[PathGuarantee, ...]:
-    """The guarantees of every path from one of `sources` to one of `sinks`; `feeds`: sink → everything upstream of it."""
+    """The guarantees of every path from one of `sources` to one of `sinks`. `feeds`: sink → all nodes upstream of it."""
     return tuple(
         path_guarantee(flow, flow.sources[source], flow.sinks[sink], source_types=types["source_types"], sink_types=types["sink_types"])
         for sink in sinks

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 _MOST = 1_000
-"""the maximum number of paths that are followed; each union in a chain doubles it"""
+"""the most paths that are followed; each union in a chain doubles their number"""
 
 
 def feeders(ledger: Collection[str], query: QueryPlan, flow: Flow) -> dict[str, tuple[str, ...]]:
-    """Node of the ledger → the nodes of the ledger that it reads, for `balance`. A node whose rows are read twice, such as a stream
-    that a union reads directly and after a dedupe, is listed twice.
+    """Node of the ledger → the nodes of the ledger that it reads, for `balance`. A node whose rows are read twice, such as a stream that a
+    union reads both directly and after a dedupe, is listed twice.
 
-    A run of native steps is one node there (`known+hot`): it reads what its steps read and it does not hold itself, and its rows are
-    those of its last step. Before a step with state the inputs of a union are kept apart, each with the steps behind the union, and so is
-    a way that has met state before from one that has not; a run with state is fed by the runs that end at its gates. Left out is what
-    takes only a part of what others put out: readers of a step with branches, which counts its branches together, and runs that only
-    some of a union's inputs enter.
+    A Spark SQL stage is one node of the ledger (`known+hot`): its inputs are those of its steps that are not in the stage itself, and its
+    output is that of its last step. Before a stateful step the inputs of a union are separate, each with the steps after the union, and so
+    are paths with and without an earlier stateful step. The inputs of a stage with state are the stages that end at its late-row counters.
+    Nodes that read only a part of another node's output are left out: readers of a step with branches, whose counts cover all branches, and
+    stages that only some of a union's inputs enter.
     """
     reading = _Reading(tuple(ledger), query, flow)
     found: dict[str, tuple[str, ...]] = {}
@@ -43,8 +43,8 @@ def feeders(ledger: Collection[str], query: QueryPlan, flow: Flow) -> dict[str, 
 
 @dataclass(frozen=True)
 class _Way:
-    """Of rows: `steps` are native and keep no state; before them stands `begin`, a node with state or one that is counted by itself.
-    `part` where the way takes one branch of it."""
+    """A path of rows. `steps` are Spark SQL steps without state; `begin` is the node before them, which keeps state or is counted
+    separately. `part`: True if the path takes one branch of it."""
 
     begin: str
     steps: tuple[str, ...]
@@ -63,14 +63,14 @@ class _Reading:
 
     @cached_property
     def _runs(self) -> dict[str, list[str]]:
-        """Node → the ledger's nodes that end with it."""
+        """Step → the ledger's nodes that end with it."""
         found: dict[str, list[str]] = {}
         for name in self.ledger:
             found.setdefault(self._last(name.split("+")), []).append(name)
         return found
 
     def _last(self, members: list[str]) -> str:
-        # where several inputs of a union ran together the name tells their steps one input after the other
+        # if several inputs of a union ran together, the name lists the steps of one input after those of the other
         return max(members, key=self._order.__getitem__)
 
     @cached_property
@@ -87,7 +87,7 @@ class _Reading:
         return any(self.query.node(id_).stateful for id_ in members)
 
     def of_steps(self, members: list[str]) -> tuple[str, ...]:
-        """The inputs of a run without state, or of a node that is counted by itself; () if not known."""
+        """The inputs of a stage without state, or of a node that is counted separately; empty if unknown."""
         last = self._last(members)
         if len(self._runs[last]) > 1:
             return ()
@@ -100,7 +100,7 @@ class _Reading:
         return tuple(dict.fromkeys(other for others in ends for other in others))
 
     def of_state(self, name: str, members: list[str]) -> tuple[str, ...]:
-        """The inputs of a run with state; () if not known."""
+        """The inputs of a stage with state; empty if unknown."""
         found: dict[tuple[str | None, str], None] = {}
         for id_ in (id_ for id_ in members if self.query.node(id_).stateful):
             for ref in self.query.node(id_).inputs:
@@ -112,14 +112,14 @@ class _Reading:
                     found[feeder, "" if way.steps and feeder == way.begin else id_] = None
         last = self._last(members)
         if not self.query.node(last).stateful:
-            # beside what has met state: what a union behind it takes as it is
+            # rows that have not passed state: a union after it reads them directly
             apart = [set(run.split("+")) for run in self._runs[last]]
             for way in islice(self._ways(last), _MOST):
                 found["" if set(way.steps) in apart else self._uncut(members, way), ""] = None
         return () if any(feeder is None for feeder, _ in found) else tuple(feeder for feeder, _ in found if feeder)
 
     def _at_gate(self, name: str, members: list[str], way: _Way) -> str | None:
-        """The run whose rows enter a step with state on that path; "" if the path has state inside this run, None if not known."""
+        """The stage whose rows enter a stateful step on that path; "" if the path has state inside this stage, None if unknown."""
         if self.query.node(way.begin).stateful:
             return "" if way.begin in members else None
         if not way.steps:
@@ -132,24 +132,24 @@ class _Reading:
             return whole[0]
         if holding := [run for run, steps in ending.items() if steps >= set(way.steps)]:
             return holding[0] if len(holding) == 1 else None
-        # rows that failed a `require` have been taken out on the way: there another run began
+        # rows that failed a `require` were removed on the way, where another stage began
         begun = [set(way.steps[first:]) for first in range(1, len(way.steps))]
         return next((run for part in begun for run, steps in ending.items() if steps == part), None) or self._uncut(members, way)
 
     def _uncut(self, members: list[str], way: _Way) -> str | None:
-        """The start of the path, if all its steps are in the run; values as in `_at_gate`."""
+        """The start of the path, if all its steps are in the stage; values as in `_at_gate`."""
         if self.query.node(way.begin).stateful:
             return "" if way.begin in members else None
         known = set(way.steps) <= set(members) and way.begin in self.ledger and not way.part and len(self._kinds[way.begin]) < 2
         return way.begin if known else None
 
     def _ways(self, ref: str, behind: tuple[str, ...] = ()) -> Iterator[_Way]:
-        """All paths by which rows reach `ref`, from the node where they were last counted by themselves or passed state."""
+        """All paths by which rows reach `ref`, from the node where they were last counted separately or passed state."""
         id_ = base(ref)
         if not self._is_native(id_) or self.query.node(id_).stateful:
             yield _Way(id_, behind, self._is_part(id_))
             return
-        if isinstance(self.flow.node(id_), Source):  # Spark parses it: it is the first step of its run
+        if isinstance(self.flow.node(id_), Source):  # Spark parses it: it is the first step of its stage
             yield _Way(id_, (id_, *behind), part=False)
         for above in dict.fromkeys(map(base, self.query.node(id_).inputs)):
             yield from self._ways(above, (id_, *behind))

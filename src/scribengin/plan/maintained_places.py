@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def kept_folders(flow: Flow, sinks: Collection[str] | None = None) -> tuple[str, ...]:
-    """Of a tier's flow, sorted: of its file sinks and of its channels in folders, of each member where they go to a group. `sinks`: of
-    those alone."""
+    """The folders of a tier's file sinks and of its channels in folders, sorted; for a group, the folder of each member. `sinks`: only
+    these sinks; None: all."""
     folders = set()
     for node in flow.sinks.values():
         if sinks is not None and node.id not in sinks:
@@ -40,18 +40,18 @@ class KeptTable:
 
     node: str
     options: Mapping[str, Any]
-    """with the defaults"""
+    """the options, with defaults"""
     folder: Path
     """the folder that its paths are relative to"""
 
     def place(self) -> TablePlace:
-        """Its location. Raises SinkError for an invalid address."""
+        """The table's location. Raises SinkError for an invalid address."""
         return table_place(self.node, self.options, self.folder)
 
 
 def kept_stores(flow: Flow, sinks: Collection[str] | None = None) -> list[StoreKeeper]:
-    """Of the places in stores, S3 or HDFS, that a tier's sinks write to, by name of the sink, where something may wait to be merged; of
-    each member where they go to a group. `sinks`: of those alone."""
+    """The maintenance of the locations in S3 and HDFS that a tier's sinks write to, sorted by sink, if there may be something to merge; for
+    a group, the location of each member. `sinks`: only these sinks; None: all."""
     from scribengin.connectors.objects.maintenance import StoreKeeper
 
     keepers = (StoreKeeper(address, options) for id_, address, options in places_in_stores(flow) if sinks is None or id_ in sinks)
@@ -59,8 +59,8 @@ def kept_stores(flow: Flow, sinks: Collection[str] | None = None) -> list[StoreK
 
 
 def places_in_stores(flow: Flow) -> Iterator[tuple[str, ObjectsAddress, Mapping[str, Any]]]:
-    """(sink, where it writes, its options there) of the sinks to object stores and HDFS, by name; of each member where one goes to a group.
-    Raises SinkError for an address that is none."""
+    """(sink, its location, its options there) for each sink to an object store or HDFS, sorted by sink; for a group, for each member.
+    Raises SinkError for an invalid address."""
     from scribengin.connectors.objects.address import ObjectsAddress
 
     for node in sorted(flow.sinks.values(), key=lambda node: node.id):
@@ -71,7 +71,7 @@ def places_in_stores(flow: Flow) -> Iterator[tuple[str, ObjectsAddress, Mapping[
 
 
 def kept_tables(flow: Flow) -> dict[str, KeptTable]:
-    """What it is called → the table, of a tier's sinks into Delta tables; of each member where they go to a group."""
+    """Path → the table, for a tier's sinks to Delta tables; for a group, for each member."""
     nodes = [node for node in flow.sinks.values() if _maintained_as(node) == "table" and "path" in node.options]
     folder = flow.folder.resolve()
     return {

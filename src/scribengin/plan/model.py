@@ -12,14 +12,17 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
 
 Stage = Literal["read", "decode", "native", "vector", "python", "tail", "sink"]
-"""Where a node runs; the "tail" is the pass in the Python worker. `read`: its blocks are read and decoded inside the tail. `decode`: read
-and decoded by a stage before native steps. `native`: Spark SQL. `python`: Python steps that are followed by native ones. `tail`: Python
-steps in one pass with the sink's writes. `vector`: SQL in that pass, by Arrow's kernels. `sink`: always part of the tail."""
+"""Where a node runs. "tail" is the task pipeline, the pass in the Python worker.
+
+`read`: its blocks are read and decoded in the task pipeline. `decode`: read and decoded by a stage before Spark SQL steps. `native`: Spark
+SQL. `python`: Python steps before Spark SQL steps. `tail`: Python steps in one pass with the sink's writes. `vector`: SQL in that pass, by
+Arrow's kernels. `sink`: always in the task pipeline.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedNode:
-    """A node of one Query. `inputs` may be `step.branch`; `schema` has its output columns, if known without Spark."""
+    """A node of one query. `inputs` may be `step.branch`; `schema` has its output columns, if known without Spark."""
 
     id: str
     stage: Stage
@@ -46,7 +49,7 @@ class QueryPlan:
     nodes: tuple[PlannedNode, ...]
     sinks: tuple[str, ...]
     sources: tuple[str, ...]
-    """ids of the streaming sources, sorted: they have positions"""
+    """ids of the streaming sources, sorted: only these have positions"""
     static_sources: tuple[str, ...]
     trigger_s: float
     unit: Literal["whole batch"]
@@ -54,19 +57,19 @@ class QueryPlan:
     fingerprint: str
     """changes if anything changes that a Batch's rows depend on"""
     state_fingerprint: str
-    """changes if a stateful step, or its upstream, changes; empty for a stateless Query"""
+    """changes if a stateful step, or anything upstream of it, changes; empty for a stateless query"""
     guarantees: tuple[PathGuarantee, ...] = ()
     parts: Mapping[str, str] = field(default_factory=dict)
-    """node → fingerprint of its own definition: `diff` names by it what changed"""
+    """node → fingerprint of its own definition, by which `diff` finds the nodes that changed"""
     in_tail: tuple[PlannedNode, ...] = ()
-    """the nodes as they are placed where the tail's vector engine runs native steps; empty where it runs none. `nodes` is how Spark runs
-    them, which it does where the engine is not sure"""
+    """the nodes with their stages if the vector engine runs SQL steps in the task pipeline; empty if it runs none. `nodes` has the stages
+    if Spark runs these steps, which it does when the engine is not sure"""
     by_spark: Mapping[str, str] = field(default_factory=dict)
-    """native step → why Spark runs it in any case"""
+    """Spark SQL step → the reason that Spark runs it in any case"""
 
     @property
     def placed(self) -> tuple[PlannedNode, ...]:
-        """The nodes as placed in the normal case."""
+        """The nodes with their stages in the normal case."""
         return self.in_tail or self.nodes
 
     @property
@@ -75,12 +78,12 @@ class QueryPlan:
         return bool(self.state_fingerprint)
 
     def guarantee_of(self, sink: str) -> str:
-        """The weakest guarantee of the sink's paths; empty if no stream feeds it."""
+        """The weakest guarantee of the sink's paths; empty if it has no streaming source."""
         found = {path.guarantee for path in self.guarantees if path.sink == sink}
         return next((each for each in ("view", "at least once", "exactly once") if each in found), "")
 
     def node(self, id_: str) -> PlannedNode:
-        """The node of that id (or of the id before the dot). Raises KeyError if the Query has none."""
+        """The node of that id (or of the id before the dot). Raises KeyError if the query has none."""
         name = id_.partition(".")[0]
         for node in self.nodes:
             if node.id == name:
@@ -90,7 +93,7 @@ class QueryPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A Flow and its Queries; a flow without tiers has one tier, `main`."""
+    """A Flow and its queries; a flow without tiers has one tier, `main`."""
 
     flow: Flow
     queries: tuple[QueryPlan, ...]

@@ -25,7 +25,7 @@ _SHAPES = {"source": ("([", "])"), "sink": ("[/", "/]"), "state": ("{{", "}}"), 
 
 
 def as_mermaid(picture: GraphPicture) -> str:
-    """The flowchart. Names end in `_`, because some words, such as `end`, are reserved."""
+    """The picture as a Mermaid flowchart. Names end in `_`, because some words, such as `end`, are reserved."""
     lines = ["flowchart LR"]
     for frame, title in picture.frames.items():
         lines.append(f'  subgraph t_{frame} ["{_escaped(title)}"]')
@@ -51,9 +51,9 @@ def _escaped(text: str) -> str:
 
 
 Kind = Literal["source", "step", "state", "sink", "flow"]
-"""`state`: a step that keeps something between Batches"""
+"""`state`: a step that keeps rows between Batches"""
 _MOST = 34
-"""characters of a line in a box"""
+"""the most characters of a line in a box"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class PictureEdge:
 
 @dataclass(frozen=True, slots=True)
 class GraphPicture:
-    """`frames`: id → title. `caption` is the time of the counts; empty without counts."""
+    """A graph to draw. `frames`: id → title. `caption` is the time of the counts; empty without counts."""
 
     title: str
     nodes: tuple[PictureNode, ...]
@@ -96,8 +96,8 @@ class GraphPicture:
 
 
 def picture_of(graph: Mapping[str, Any], counts: Mapping[str, Any] | None = None) -> GraphPicture:
-    """The picture of a graph from `graph_as_json` or the API; `counts` as from `local.edge_counts`. Without counts, the live rates of the
-    graph (`live`) are shown, if there are any."""
+    """The picture of a graph of `graph_as_json` or the API. `counts`: from `local.edge_counts`. Without counts, the live rates of the graph
+    (`live`) are shown, if there are any."""
     graph_nodes = {node["node"]: node for node in graph["nodes"]}
     of_node = {each["node"]: each for each in (counts or {}).get("nodes", ())}
     of_edge = {(each["reads"], each["node"]): each["rows"] for each in (counts or {}).get("edges", ())}
@@ -138,7 +138,7 @@ def _kind(node: Mapping[str, Any]) -> Kind:
 
 
 def _counted(own: Mapping[str, Any]) -> list[str]:
-    """`20 in, 5 dropped`, of a node or of a run of native steps that is counted as one."""
+    """`20 in, 5 dropped`, for a node or for a Spark SQL stage that is counted as one."""
     parts = [f"{own['in']:,} in"]
     parts += [f"{own[name]:,} {name}" for name in ("dropped", "late", "held") if own.get(name)]
     return [*([f"with {own['run'].partition('+')[2]}, as one:"] if own.get("run") else []), ", ".join(parts)]
@@ -163,7 +163,7 @@ def _passing(start: Mapping[str, Any], end: Mapping[str, Any]) -> str:
 
 
 def width_of(text: str) -> int:
-    """In places of a terminal: a character of East Asia takes two."""
+    """The width in columns of a terminal: a wide East Asian character takes two."""
     return len(text) + sum(unicodedata.east_asian_width(char) in "WF" for char in text)
 
 
@@ -191,7 +191,7 @@ _BETWEEN = 26
 _BEND = 26
 _MARGIN = 24
 _HEAD = 26
-"""of a frame, for its title"""
+"""the height of a frame's title"""
 _STYLE = """
   svg { background: #ffffff; }
   text { font-family: system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; font-size: 12px; fill: #1f2328; }
@@ -229,14 +229,13 @@ _STYLE = """
 
 
 def as_svg(picture: GraphPicture) -> str:
-    """The whole file."""
+    """The SVG file."""
     return _Drawing(picture).text()
 
 
 @dataclass(slots=True)
 class _Group:
-    """The nodes of a frame, or all nodes outside frames, with their own layout. `ins` and `outs` are the places where arrows enter and
-    leave."""
+    """The nodes of a frame, or all nodes outside frames, with their own layout."""
 
     nodes: list[PictureNode]
     layout: GraphLayout = field(default_factory=GraphLayout)
@@ -252,7 +251,7 @@ def _box_size(node: PictureNode) -> Box:
 
 
 def _room(edges: Sequence[PictureEdge]) -> float:
-    """Between two layers: for the longest text of an arrow."""
+    """The space between two layers, for the longest text of an arrow."""
     return max([len(edge.text) * 6.2 + 34 for edge in edges if edge.text], default=52.0)
 
 
@@ -360,7 +359,7 @@ class _Drawing:
         )
 
     def _arrow(self, edge: Edge) -> tuple[str, str]:
-        """(its path, its text)"""
+        """(the arrow's path, its text)"""
         points = self._points(edge)
         path = f"M{points[0][0]:.1f},{points[0][1]:.1f}"
         for (x0, y0), (x1, y1) in itertools.pairwise(points):
@@ -376,7 +375,8 @@ class _Drawing:
         return drawn, f'<text class="label" text-anchor="middle" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
 
     def _label_place(self, edge: Edge, points: list[tuple[float, float]]) -> tuple[float, float]:
-        """In the first room that the arrow crosses, or the last, where fewer others begin or end with it; above its line."""
+        """The position of the text, above the line: in the first gap between layers that the arrow crosses, or in the last, whichever has
+        fewer arrows that begin or end at the same node."""
         begins = sum(other[0] == edge[0] for other in self._edges)
         ends = sum(other[1] == edge[1] for other in self._edges)
         gaps = [(one, other) for one, other in itertools.pairwise(points) if other[0] - one[0] > 30]
@@ -409,7 +409,7 @@ class _Drawing:
         return x + left + (size.along if right else 0), y + top + size.across / 2
 
     def _port(self, group: _Group, port: str, *, right: bool) -> tuple[float, float]:
-        """At the frame's edge, as high as the port lies inside."""
+        """The position at the frame's edge, at the height of the port inside."""
         _, top = self._inside(group)
         pad = _PAD + 4 if group.framed else 0
         return group.left + (group.layout.along + 2 * pad if right else 0), group.layout.at[port][1] + top
@@ -450,11 +450,11 @@ _LINES = {
 }
 _CORNERS = {"source": "╭╮╰╯", "state": "╔╗╚╝"}
 _WIDEST = 28
-"""characters of a line in a box"""
+"""the most characters of a line in a box"""
 
 
 def as_text(picture: GraphPicture) -> str:
-    """The lines, without trailing blanks. The tier of a node is in the upper border of its box."""
+    """The picture as lines without trailing blanks. The tier of a node is in the upper border of its box."""
     return _Canvas(picture).text()
 
 
@@ -470,7 +470,7 @@ def _size(node: PictureNode, title: str) -> Box:
 
 
 def _places(line: str) -> Iterator[str]:
-    """A character for each place; none behind one that takes two."""
+    """A character for each column; an empty one after a character that takes two."""
     for char in line:
         yield char
         if width_of(char) > 1:
@@ -494,17 +494,17 @@ class _Canvas:
         return max([1, *(len(self._text(edge)) + 1 for edge in self._edges)])
 
     def _text(self, edge: Edge) -> str:
-        """What stands at its head; with its beginning's name where several end there, for these have one head."""
+        """The text at its head; with the name of its start if several arrows end there, since these share one head."""
         several = sum(other[1] == edge[1] for other in self._edges) > 1
         name = f"{edge[0]} " if several else ""
         return " + ".join(f"{name}{each.text}" for each in self._edges[edge] if each.text)
 
     def _gap(self, pieces: Sequence[Edge]) -> float:
-        """A line for each node whose arrows turn there, one for heads and texts, and one on each side; one arrow alone goes straight."""
+        """A line for each node whose arrows turn there, one for heads and texts, and one on each side; a single arrow is straight."""
         return len({start for start, _ in pieces}) + 3 if len(pieces) > 1 else 2
 
     def text(self) -> str:
-        """Draw all of it."""
+        """Draw the whole picture."""
         for edge in self._edges:
             self._arrow(edge)
         drawn = {at: _LINES[strokes] for at, strokes in self._strokes.items()}
@@ -536,11 +536,12 @@ class _Canvas:
         return {(row + down, column + right): char for down, line in enumerate(lines) for right, char in enumerate(_places(line))}
 
     def _corner(self, id_: str) -> tuple[int, int]:
-        """Boxes of a layer begin on one line."""
+        """(line, column) of a box; the boxes of a layer begin on one line."""
         return round(self._layout.begins[self._layer(id_)]), round(self._layout.at[id_][1])
 
     def _arrow(self, edge: Edge) -> None:
-        """Down from the middle of its box, aside on a line of its beginning's own, down to the middle of the other."""
+        """Draw an arrow: down from the middle of its box, across on a line that only arrows of the same start use, and down to the middle
+        of the other box."""
         start, end = edge
         row, column = self._corner(start)
         down, right = round(self._boxes[start].along), round(self._boxes[start].across)
@@ -564,7 +565,7 @@ class _Canvas:
             self._heads[points[-1]].append(text)
 
     def _track(self, start: str, row: int) -> int:
-        """Which line of the room below `row` the arrows of `start` turn on."""
+        """The line below `row` on which the arrows of `start` turn."""
         layer = max(index for index, begin in enumerate(self._layout.begins) if begin + self._layout.depths[index] <= row)
         starts = list(dict.fromkeys(edge[0] for edge in self._edges if self._layer(edge[0]) <= layer < self._layer(edge[1])))
         return row + 1 + starts.index(start)

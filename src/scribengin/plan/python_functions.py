@@ -1,4 +1,4 @@
-"""Information on the function of a python step, read from the syntax tree of its module. User code is never imported."""
+"""Reads what is known of a python step's function from the syntax tree of its module. User code is never imported."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 _CHANGE = ("clear", "pop", "popitem", "setdefault", "update")
 """methods of a dict that change it"""
 _CHANGE_INSIDE = (*_CHANGE, "append", "extend", "insert", "remove", "reverse", "sort")
-"""those of a list or dict that lies in a record"""
+"""methods that change a list or dict inside a record"""
 
 
 def is_bool(function: ast.FunctionDef) -> bool:
-    """Whether it is annotated `-> bool`."""
+    """True if the function is annotated `-> bool`."""
     match function.returns:
         case ast.Name(id="bool") | ast.Constant(value="bool"):
             return True
@@ -44,7 +44,7 @@ def is_bool(function: ast.FunctionDef) -> bool:
 
 
 def changing_lines(function: ast.FunctionDef, *, bound: bool) -> Iterator[int]:
-    """Lines that set, delete or take out a key of the record, or something inside it, by its own name."""
+    """The lines that set, delete or pop a key of the record, or something inside it, through the record's own name."""
     names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)][1 if bound else 0 :][:1]
     for node in ast.walk(function):
         match node:
@@ -61,7 +61,7 @@ def changing_lines(function: ast.FunctionDef, *, bound: bool) -> Iterator[int]:
 
 
 def _within(node: ast.expr) -> str:
-    """The name that `row["a"]["b"]` begins with; empty where it is another expression."""
+    """The name at the start of `row["a"]["b"]`; empty for another expression."""
     while isinstance(node, ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -72,7 +72,7 @@ def _within(node: ast.expr) -> str:
 
 
 def find_module(module: str, folder: Path) -> Path | None:
-    """The source file of a module, without importing any part of it; None if there is none."""
+    """The source file of a module, found without importing any part of it; None if there is none."""
     within = folder.joinpath(*module.split("."))
     for candidate in (within.with_suffix(".py"), within / "__init__.py"):
         if candidate.is_file():
@@ -81,7 +81,7 @@ def find_module(module: str, folder: Path) -> Path | None:
 
 
 def _python_path() -> list[str]:
-    """The folders of modules that do not belong to a flow."""
+    """The folders of the Python path that do not belong to a flow."""
     asked_for = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     left_out = executed_in() | {str(Path.cwd())}
     others = [part for part in sys.path if part and not code_archive.is_archive(part)]
@@ -100,7 +100,7 @@ def _file_of_module(module: str, on: tuple[str, ...]) -> Path | None:
     if spec is None or not spec.origin:
         return None
     file = Path(spec.origin)
-    # of a module in an archive (zipimport) the archive stands for it: it has no file of its own that could be read
+    # for a module in an archive (zipimport) the path is that of the archive: the module has no file of its own
     return next((each for each in (file, *file.parents) if each.is_file()), file)
 
 
@@ -112,7 +112,7 @@ _CALLED_WITH = "name a function that takes one record (or batch, or frame)"
 
 @dataclass(frozen=True, slots=True)
 class FunctionFault:
-    """A fault of a reference. `place` is in the module if the module's syntax is wrong; None: use the place in the flow."""
+    """A fault of a reference. `place` is set if the module's syntax is wrong, and is in the module; None: use the place in the flow."""
 
     code: str
     message: str
@@ -122,23 +122,24 @@ class FunctionFault:
 
 @dataclass(frozen=True, slots=True)
 class FunctionInfo:
-    """`kind` is `unknown` if the tree does not show it (made by a call, a star import, a compiled module); that is not a fault."""
+    """What is known of a function. `kind` is `unknown` if the syntax tree does not show it (made by a call, a star import, a compiled
+    module); that is not a fault."""
 
     form: Form = "record"
     kind: Kind = "unknown"
     line: int = 0
     file: Path | None = None
     branches: tuple[tuple[str, int], ...] = ()
-    """(branch, line) of every `to("branch", …)` in it"""
+    """(branch, line) for every `to("branch", …)` in it"""
     tests: bool | None = None
-    """True where it is annotated `-> bool`; None where that cannot be read"""
+    """True if it is annotated `-> bool`; None if unknown"""
     changes: tuple[int, ...] = ()
-    """lines that change the record which it is called with"""
+    """the lines that change the record that is passed to it"""
     problems: tuple[FunctionFault, ...] = ()
 
 
 def inspect_function(reference: str, folder: Path, function: Callable[..., Any] | None = None) -> FunctionInfo:
-    """Read `module:name`. `function` is the object itself, if the flow was built in Python."""
+    """Inspect `module:name`. `function` is the object itself, if the flow was built in Python."""
     if function is not None:
         return _inspect_object(reference, function)
     module, colon, name = reference.partition(":")
@@ -148,7 +149,7 @@ def inspect_function(reference: str, folder: Path, function: Callable[..., Any] 
 
 
 def inspect_utilities(action: Utilities, folder: Path) -> tuple[FunctionInfo, ...]:
-    """As `inspect_function`, of each in its order."""
+    """`inspect_function` for each utility, in order."""
     return tuple(inspect_function(reference, folder, action.function(index)) for index, reference in enumerate(action.references))
 
 
@@ -177,19 +178,20 @@ def _inspect_object(reference: str, function: Callable[..., Any]) -> FunctionInf
 
 
 def tests_object(function: Callable[..., Any]) -> bool:
-    """Whether the function, or the `__call__` of the class or object, is annotated `-> bool`."""
+    """True if the function, or the `__call__` of the class or object, is annotated `-> bool`."""
     return getattr(_called(function)[0], "__annotations__", {}).get("return") in (bool, "bool")
 
 
 def _called(function: Callable[..., Any]) -> tuple[Callable[..., Any], bool]:
-    """What takes the row, the function itself or the `__call__` of the class or object, and whether its first argument is the object."""
+    """(the callable that receives the row: the function itself, or the `__call__` of the class or object; True if its first argument is the
+    object)."""
     if inspect.isroutine(function):
         return function, inspect.ismethod(function)
     return (function if isinstance(function, type) else type(function)).__call__, True
 
 
 def _changes_of_object(function: Callable[..., Any]) -> tuple[int, ...]:
-    """As `changing_lines`; empty if the function has no source text (an interactive session)."""
+    """See `changing_lines`; empty if the function has no source text (an interactive session)."""
     called, bound = _called(function)
     try:
         lines, first = inspect.getsourcelines(called)
@@ -210,7 +212,7 @@ def _inspect(module: str, name: str, folder: Path, *, depth: int) -> FunctionInf
     file = find_module(module, folder)
     if file is None:
         own = module.removesuffix(".py")
-        if own != module:  # the file is named in place of its module
+        if own != module:  # the reference names the file instead of the module
             there = find_module(own, folder) is not None
             put = f"put {own.replace('.', '/')}.py beside the flow file"
             near = f'did you mean "{own}:{name}"?' if there else f'write "{own}:{name}", and {put}'
@@ -232,7 +234,7 @@ class _Module:
     defined: dict[str, ast.stmt]
     """name → the last statement at the module's level that binds it"""
     open_ended: bool
-    """a star import or `__getattr__`: it may have any name"""
+    """True if it may define any name: it has a star import or `__getattr__`"""
 
     @staticmethod
     def read(file: Path) -> _Module | FunctionFault:
@@ -309,7 +311,7 @@ class _Module:
         return self._checked(name, class_, info, call.args, bound=True)
 
     def _methods(self, class_: ast.ClassDef) -> tuple[dict[str, ast.FunctionDef], bool]:
-        """The methods with those of base classes in the same module, and whether that is all of them."""
+        """(the methods, including those of base classes in the same module; True if these are all)."""
         found = {part.name: part for part in class_.body if isinstance(part, ast.FunctionDef)}
         whole = True
         for ancestor in class_.bases:
@@ -334,7 +336,7 @@ class _Module:
         return FunctionInfo(line=statement.lineno, file=self.file) if lost else followed
 
     def _decorated(self, definition: ast.FunctionDef | ast.ClassDef) -> tuple[Form, bool]:
-        """The form that a decorator gives, and whether the definition's own signature is the one that counts."""
+        """(the form that a decorator sets, True if the definition's own signature is in force)."""
         form: Form = "record"
         plain = True
         for decorator in definition.decorator_list:
@@ -361,7 +363,7 @@ class _Module:
     def _checked(
         self, name: str, statement: ast.stmt, info: FunctionInfo, arguments: ast.arguments, *, bound: bool = False
     ) -> FunctionInfo:
-        """Whether it can be called with one row (or batch, or frame)."""
+        """Add a fault if it cannot be called with one row (or batch, or frame)."""
         positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)][1 if bound else 0 :]
         keyword_only = _needed_keywords(arguments)
         required = len(positional) - len(arguments.defaults)
@@ -421,7 +423,7 @@ def _bound(statement: ast.stmt) -> list[str]:
 
 
 def _needed(arguments: ast.arguments, *, bound: bool) -> str:
-    """The arguments without a default, for people; empty when there are none."""
+    """The arguments without a default, for people; empty if there are none."""
     positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
     needed = positional[: len(positional) - len(arguments.defaults)][1 if bound else 0 :]
     return ", ".join([*needed, *_needed_keywords(arguments)])

@@ -1,4 +1,4 @@
-"""Divides a checked Flow into Queries: one for each sink, or for several sinks that commit together."""
+"""Divides a checked Flow into queries: one for each sink, or for several sinks that commit together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def build_plan(flow: Flow) -> Plan:
-    """Plan the Queries of a Flow without errors (see `check_flow`). Reads the user's modules (for fingerprints), imports none."""
+    """Plan the queries of a Flow without errors (see `check_flow`). Reads the user's modules (for fingerprints) without importing them."""
     graph = Graph(flow)
     resolved = resolve(graph)
     forms = function_forms(flow)
@@ -35,7 +35,7 @@ def build_plan(flow: Flow) -> Plan:
 
 
 def function_forms(flow: Flow) -> dict[str, Form]:
-    """Python step → the form in which its function takes rows."""
+    """Python step → the form in which its function receives rows."""
     return {
         step.id: inspect_function(step.action.reference, flow.code_folder, step.action.function).form
         for step in flow.steps.values()
@@ -95,7 +95,7 @@ def _unit_reason(graph: Graph, resolved: Resolved, members: tuple[str, ...], sin
 
 
 def _hints(flow: Flow, queries: tuple[QueryPlan, ...]) -> tuple[str, ...]:
-    """Hints on sources that several Queries read."""
+    """Hints on sources that several queries read."""
     hints = []
     types = catalog.sink_types(internal=True)
     for source in flow.sources.values():
@@ -107,7 +107,7 @@ def _hints(flow: Flow, queries: tuple[QueryPlan, ...]) -> tuple[str, ...]:
         work = f" and run {listed(steps)}" if steps else ""
         names = listed([query.name for query in readers])
         times = "twice" if len(readers) == 2 else f"{len(readers)} times"
-        # sinks that commit together share only the work inside the Python worker: Spark steps run once for each of them
+        # sinks that commit together share only the work in the Python worker: Spark SQL steps run once for each of them
         one_pass = all(node.stage in ("read", "tail") for query in readers for node in query.nodes if node.id in shared)
         one_pass = one_pass and not any(types[flow.sinks[sink].type].internal for query in readers for sink in query.sinks)
         remedy = "write `together: NAME` on their sinks to do it once" if one_pass else "each at its own pace"

@@ -1,7 +1,8 @@
-"""Plans moves when the tiers of a flow change: which Queries replace which, from which positions, and which cannot.
+"""Plans moves when the tiers of a flow change: which queries replace which, from which positions, and which cannot.
 
-A Query may replace others only if nothing is lost or duplicated: none of them keeps state, all have read to the same position
-of each source, and every channel between them is empty. It then starts where they ended, and takes over their output.
+A query may replace others only if nothing is lost or duplicated: it continues with the state of a query, or none of them keeps state; all
+have read to the same position of each source; and every channel between them is empty. It then starts where they ended, and takes over
+their output.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 Key = tuple[str, str]
-"""(tier, Query)"""
+"""(tier, query)"""
 _ELSEWHERE = "give the channel another topic or path"
 _REBUILD = f"undo the change; or {start_over()}, which rebuilds the state from the start of the sources"
 DRAIN = f"undo the change, process all input with {flow_command('run', '--once')}, then change the flow"
@@ -38,7 +39,7 @@ DRAIN = f"undo the change, process all input with {flow_command('run', '--once')
 
 @dataclass(frozen=True, slots=True)
 class Donor:
-    """The Query whose log of a source is taken over, and the log position up to which it is processed."""
+    """The query whose log of a source is taken over, and the log position up to which it is processed."""
 
     query: StoredQuery
     source: str
@@ -47,9 +48,12 @@ class Donor:
 
 @dataclass(frozen=True, slots=True)
 class MovedQuery:
-    """A Query that replaces `after`. `donors`: source → the log it continues with; `passed`: source of a channel → rows of it that
-    others have read; `adopts`: sink → the lineages of which one wrote there last; `through`: leaving Queries whose part it takes
-    over too, because they fed the replaced ones."""
+    """A query that replaces others.
+
+    Attributes: tier: Its tier. query: Its plan. after: The stored queries that it replaces. donors: Source → the log with which it
+    continues. passed: Source of a channel → rows of the channel that others have read. adopts: Sink → the lineages, one of which wrote to
+    the sink last. through: Further queries that leave, and whose part it takes over, because they were upstream of the replaced ones.
+    """
 
     tier: str
     query: QueryPlan
@@ -59,17 +63,17 @@ class MovedQuery:
     adopts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     through: tuple[StoredQuery, ...] = ()
     state: StoredQuery | None = None
-    """the Query whose state it continues with"""
+    """the query whose state it continues with; None if there is none"""
 
     @property
     def key(self) -> Key:
-        """The Query whose folder it is."""
+        """The query whose folder it uses."""
         return self.tier, self.query.name
 
 
 @dataclass(frozen=True, slots=True)
 class MoveRefusal:
-    """Why a Query cannot replace others."""
+    """Why a query cannot replace others."""
 
     key: Key
     why: str
@@ -78,8 +82,8 @@ class MoveRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """`arrivals` are carried out together, and only if there are no `refusals`. `leaving`: Query → the Queries that replace it,
-    none if its sinks were removed."""
+    """The planned moves. `arrivals` are carried out together, and only if there are no `refusals`. `leaving`: query → the queries that
+    replace it; empty if its sinks were removed."""
 
     arrivals: tuple[MovedQuery, ...] = ()
     refusals: tuple[MoveRefusal, ...] = ()
@@ -102,29 +106,43 @@ def plan_moves(
     *,
     drained: bool = False,
 ) -> Moves:
-    """What must move. `live` are the stored Queries, `past` the lineages that earlier moves have left. `reached` tells what of a source a
-    stored Query has decided, as a value that is equal where the same was read. `drained`: as it will be when the old plan has read all that
-    is under way."""
+    """Plan what must move.
+
+    Args:
+        plan: The new plan.
+        known: The stored tiers and channels; None if there are none.
+        live: The stored queries.
+        past: The lineages that earlier moves have left.
+        reached: (stored query, source) → what it has decided of the source, as a value that is equal if the same was read.
+        drained: True: plan for the state after the old plan has read all rows in channels.
+    """
     stored = {each.key: each for each in live}
     if not plan.flow.tiers and all(tier == MAIN for tier, _ in stored):
-        return Moves()  # never cut: Queries that change are compared one by one
+        return Moves()  # the flow never had tiers: queries that change are compared one by one
     return _Planner(plan, known, stored, list(past), reached, drained=drained).plan()
 
 
-def lies_in(query: StoredQuery, known: StoredTopology | None) -> dict[str, KnownChannel]:
-    """Source of a stored Query → the channel that it was."""
+def channels_read_by(query: StoredQuery, known: StoredTopology | None) -> dict[str, KnownChannel]:
+    """Source of a stored query → the channel that it is."""
     channels = known.channels if known is not None else ()
     return {each.source: each for each in channels if not each.gone and each.reading == query.tier and each.source in query.reads}
 
 
 def undelivered(channel: KnownChannel, reader: StoredQuery, stored: Iterable[StoredQuery]) -> int:
-    """Rows that were written to the channel, in all its life, and that `reader` has not taken (0 or less: all is through)."""
+    """The number of rows that were ever written to the channel and that `reader` has not read; 0 or less if it has read all."""
     return sum(query.written.get(channel.id, 0) for query in stored) - reader.read.get(channel.source, 0)
 
 
 def is_same_sink(flow: Flow, sink: str, fingerprint: str, before: Iterable[str]) -> bool:
-    """True where the sink's definition is the one of that fingerprint, whatever it reads: in the whole flow or in a tier, where an input
-    `r.big` may be `r_big`, and one of the nodes `before` that its Query had."""
+    """True if the sink's definition has that fingerprint, apart from its input: in a tier an input `r.big` may be `r_big`, and the input
+    may be another node.
+
+    Args:
+        flow: The flow.
+        sink: The sink.
+        fingerprint: The stored fingerprint of the sink.
+        before: The nodes of the sink's stored query, any of which may have been its input.
+    """
     node = flow.sinks[sink]
     types = {"source_types": catalog.source_types(internal=True), "sink_types": catalog.sink_types(internal=True)}
     others: list[tuple[str, ...]] = []
@@ -160,8 +178,8 @@ class _Planner:
         self._channels = {channel.id: channel for channel in topology_of(plan).channels}
         self._before = {channel.id: channel for channel in known.channels if not channel.gone} if known is not None else {}
         self._staying = {key for key, query in self._planned.items() if key in live and self._same_ends(query, live[key])}
-        self._carried = self._going_on()
-        """Query that keeps state, and comes → the one that leaves whose state it goes on with"""
+        self._carried = self._continued_queries()
+        """planned query that keeps state → the leaving query whose state it continues"""
         self._writers = {sink: query for key, query in live.items() if key not in self._staying for sink in query.sinks}
 
     def plan(self) -> Moves:
@@ -186,9 +204,9 @@ class _Planner:
                 arrivals.append(arrival)
         return Moves(tuple(arrivals), tuple(refusals), {key: tuple(to) for key, to in leaving.items()})
 
-    def _going_on(self) -> dict[Key, StoredQuery]:
-        """Where a step keeps its state: the same steps with state, fed by what is called the same; of several the one of that name, or with
-        one of those sinks, first."""
+    def _continued_queries(self) -> dict[Key, StoredQuery]:
+        """Planned query → the stored query whose state it continues: one with the same stateful steps and inputs of the same names. If
+        there are several, first one of the same tier and name, then one with a sink in common, then one of the same name."""
         free = {key: query for key, query in self._live.items() if key not in self._staying and query.state_fingerprint}
         found: dict[Key, StoredQuery] = {}
         for key, query in self._planned.items():
@@ -201,24 +219,25 @@ class _Planner:
         return found
 
     def _feeds(self, stored: StoredQuery, key: Key) -> bool:
-        """What the stored Query reads is called as what the planned one reads, channels and what comes from outside told apart."""
+        """True if the stored query reads inputs of the same names as the planned one, and the same of them are channels."""
         query = self._planned[key]
         arriving = self._arriving(key[0], query)
-        return set(stored.reads) == set(query.sources) and lies_in(stored, self._known).keys() == arriving.keys()
+        return set(stored.reads) == set(query.sources) and channels_read_by(stored, self._known).keys() == arriving.keys()
 
     def _same_ends(self, query: QueryPlan, stored: StoredQuery) -> bool:
-        """It reads the same channels as before, in the same places, and the channel that it feeds, if any, lies where it lay."""
-        reads = {channel.identity for channel in lies_in(stored, self._known).values()}
+        """True if it reads the same channels as before, in the same locations, and if the channels that it writes have not moved either."""
+        reads = {channel.identity for channel in channels_read_by(stored, self._known).values()}
         will = {channel.identity for channel in self._arriving(stored.tier, query).values()}
         feeds = {self._before[sink].identity for sink in stored.sinks if sink in self._before}
         return reads == will and feeds == {self._channels[sink].identity for sink in query.sinks if sink in self._channels}
 
     def _arriving(self, tier: str, query: QueryPlan) -> dict[str, KnownChannel]:
-        """Source → the channel that it is, of a planned Query."""
+        """Source of a planned query → the channel that it is."""
         return {each.source: each for each in self._channels.values() if each.reading == tier and each.source in query.sources}
 
     def _before_it(self, key: Key, seen: set[Key]) -> tuple[StoredQuery, ...]:
-        """Who wrote what the Query is going to write, or, where that is a channel which is new, what those behind it will write."""
+        """The stored queries that wrote to the sinks of the planned query; for a new channel, those that wrote what its readers will
+        write."""
         seen.add(key)
         found: dict[Key, StoredQuery] = {}
         for sink in self._planned[key].sinks:
@@ -238,7 +257,7 @@ class _Planner:
         return tuple(found.values())
 
     def _writer(self, sink: str) -> StoredQuery | None:
-        """The leaving Query that wrote to the sink; of a channel only where it lies where it lay."""
+        """The leaving query that wrote to the sink; for a channel only if the channel has not moved. None if there is none."""
         if sink in self._channels and (sink not in self._before or self._before[sink].identity != self._channels[sink].identity):
             return None
         return self._writers.get(sink)
@@ -266,8 +285,9 @@ class _Planner:
         return MovedQuery(key[0], query, after, donors, passed, self._adopts(query), through, state)
 
     def _of_state(self, state: StoredQuery, source: str, channel: KnownChannel | None) -> Donor:
-        """State goes on with the log of all that it was made of; where the channel is another by now, when the one before is read."""
-        before = lies_in(state, self._known).get(source)
+        """The log of a source for a query that continues with state: the one from which the state was made. If its channel has moved, the
+        old channel must have no unread rows."""
+        before = channels_read_by(state, self._known).get(source)
         if channel is not None and before is not None and before.identity != channel.identity:
             self._check_read(before, state)
             if self._earlier(channel):
@@ -290,7 +310,7 @@ class _Planner:
         yield from self._past
 
     def _check(self, key: Key, after: tuple[StoredQuery, ...]) -> None:
-        """Raise _Unsafe if the earlier Queries cannot be replaced."""
+        """Raise _Unsafe if the earlier queries cannot be replaced."""
         query = self._planned[key]
         for stored in after:
             if stored.state_fingerprint and stored not in self._carried.values():
@@ -310,7 +330,7 @@ class _Planner:
                     )
 
     def _not_carried(self, stored: StoredQuery) -> _Unsafe:
-        """The reason that no Query can continue with its state, with the remedy to keep or rebuild it."""
+        """The reason that no query can continue with its state, with the remedy to keep or rebuild it."""
         remembers = f'the state of "{stored.label}" ({stored.progress}) cannot be moved'
         comes = {key: query for key, query in self._planned.items() if key not in self._staying and query.state_fingerprint}
         for key in comes:
@@ -325,7 +345,8 @@ class _Planner:
         return _Unsafe(f"{remembers}: {why}", _REBUILD)
 
     def _other_name(self, stored: StoredQuery, key: Key) -> tuple[str, str] | None:
-        """(what a channel is called that the planned Query reads, what the stored one called it) where the state differs by that alone."""
+        """(the name of a channel that the planned query reads, the name that the stored query had for it) if the state differs by that
+        alone; else None."""
         query = self._planned[key]
         now, before = set(query.sources) - set(stored.reads), set(stored.reads) - set(query.sources)
         if len(now) != 1 or len(before) != 1 or not now <= self._arriving(key[0], query).keys():
@@ -353,13 +374,13 @@ class _Planner:
         return {sink: lineages for sink, lineages in found.items() if lineages}
 
     def _earlier(self, channel: KnownChannel) -> bool:
-        """Whether the channel existed earlier in the same location and was removed."""
+        """True if the channel existed earlier in the same location and was removed."""
         channels = self._known.channels if self._known is not None else ()
         return any(each.gone and each.identity == channel.identity for each in channels)
 
     def _of_channel(self, channel: KnownChannel, after: tuple[StoredQuery, ...], way: dict[Key, StoredQuery]) -> Donor | None:
-        """Where reading a channel begins: at its start where it is new, else where those ended who read it, themselves or by way of
-        tiers between."""
+        """Where reading a channel begins. None: at its start, if the channel is new; else where the replaced queries that read it ended,
+        either themselves or through tiers in between."""
         before = self._before.get(channel.id)
         if before is not None and before.identity == channel.identity:
             donors = [donor for query in after for donor in self._positions(query, channel.source, channel, set(), way)]
@@ -382,16 +403,16 @@ class _Planner:
         return None
 
     def _of_source(self, source: str, after: tuple[StoredQuery, ...], way: dict[Key, StoredQuery]) -> Donor | None:
-        """The start position in a source: where all replaced Queries ended. None if none of them read it."""
+        """The start position in a source: where all replaced queries ended. None if none of them read it."""
         return self._agreed(source, [donor for query in after for donor in self._positions(query, source, None, set(), way)])
 
     def _positions(
         self, query: StoredQuery, source: str, wanted: KnownChannel | None, seen: set[Key], way: dict[Key, StoredQuery]
     ) -> Iterator[Donor]:
-        """How far a Query has come in a source, or in the channel `wanted`, itself and by way of the channels that it reads. `way` gets
-        the Queries on that way."""
+        """How far a query has read a source, or the channel `wanted`, either itself or through the channels that it reads. The queries on
+        the path are added to `way`."""
         seen.add(query.key)
-        channels = lies_in(query, self._known)
+        channels = channels_read_by(query, self._known)
         there = channels.get(source)
         if source in query.reads and (None if there is None else there.identity) == (None if wanted is None else wanted.identity):
             way[query.key] = query

@@ -22,7 +22,7 @@ _SECRET_FILE = re.compile(r"\$\{secret:file/([^}]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class RelativePlace:
-    """`option` of `node` (of a cut edge: the arrow, `a -> b`) says `path`."""
+    """A relative path in an option. `node` is the node with the option `option`; for a channel it is the edge (`a -> b`)."""
 
     node: str
     option: str
@@ -33,10 +33,11 @@ class RelativePlace:
 
 
 def relative_places(flow: Flow) -> tuple[RelativePlace, ...]:
-    """Of a checked flow: paths of sources, sinks and channels, members of groups, keyrings, files of secrets; each once, tier by tier.
+    """The relative paths of a checked flow: of sources, sinks and channels, members of groups, keyrings, files of secrets; each once, tier
+    by tier.
 
-    Schema files are none of them: they start where the code lies. Nor is what only a connector understands, such as a certificate in
-    Kafka's `config`.
+    Paths of schema files are not included: they are relative to the code. Nor are paths that only a connector understands, such as a
+    certificate in Kafka's `config`.
     """
     plan = plan_flow(flow)
     names: dict[str, str] = {end: channel.names[0] for channel in plan.channels for end in (channel.id, source_id(channel))}

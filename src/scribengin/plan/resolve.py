@@ -26,7 +26,7 @@ WINDOW_COLUMNS = (Column("window_start", Type("TIMESTAMP")), Column("window_end"
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """A watermark that reaches a node: `column` trails the newest of `origin` by `delay_s`."""
+    """A watermark that reaches a node: `column` is `delay_s` behind the newest time of `origin`."""
 
     column: str
     delay_s: float
@@ -36,30 +36,30 @@ class Inherited:
 
     @staticmethod
     def of(watermark: Watermark, origin: str) -> Inherited:
-        """The one that `origin` declares."""
+        """The watermark that `origin` declares."""
         return Inherited(watermark.column, watermark.delay_s, origin, watermark.ahead_s, watermark.idle_s)
 
 
 @dataclass
 class Resolved:
-    """Node id → what is known of it."""
+    """What is known of each node, by its id."""
 
     columns: dict[str, Columns | None] = field(default_factory=dict)
     watermarks: dict[str, tuple[Inherited, ...]] = field(default_factory=dict)
     static: set[str] = field(default_factory=set)
-    """nodes that no stream feeds"""
+    """nodes without a streaming source"""
     stateful: set[str] = field(default_factory=set)
 
     def of(self, reference: str) -> Columns | None:
-        """The columns of `a` or `r.big`; None where they are not known."""
+        """The columns of `a` or `r.big`; None if unknown."""
         return self.columns.get(base(reference))
 
     def schema(self, reference: str) -> Schema | None:
-        """The Schema of a node whose columns and types are all known."""
+        """The Schema of a node whose columns and types are all known; else None."""
         return schema_of(self.of(reference))
 
     def reaching(self, step: Step) -> tuple[Inherited, ...]:
-        """The watermarks that the step's inputs bring."""
+        """The watermarks of the step's inputs."""
         return tuple(dict.fromkeys(mark for reference in step.inputs for mark in self.watermarks.get(base(reference), ())))
 
     def streams(self, step: Step) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ class Resolved:
 
 
 def slowest(marks: tuple[Inherited, ...]) -> Inherited | None:
-    """The watermark in force for several inputs: the slowest one."""
+    """The watermark in force for several inputs: the slowest one; None if there are none."""
     return max(marks, key=lambda mark: mark.delay_s, default=None)
 
 
@@ -79,7 +79,7 @@ def sql_shape(step: Step, resolved: Resolved) -> QueryShape:
 
 
 def resolve(graph: Graph) -> Resolved:
-    """Walk down the stream once."""
+    """Resolve all nodes in one pass down the stream."""
     resolved = Resolved()
     for id_ in graph.order:
         node = graph.nodes[id_]
@@ -104,7 +104,7 @@ def resolve(graph: Graph) -> Resolved:
 
 
 def is_stateful(step: Step, resolved: Resolved) -> bool:
-    """Whether Spark keeps state for this step between Batches. The step's inputs must have been resolved."""
+    """True if Spark keeps state for this step between Batches. The step's inputs must have been resolved."""
     streams = resolved.streams(step)
     if not streams:
         return False
@@ -122,7 +122,7 @@ def is_stateful(step: Step, resolved: Resolved) -> bool:
 
 
 def source_columns(source: Source) -> Columns | None:
-    """From the declaration, or from what every source of that kind gives."""
+    """The columns of a source, from its declaration, or from what every source of its type has; None if unknown."""
     if source.schema is not None:
         return columns_of(source.schema.fields)
     declared = catalog.source_types(internal=True).get(source.type)
@@ -134,7 +134,7 @@ def source_columns(source: Source) -> Columns | None:
 
 
 def union_columns(inputs: list[Columns | None]) -> Columns | None:
-    """By name, in the first input's order; a type or a nullability that differs is not certain."""
+    """The common columns by name, in the first input's order, without a type if the types differ; None if an input is unknown."""
     first = inputs[0] if inputs else None
     if first is None or any(columns is None for columns in inputs):
         return None
@@ -142,7 +142,7 @@ def union_columns(inputs: list[Columns | None]) -> Columns | None:
 
 
 def _with_origin(columns: Columns | None, origin: str | None) -> Columns | None:
-    """With the column that names the input of a row, at the end."""
+    """The columns with the column that names the input of a row, at the end."""
     return columns if columns is None or origin is None else (*columns, Column(origin, Type("STRING"), nullable=False))
 
 
@@ -189,7 +189,7 @@ def expression_column(name: str, expression: str, columns: Columns | None) -> Co
 def _aggregate_columns(action: Aggregate, columns: Columns | None) -> Columns | None:
     keys = [find(columns or (), name) for name in action.by]
     if columns is not None and None in keys:
-        return None  # which name was meant cannot be known, and what reads the step has it right
+        return None  # it is unknown which name was meant, and readers of the step may have it right
     return (
         *(WINDOW_COLUMNS if action.window else ()),
         *(Column(name, key.type if key else None, key.nullable if key else True) for name, key in zip(action.by, keys, strict=True)),

@@ -41,7 +41,7 @@ def late_notes(flow: Flow) -> Iterator[str]:
 _DROPS = {"inner": (0, 1), "semi": (0,), "left": (1,), "right": (0,), "full": ()}
 """join type → the inputs whose rows are dropped without a match"""
 _KEEPS = {"inner": "how: left", "right": "how: full"}
-"""join type → the type that keeps those of the first input"""
+"""join type → the type that keeps rows of the first input without a match"""
 
 
 def drop_notes(graph: Graph, resolved: Resolved) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Distributes the utilities of a flow over tiers: each utility, or a run of them if there are fewer tiers, gets its own tier.
+"""Distributes the utilities of a flow over tiers: each utility, or several in sequence if there are fewer tiers, gets its own tier.
 
-In a chain each tier passes the rows it keeps to the next. As branches each tier reads all rows, and the last tier merges
-those that all kept, or that any kept.
+In a chain each tier passes the rows it keeps to the next. As branches each tier reads all rows, and the last tier merges those that all
+kept, or that any kept.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 CODE = "spread"
 _NAME = 63
-"""characters of an id"""
+"""the most characters of an id"""
 
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """How rows of parallel branches find one another: the columns that name a record, and how far apart in time its copies may be."""
+    """How rows of parallel branches are matched: the columns that identify a record, and how far apart in time its copies may be."""
 
     key: tuple[str, ...]
     time: str
@@ -49,17 +49,17 @@ class Branches:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """`flow` is cut; `runs`: tier → the utilities that run there, in their order. `step` is what they were in one piece."""
+    """The result. `flow` has the tiers; `runs`: tier → the utilities that run there, in order; `step` is the step that had all of them."""
 
     flow: Flow
     step: str
     runs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     consolidates: str = ""
-    """the tier in which branches meet"""
+    """the tier that merges the branches"""
     keeps: str = ""
     """the result of the branches, as text"""
     whole: str = ""
-    """why no tier was made; empty where some were"""
+    """the reason that no tier was made; empty if some were"""
 
     def lines(self) -> list[str]:
         """The result as lines of text."""
@@ -70,12 +70,19 @@ class Spread:
 
 
 def spread(flow: Flow, tiers: int, branches: Branches | None = None) -> Spread:
-    """The flow with its step of utilities in so many tiers, at most one for each; with `branches` the last one brings them together.
+    """Distribute the flow's step of utilities over tiers.
 
-    What `flow` does is the same but for two things: a utility's dead letters and counts bear the name of the step that it is part of now,
-    and of free tests each tier's are asked without those of others, so that a record may be dead that another's test would have dropped.
-    Tests are left out: they may expect dead letters by the names that utilities have in one piece.
-    Raises Refused if there is nothing to distribute, or if it is not possible.
+    The flow's output stays the same. Two things differ: a utility's dead letters and counts have the name of the step that it is part of
+    now; and the free tests of one tier run without those of others, so that a record may become a dead letter that a test of another tier
+    would have dropped. Tests of the flow are left out, since they may expect the old names of dead letters.
+
+    Args:
+        flow: The flow.
+        tiers: The most tiers; at most one for each utility is made.
+        branches: How to merge branches, in the last tier; None: a chain.
+
+    Raises:
+        Refused: There is nothing to distribute, or it is not possible.
     """
     if flow.tiers:
         raise Refused(f"flow {flow.name} already has tiers", remedy="take `tiers` out, or leave --spread out", code=CODE)
@@ -88,7 +95,7 @@ def spread(flow: Flow, tiers: int, branches: Branches | None = None) -> Spread:
     assert isinstance(action, Utilities)
     if branches is not None:
         _check_branches(flow, step, action, branches)
-    each = branches is not None and branches.how == "union"  # a branch of two tests would keep what both keep
+    each = branches is not None and branches.how == "union"  # a branch of two tests would keep the rows that both keep
     parts = min(tiers - (branches is not None), len(action.references))
     whole = "" if parts > (not each) else _why_whole(action, tiers, branches)
     if whole and not each:
@@ -124,8 +131,8 @@ def _why_whole(action: Utilities, tiers: int, branches: Branches | None) -> str:
 
 
 def spread_text(made: Spread, name: str) -> tuple[str, list[Problem]]:
-    """The flow file of what `spread` has made, which messages call `name`, and every problem in it: what is cut must keep rules that one
-    piece need not."""
+    """(the flow file for a result of `spread`, every problem in it). A flow with tiers must fulfil rules that the original need not. `name`
+    is the name of the file in problems."""
     types = {"source_types": catalog.source_types(), "sink_types": catalog.sink_types(internal=True)}
     text = dump_flow(made.flow, source_types=types["source_types"], sink_types=types["sink_types"])
     parsed = parse_flow(text, name, folder=made.flow.folder, code=made.flow.code, environment=os.environ, **types)
@@ -134,7 +141,7 @@ def spread_text(made: Spread, name: str) -> tuple[str, list[Problem]]:
 
 
 def read_branches(text: str) -> Branches:
-    """`id ts 10m`, `id+user ts 10m` for a key of several columns, and either with `intersect` or `union` behind it. Raises Refused for
+    """Parse `id ts 10m`, `id+user ts 10m` for a key of several columns, and either followed by `intersect` or `union`. Raises Refused for
     anything else.
 
     >>> read_branches("id+user ts 10m union")
@@ -181,7 +188,7 @@ def _check_branches(flow: Flow, step: Step, action: Utilities, branches: Branche
 
 
 def _bounds(count: int, parts: int) -> list[tuple[int, int]]:
-    """Where each of so many parts begins and ends, as equal in length as can be, longer ones first."""
+    """(start, end) of `parts` parts of `count` items, as equal in length as possible, longer ones first."""
     bounds = [0]
     for part in range(parts):
         bounds.append(bounds[-1] + count // parts + (part < count % parts))
@@ -196,7 +203,8 @@ def _runs(action: Utilities, parts: int) -> list[Utilities]:
 
 
 def _in_a_row(step: Step, runs: Sequence[Utilities], taken: Collection[str]) -> tuple[dict[str, Step], list[str]]:
-    """The steps, and those of them in which branches meet: none. The last one keeps the step's id, and with it its readers."""
+    """(the steps of a chain, the steps that merge branches: none). The last step keeps the original id, so that its readers stay the
+    same."""
     made: dict[str, Step] = {}
     inputs = step.inputs
     for run in runs[:-1]:
@@ -207,7 +215,7 @@ def _in_a_row(step: Step, runs: Sequence[Utilities], taken: Collection[str]) -> 
 
 
 def _branched(step: Step, runs: Sequence[Utilities], branches: Branches, taken: Collection[str]) -> tuple[dict[str, Step], list[str]]:
-    """The steps, and those of them in which branches meet."""
+    """(the steps of branches, those of them that merge branches)."""
     made: dict[str, Step] = {}
     for run in runs:
         id_ = _free_name(step.id, run.names[0], {*taken, *made})
@@ -232,7 +240,7 @@ def _branched(step: Step, runs: Sequence[Utilities], branches: Branches, taken: 
 
 
 def _free_name(begin: str, end: str, taken: Collection[str]) -> str:
-    """An id of both that no node has."""
+    """An id of both parts that no node has."""
     end = re.sub("[^a-z0-9_]", "_", end[: _NAME // 2])
     name, number = _name(begin, end), 1
     while name in taken:
@@ -242,13 +250,13 @@ def _free_name(begin: str, end: str, taken: Collection[str]) -> str:
 
 
 def _name(begin: str, end: str) -> str:
-    """Both as one id; where they are too long the first one is cut."""
+    """Both parts as one id; the first is cut if the id would be too long."""
     return f"{begin[: _NAME - len(end) - 1]}_{end}"
 
 
 def _placed(flow: Flow, step: Step, parted: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Tier → nodes, of tier → parts of the step: what feeds the utilities goes to the first, with it what has nothing to do with them, all
-    else to the last."""
+    """Tier → nodes, from `parted`: tier → parts of the step. Nodes upstream of the utilities go to the first tier, with those that are not
+    connected to them; all others go to the last."""
     graph = Graph(flow)
     before = [id_ for id_ in graph.order if id_ in graph.upstream([step.id]) and id_ != step.id and id_ in flow.steps]
     others = [id_ for id_ in graph.order if id_ not in before and id_ != step.id and id_ not in flow.sources]

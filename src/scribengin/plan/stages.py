@@ -1,4 +1,4 @@
-"""Decides where each node of a Query runs: in the task pipeline ("tail"), in Spark, or in a Python stage in between."""
+"""Decides where each node of a query runs: in the task pipeline ("tail"), in Spark, or in a Python stage in between."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ if TYPE_CHECKING:
     from scribengin.vector.expression import Expression
 
 
-# Decides which native steps run in the vector engine of the task pipeline ("tail") instead of in Spark, and why the others do not.
-#
-# A run of `filter` and `select` steps between sources and sinks may join the tail if each of its expressions is portable
-# (`vector.portable`) and nothing before it runs in Spark. Its rows then never leave the process of the tail.
+# Decides which SQL steps run in the vector engine of the task pipeline ("tail") instead of in Spark, and why the others do not. Consecutive
+# `filter` and `select` steps between sources and sinks may run there if each of their expressions is portable (`vector.portable`) and
+# nothing before them runs in Spark. Their rows then never leave the process of the task pipeline.
 
 
 def in_the_tail(
     graph: Graph, resolved: Resolved, forms: Mapping[str, Form], nodes: tuple[PlannedNode, ...]
 ) -> tuple[tuple[PlannedNode, ...], dict[str, str]]:
-    """Return (the nodes as placed with the vector engine, empty if it runs none; native step → why Spark runs it)."""
+    """(the nodes with their stages if the vector engine runs some, else empty; SQL step → the reason that Spark runs it)."""
     native = [node.id for node in nodes if node.stage == "native"]
     by_units = _commits_units([graph.flow.sinks[node.id] for node in nodes if node.id in graph.flow.sinks])
     reasons = {id_: reason for id_ in native if (reason := _reason(graph, resolved, forms, id_, by_units=by_units))}
@@ -47,11 +46,11 @@ def in_the_tail(
         for reference in node.inputs:
             readers.setdefault(base(reference), []).append(node.id)
     stages: dict[str, Stage] = {node.id: node.stage for node in nodes}
-    for id_ in [node.id for node in nodes]:  # down the stream: what has met Spark stays there
+    for id_ in [node.id for node in nodes]:  # down the stream: after a step in Spark all steps stay there
         above = {base(reference) for reference in placed[id_].inputs}
         if id_ in native and id_ not in reasons and (met := _met(above, stages, reasons, graph)):
             reasons[id_] = f"behind {met}"
-    for node in reversed(nodes):  # up the stream: what only the tail reads
+    for node in reversed(nodes):  # up the stream: steps that only the task pipeline reads
         id_, behind = node.id, readers.get(node.id, [])
         outside = next((reader for reader in behind if stages[reader] not in ("tail", "sink", "vector")), None)
         if id_ in native and id_ not in reasons:
@@ -67,7 +66,7 @@ def in_the_tail(
             stages[id_] = "tail"
     if "vector" not in stages.values():
         return (), reasons
-    # if a run of steps cannot join completely, all of it stays in Spark
+    # if consecutive steps cannot all run there, all of them stay in Spark
     split = {id_ for id_, stage in stages.items() if stage == "vector" and not _joined(id_, placed, stages)}
     if split:
         return (), reasons | dict.fromkeys((id_ for id_ in native if id_ not in reasons), "its input is read outside the Python worker")
@@ -75,7 +74,7 @@ def in_the_tail(
 
 
 def portable(sql: str, schema: Schema, *, test: bool) -> Expression:
-    """The expression for the vector engine. Raises NotPortableError."""
+    """The expression for the vector engine. `test`: as a predicate. Raises NotPortableError."""
     from scribengin.vector.portable import NotPortableError, predicate, translate
 
     tree = parse_expression(sql).tree
@@ -85,13 +84,13 @@ def portable(sql: str, schema: Schema, *, test: bool) -> Expression:
 
 
 def _commits_units(sinks: Sequence[Sink]) -> bool:
-    """Whether the task outputs of a Batch commit separately, so that the engine must not change after the first commit."""
+    """True if the task outputs of a Batch commit separately, so that the engine must not change after the first commit."""
     types = catalog.sink_types(internal=True)
     return len(sinks) == 1 and sinks[0].type in types and "units" in types[sinks[0].type].able(sinks[0].options)
 
 
 def _reason(graph: Graph, resolved: Resolved, forms: Mapping[str, Form], id_: str, *, by_units: bool) -> str:
-    """Why Spark must run the step, regardless of its neighbours; empty if it need not."""
+    """The reason that Spark must run the step, regardless of its neighbours; empty if there is none."""
     from scribengin.vector.portable import NotPortableError, asks_early
 
     step = graph.nodes[id_]
@@ -124,8 +123,8 @@ def _reason(graph: Graph, resolved: Resolved, forms: Mapping[str, Form], id_: st
 
 
 def _conditions(graph: Graph, resolved: Resolved, id_: str) -> tuple[list[Expression], dict[str, Expression]]:
-    """(the conditions that Spark takes together when it comes to the end of step `id_`, what the columns there are made of), both over the
-    columns that enter the run of portable steps."""
+    """(the conditions that Spark evaluates together at the end of step `id_`, column → the expression that makes it), both over the columns
+    at the start of the consecutive portable steps."""
     from scribengin.vector.portable import NotPortableError, over_inputs
 
     step = graph.nodes[base(id_)]
@@ -139,12 +138,12 @@ def _conditions(graph: Graph, resolved: Resolved, id_: str) -> tuple[list[Expres
         if isinstance(step.action, Filter):
             return [*conditions, over_inputs(portable(step.action.predicate, given, test=True), made)], made
         return conditions, {name: over_inputs(portable(sql, given, test=False), made) for name, sql in step.action.columns}
-    except NotPortableError:  # it stays with Spark, and those behind it do
+    except NotPortableError:  # Spark runs it, and the steps after it
         return [], {}
 
 
 def _met(above: set[str], stages: Mapping[str, Stage], reasons: Mapping[str, str], graph: Graph) -> str:
-    """The node above a step whose rows come from Spark."""
+    """The input of a step whose rows come from Spark; empty if there is none."""
     for id_ in sorted(above):
         node = graph.nodes[id_]
         if id_ in reasons or (isinstance(node, Step) and stages[id_] == "python" and node.require):
@@ -159,7 +158,7 @@ def _joined(id_: str, placed: Mapping[str, PlannedNode], stages: Mapping[str, St
 
 
 def _knows_its_record(graph: Graph, forms: Mapping[str, Form], id_: str) -> bool:
-    """False if a row is no longer one record of a source: after a `@batch` function."""
+    """False if a row no longer comes from one record of a source: after a `@batch` function."""
     node = graph.nodes[base(id_)]
     if not isinstance(node, Step):
         return True
@@ -172,10 +171,16 @@ def _knows_its_record(graph: Graph, forms: Mapping[str, Form], id_: str) -> bool
 
 
 def place_nodes(graph: Graph, members: tuple[str, ...], forms: Mapping[str, Form], *, stateful: bool) -> dict[str, Stage]:
-    """The stage of each of the Query's `members`, which stand in topological order; `forms`: python step → its function's form.
+    """The stage of each of the query's nodes.
 
-    A node joins the tail only if all of its readers inside the Query do, so nodes are visited upstream. A `stateful` Query combines its
-    rows before its tail, because all rows must leave Spark on one path.
+    A node runs in the task pipeline only if all of its readers in the query do, so nodes are visited upstream. A stateful query merges its
+    rows before its task pipeline, because all rows must leave Spark on one path.
+
+    Args:
+        graph: The graph of the flow.
+        members: The query's nodes, in topological order.
+        forms: Python step → the form of its function.
+        stateful: True if the query keeps state.
     """
     stages: dict[str, Stage] = {}
     for id_ in reversed(members):
@@ -201,7 +206,7 @@ def _source_stage(source: Source, ends: bool) -> Stage:
 def _step_stage(step: Step, graph: Graph, forms: Mapping[str, Form], *, ends: bool, stateful: bool) -> Stage:
     if needs_spark(step, forms):
         return "native"
-    if isinstance(step.action, Merge):  # a union: worth a place in the tail when it brings something there
+    if isinstance(step.action, Merge):  # a union runs in the task pipeline if an input of it does not come from Spark
         brings = any(not _comes_from_spark(graph, reference, forms) for reference in inputs_of(step))
         return "tail" if ends and brings and not stateful else "native"
     return "tail" if ends and not step.require else "python"

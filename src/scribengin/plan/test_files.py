@@ -1,4 +1,4 @@
-"""Files of tests beside a flow: those that `tests` names, and `FLOW.test.yaml`."""
+"""Reads the test files of a flow: those that `tests` names, and `FLOW.test.yaml`."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class PlacedTest:
     file: Path
     places: Places
     at: At
-    """of the test in that file"""
+    """the path of the test in its file"""
     text: str = ""
-    """of that file, when it was read"""
+    """the text of the file as it was read"""
 
     def place(self, path: Sequence[str | int]) -> Place:
         """The place of a part of the test."""
@@ -42,12 +42,12 @@ class PlacedTest:
 
 
 def beside(flow_file: Path) -> Path:
-    """`flow.yaml` → `flow.test.yaml`."""
+    """The test file beside a flow file: `flow.yaml` → `flow.test.yaml`."""
     return flow_file.with_suffix(".test.yaml")
 
 
 def read_test_files(flow: Flow, flow_file: Path) -> tuple[list[PlacedTest], list[Problem]]:
-    """Every test of every file, and what is wrong with them, in the order of the files."""
+    """(every test of every file, the problems of these), in the order of the files."""
     problems: list[Problem] = []
     files: dict[Path, None] = {}
     for name in flow.test_files:
@@ -76,14 +76,14 @@ def read_test_files(flow: Flow, flow_file: Path) -> tuple[list[PlacedTest], list
 
 
 def _place_in(file: Path, name: str) -> Place:
-    """Where the flow file names it; the file where it does so in another way."""
+    """The place of the name in the flow file; the beginning of the file if it does not contain the name."""
     document = Document(file.read_text(encoding="utf-8"), str(file))
     at = document.text.rfind(name)
     return document.place(at) if at >= 0 else Place(str(file))
 
 
 def files_named(folder: Path, name: str) -> list[Path]:
-    """The files that a path or a pattern names, from a folder on or absolute, in order."""
+    """The files that a path or a pattern names, relative to a folder or absolute, in order."""
     if any(sign in name for sign in "*?["):  # `Path.glob` refuses absolute patterns
         found = glob(name, root_dir=folder, recursive=True, include_hidden=True)  # noqa: PTH207
         return sorted(path for path in (folder / each for each in found) if path.is_file())

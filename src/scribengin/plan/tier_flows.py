@@ -1,6 +1,6 @@
 """Splits a flow into one Flow for each tier: for an edge between two tiers, the writing tier gets a sink and the reading tier a source.
 
-Everything that plans, compiles and runs a flow then works on a tier as it does on a whole flow.
+Everything that plans, compiles and runs a flow then works on a tier as on a whole flow.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CHANNEL = "channel"
 
 @dataclass(frozen=True, slots=True)
 class FlowPlan:
-    """A flow and the plans of its tiers, each behind those that feed it; of a flow that is not cut there is one, `main`."""
+    """A flow and the plans of its tiers, each after those upstream of it; a flow without tiers has one, `main`."""
 
     flow: Flow
     tiers: tuple[Plan, ...]
@@ -56,11 +56,11 @@ class FlowPlan:
         raise KeyError(name)
 
     def feeder(self, channel: PlannedChannel) -> QueryPlan:
-        """The Query that writes to the channel."""
+        """The query that writes to the channel."""
         return next(query for query in self.tier(channel.feeding).queries if channel.id in query.sinks)
 
     def readers(self, channel: PlannedChannel) -> tuple[QueryPlan, ...]:
-        """The Queries of the reading tier that read from the channel."""
+        """The queries of the reading tier that read from the channel."""
         source = source_id(channel)
         return tuple(query for query in self.tier(channel.reading).queries if source in query.sources)
 
@@ -68,8 +68,13 @@ class FlowPlan:
 def plan_flow(
     flow: Flow, *, schema_of: Callable[[str], Schema | None] = lambda _: None, folder_of: Callable[[str], str | None] = lambda _: None
 ) -> FlowPlan:
-    """Plan a checked flow, tier by tier. Of a channel, `schema_of` gives the columns where its feeder has found them (else they are what is
-    known without Spark), `folder_of` the folder where the flow names none."""
+    """Plan a checked flow, tier by tier.
+
+    Args:
+        flow: The flow.
+        schema_of: Channel → its columns as its writer has found them; None: those known without Spark.
+        folder_of: Channel → its folder, if the flow does not set one.
+    """
     graph = Graph(flow)
     if not flow.tiers:
         return FlowPlan(flow, (build_plan(flow),))
@@ -106,11 +111,12 @@ class _Split:
         return replace(whole, sources=sources, steps=steps, sinks=sinks, defaults=defaults, tiers={}, edges={})
 
     def _static_above(self, own: set[str]) -> set[str]:
-        """Steps of other tiers that make a table which this tier reads: it makes its own."""
+        """Static steps of other tiers that this tier reads: it runs them itself."""
         return {above for above in self.graph.upstream(own) if above in self.graph.flow.steps and is_static(self.graph, above)}
 
     def _sink(self, channel: PlannedChannel, own: set[str]) -> Sink:
-        """What goes to one tier is made in one pass, as far as Spark allows: state leaves a Query on one way only."""
+        """The sink of a channel. Channels into one tier are written together in one pass if possible; the output of stateful steps is not,
+        since it must leave a query on a single path."""
         keep = self.resolved.stateful & own
 
         def stateful(each: PlannedChannel) -> bool:
@@ -139,7 +145,7 @@ class _Split:
         )
 
     def _folder(self, channel: PlannedChannel) -> str | None:
-        if channel.edge.to is not None:  # below each member's
+        if channel.edge.to is not None:  # below the location of each member
             return topic_name(self.graph.flow.name, channel.reference, channel.reading)
         return self.folder_of(channel.id)
 
@@ -149,7 +155,7 @@ class _Split:
         pack, encryption = edge.pack, edge.encryption
         assert pack is not None
         assert encryption is not None
-        # one topic may serve several channels; in one folder each has a folder of its own
+        # one topic may be used by several channels; in one folder each has a subfolder
         beside = [other.id for other in self.channels if where.topic and other is not channel and other.place == channel.place]
         path = f"{where.path}/{channel.id}" if where.path else None
         given: dict[str, Any] = {
@@ -179,7 +185,7 @@ class _Split:
 
 
 def source_id(channel: PlannedChannel) -> str:
-    """What the reading tier calls the channel's rows: as the flow does, a branch `r.big` as `r_big`."""
+    """The id of the channel's source in the reading tier: the id of the node in the flow, or `r_big` for a branch `r.big`."""
     return flat_name(channel.reference)
 
 
@@ -189,7 +195,7 @@ def _reading(node: _Node, arriving: Mapping[str, str]) -> _Node:
 
 
 def read_as(node: _Node, renamed: Mapping[str, str]) -> _Node:
-    """The node as it is when its inputs have other names: `renamed` is input → its name then; what is not in it stays."""
+    """The node with other names for its inputs. `renamed`: input → its new name; inputs that are not listed keep theirs."""
     if renamed.keys().isdisjoint(node.inputs):
         return node
     inputs = tuple(renamed.get(reference, reference) for reference in node.inputs)

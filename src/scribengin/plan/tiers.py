@@ -1,4 +1,5 @@
-"""Which tier each node of a flow runs in: those that `tiers` names, and the others by what they read and feed. Works on broken flows."""
+"""Assigns the nodes of a flow to tiers: the nodes that `tiers` names, and the others by what they read and what reads them. Works on flows
+with errors."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ RESERVED = {MAIN: "it is the tier of a flow without `tiers`", "channels": "the s
 
 @dataclass(frozen=True, slots=True)
 class CutEdge:
-    """An arrow between two tiers: `reader`, of tier `reading`, reads `reference` (`a`, `r.big`), of tier `feeding`."""
+    """An edge between two tiers: `reader`, of tier `reading`, reads `reference` (`a`, `r.big`), of tier `feeding`."""
 
     reference: str
     reader: str
@@ -42,10 +43,10 @@ class Assignment:
     torn: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """nodes that no tier names and whose tier is ambiguous → the possible tiers, in the flow's order"""
     cut: tuple[CutEdge, ...] = ()
-    """the arrows that cross from one tier to another, in the flow's order"""
+    """the edges from one tier to another, in the flow's order"""
 
     def order(self, tiers: Iterable[str]) -> tuple[str, ...]:
-        """The tiers, each behind those that feed it; of a cycle in the order given."""
+        """The tiers, each after those upstream of it; tiers in a cycle are in the given order."""
         feeding: dict[str, set[str]] = {tier: set() for tier in tiers}
         for edge in self.cut:
             feeding[edge.reading].add(edge.feeding)
@@ -57,8 +58,8 @@ class Assignment:
 
 
 def assign(graph: Graph) -> Assignment:
-    """Place every node. A node stands where the tiers name it; else where its inputs are, or, if it reads but sources, where its
-    readers are. Static nodes are read by each tier itself."""
+    """Assign every node to a tier. A node belongs to the tier that names it; else to that of its inputs, or, if it reads only sources, to
+    that of its readers. Each tier reads static nodes itself."""
     if not graph.flow.tiers:
         return Assignment(dict.fromkeys(graph.nodes, MAIN))
     named = {id_: tier.id for tier in reversed(list(graph.flow.tiers.values())) for id_ in tier.steps if id_ in graph.nodes}
@@ -85,13 +86,13 @@ def assign(graph: Graph) -> Assignment:
 
 
 def is_static(graph: Graph, id_: str) -> bool:
-    """True if no stream feeds the node: its rows are static, and each tier reads them itself."""
+    """True if all sources upstream of the node are static: each tier reads the node itself."""
     sources = [node for above in graph.upstream([id_]) if isinstance(node := graph.nodes[above], Source)]
     return bool(sources) and all(source.static for source in sources)
 
 
 def _place(graph: Graph, placed: dict[str, str], ids: Iterable[str], near: Mapping[str, tuple[str, ...]]) -> None:
-    """Place what has neighbours on that side, all of one tier. A node whose inputs tell is not asked for its readers."""
+    """Assign nodes whose neighbours on one side are all in one tier. A node that reads a step is not assigned by its readers."""
     for id_ in ids:
         if id_ in placed or isinstance(graph.nodes[id_], Source):
             continue

@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from scribengin.plan.tier_flows import FlowPlan
 
 _KEPT = ("kind", "channel", "topic", "path", "bootstrap", "partitions", "replication", "retention", "tier", "to")
-"""options of a channel's writing end that are needed to open it again for inspection; no keys, no passwords"""
+"""options of a channel's sink that are needed to open the channel again for inspection; no keys, no passwords"""
 
 
 def topology_of(plan: FlowPlan) -> StoredTopology:
-    """The tiers and channels of the plan. A folder in the state is remembered without its path: the state may be moved."""
+    """The tiers and channels of the plan. A folder inside the state folder is stored without its path, since the state folder may be
+    moved."""
     return StoredTopology(tuple(tier.tier for tier in plan.tiers), tuple(_known(plan, channel) for channel in plan.channels))
 
 

@@ -1,4 +1,4 @@
-"""A flow file to its Flow and every Problem in it, without Java or Spark."""
+"""Reads and checks a flow file, without Java or Spark."""
 
 from __future__ import annotations
 
@@ -20,13 +20,19 @@ if TYPE_CHECKING:
 def validate_file(
     path: Path, environment: Mapping[str, str], *, execute: bool = False, base: Path | None = None, tests: bool = False
 ) -> tuple[Flow | None, list[Problem]]:
-    """Read and check one flow file. The Flow is None if it could not be read; with errors it must not be run.
+    """Read and check one flow file.
 
-    `environment` fills `${env:…}`. A `.py` file gives a Flow only with `execute`, which runs it; modules that a flow names are
-    never run here. `base` is where the paths of its data start where that is not the file's folder. A test that names what is not there
-    is a warning, unless it is `tests` that are asked for: a flow runs without them.
+    Problems are in file order, those in the user's modules last, under their own file.
 
-    Problems come in file order, those in the user's modules last, under their own file.
+    Args:
+        path: The flow file.
+        environment: The values for `${env:…}`.
+        execute: Run a `.py` file, which gives a Flow only then; modules that a flow names are never run here.
+        base: The folder that the paths of its data are relative to; None: the file's folder.
+        tests: True: problems of tests are errors; otherwise they are warnings, since a flow runs without its tests.
+
+    Returns:
+        (the Flow, its problems). The Flow is None if it could not be read; with errors it must not be run.
     """
     types = {"source_types": catalog.source_types(), "sink_types": catalog.sink_types()}
     loaded = load_flow(path, environment=environment, execute=execute, base=base, **types)

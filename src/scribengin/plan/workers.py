@@ -1,4 +1,4 @@
-"""The workers of a tier: whether a spare one waits for it, and whether several can share the Batches of its Queries; if not, why."""
+"""The workers of a tier: whether it has a warm standby, and whether several workers can share the Batches of its queries; if not, why."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def standby_of(flow: Flow, tier: str) -> Standby:
-    """What the tier says, else what `defaults` say."""
+    """The tier's `standby`; if it is not set, that of `defaults`."""
     said = flow.tiers[tier].resources.standby if tier in flow.tiers else None
     return flow.defaults.standby if said is None else said
 
 
 def why_whole(plan: Plan, query: QueryPlan) -> str:
-    """Why one worker runs each Batch of the Query as a whole; empty where parts of one come to the same as the whole."""
+    """The reason that one worker must run each Batch of the query as a whole; empty if parts of a Batch give the same result."""
     stateful = next((node.id for node in query.nodes if node.stateful), None)
     if stateful is not None:
         return f"step {stateful} keeps state, which only one worker can hold"
@@ -32,6 +32,6 @@ def why_whole(plan: Plan, query: QueryPlan) -> str:
 
 
 def why_alone(plan: Plan) -> str:
-    """Why more workers are of no use to the tier; empty where they share a Query at least."""
+    """The reason that more workers are of no use to the tier; empty if they can share at least one query."""
     reasons = [why_whole(plan, query) for query in plan.queries]
     return reasons[0] if reasons and all(reasons) else ""

@@ -1,11 +1,12 @@
 """Finds the records with a value that makes a SQL step fail.
 
-Spark's ANSI mode fails a whole job for one bad cast and names no record. Before anything is published the rows that enter the native
-steps are kept in Spark's memory, and one pass with every expression caught (`row_safe`) tells those that fail. The Batch then runs once
-more with these records as dead letters.
+In ANSI mode, one bad cast fails a whole Spark job, and the error names no record. Nothing is published yet at that point. The rows that
+enter the Spark SQL steps are cached in Spark, and one pass evaluates every expression with its errors caught (`failing_rows`). The Batch
+then runs again with the failing records as dead letters.
 
-Where a plan is not understood, or the Batch fails again, the native steps alone run over the rows, a sixteenth a task: the task that fails
-tells where to look closer. There a record costs about log16(records) + 1 small jobs without Python in them, so that this search is bounded.
+If that pass does not understand the plan, or the Batch fails again, a search runs the Spark SQL steps alone: each job divides the rows into
+16 chunks, one a task, and the failed tasks show which chunks to divide again. It costs about log16(records) + 1 small jobs without Python
+for each bad record.
 """
 
 from __future__ import annotations
@@ -35,27 +36,27 @@ if TYPE_CHECKING:
     from scribengin.spark.compiled_query import BatchInputs, QueryParts
 
 
-# Finds the rows that make the SQL steps fail, in one pass: the plan that Spark would run, with each of its expressions caught row by row.
-#
-# Spark's optimised plan says which expressions a row meets, and in which order: filters that were pushed down, columns that are not read.
-# That plan is built once more with `TryEval` around every expression: an internal of Spark that gives null where its child raises.
-# So exactly the rows are found that Spark's ANSI mode fails for. Projections, filters, unions, generators and joins with tables are
-# understood; for all else, and where a condition of a join fails, `Unsupported` is raised and the search of `culprits` does it.
+# Finds the rows that make the SQL steps fail, in one pass over the plan that Spark would run, with the errors of each expression caught per
+# row. Spark's optimised plan shows which expressions a row meets, and in which order: filters may be pushed down and unread columns pruned.
+# The plan is rebuilt with `TryEval` around every expression: a Spark-internal expression that returns null if its child raises. So exactly
+# the rows are found for which Spark's ANSI mode fails. Projections, filters, unions, generators and joins with tables are supported. For
+# other plans, and if a join condition fails, `Unsupported` is raised and `_Search.run` takes over.
 
 
 _OWN_AT, _FAULT, _VALUE = "_sg_own_at", "_sg_fault", "_sg_value"
 _REUSE = "spark.sql.subexpressionElimination.enabled"
 _PASS = ("Join", "Generate")
-"""nodes behind which AT is still known"""
+"""plan nodes that pass AT on from one of their children"""
 
 
 class Unsupported(Exception):
-    """The plan has a node that is not understood; its name."""
+    """The plan has a node that is not supported; the message is the node's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowFault:
-    """An expression that fails for a row, by the column that it makes ("" for a condition), and the only text that it reads."""
+    """An expression that fails for a row. `column` is the column that it computes ("" for a condition); `value` is the text it reads, if it
+    reads only one column and that is a string."""
 
     column: str
     sql: str
@@ -63,22 +64,31 @@ class RowFault:
 
     @property
     def group(self) -> tuple[str, str]:
-        """The common key of all rows that fail in the same way."""
+        """A key that is equal for all rows that fail in the same way."""
         return self.column, self.sql
 
 
 def failing_rows(spark: SparkSession, frame: DataFrame) -> Mapping[int, RowFault]:
-    """AT → what fails, of each row of `frame`, which reads rows that were persisted with their AT.
+    """Find the rows that make an expression fail.
 
-    Raises Unsupported, and what Spark raises if it is no row's expression that fails.
+    Args:
+        spark: The session; its setting for common subexpressions is changed during the call.
+        frame: A frame over cached rows that have their AT value.
+
+    Returns:
+        AT value → the first expression that fails, for each failing row.
+
+    Raises:
+        Unsupported: The plan has a node that is not supported.
+        Exception: An error of Spark that no expression of a row causes.
     """
-    # else Spark computes what two expressions share before both, where nothing catches it
+    # otherwise Spark computes a subexpression that two expressions share before both, outside of their TryEval
     before = spark.conf.get(_REUSE)
     spark.conf.set(_REUSE, "false")
     try:
         walk = _Walk(spark)
         plan = frame._jdf.queryExecution().optimizedPlan()
-        walk.settled(walk.of(plan))
+        walk.collect_failed(walk.of(plan))
         if not walk.parts:
             return {}
         told = reduce(lambda a, b: a.unionAll(b), walk.parts).toArrow().to_pydict()
@@ -97,7 +107,7 @@ class _Walk:
     faults: list[tuple[str, str]] = field(default_factory=list)
     """(column, expression), by number"""
     parts: list[DataFrame] = field(default_factory=list)
-    """AT, fault and value of rows that have failed"""
+    """the AT, fault and value of the rows that have failed"""
 
     def __post_init__(self) -> None:
         jvm: Any = self.spark._jvm
@@ -108,7 +118,7 @@ class _Walk:
         self._of_rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows
 
     def of(self, plan: Any) -> DataFrame:
-        """What the plan gives, with the rows that fail in it: AT, fault and value behind its own columns."""
+        """A frame with the plan's output, failing rows included, and the columns AT, fault and value."""
         match _kind(plan):
             case "Project":
                 return self._project(plan)
@@ -122,7 +132,7 @@ class _Walk:
             return self._begun(self._frame(plan))
         raise Unsupported(_kind(plan))
 
-    def settled(self, df: DataFrame) -> None:
+    def collect_failed(self, df: DataFrame) -> None:
         """Remove the failed rows from the output of a plan."""
         self.parts.append(df.where(f"{_FAULT} IS NOT NULL").select(_OWN_AT, _FAULT, _VALUE))
 
@@ -130,7 +140,7 @@ class _Walk:
         from pyspark.sql import functions as sql
 
         none = [sql.expr(f"CAST(NULL AS {type_})").alias(name) for name, type_ in ((_FAULT, "INT"), (_VALUE, "STRING"))]
-        # a copy, for the plan's own may be dropped on the way
+        # a copy: the plan may drop its own AT column in a later projection
         return df.select("*", sql.col(AT).alias(_OWN_AT), *none)
 
     def _project(self, plan: Any) -> DataFrame:
@@ -154,7 +164,7 @@ class _Walk:
         df = self.of(plan.child())
         fault, value, keeps = sql.col(_FAULT), sql.col(_VALUE), sql.lit(True)
         for condition in _in_order(_conjuncts(plan.condition())):
-            # a part is asked only of rows that neither failed nor fell out before
+            # a condition counts only for rows that neither failed nor were filtered out by an earlier one
             asked = fault.isNull() & keeps
             if not _is_sure(condition):
                 failed = sql.when(asked, self._raises(condition)).otherwise(sql.lit(False))
@@ -171,7 +181,7 @@ class _Walk:
         if len(rows) != 1:
             raise Unsupported(_kind(plan))
         df = self.of(children[rows[0]])
-        self.settled(df)
+        self.collect_failed(df)
         children[rows[0]] = df.where(f"{_FAULT} IS NULL")._jdf.queryExecution().analyzed()
         return self._frame(plan.withNewChildren(self._seq(children)))
 
@@ -187,7 +197,7 @@ class _Walk:
         )
 
     def _raises(self, expression: Any) -> Any:
-        """A column that is true if the expression raises: a struct of it is never null by itself."""
+        """A column that is true if the expression raises. The expression is wrapped in a struct, which is never null by itself."""
         held = self._expressions.CreateNamedStruct(self._seq([self._name, expression]))
         return self._column(self._expressions.TryEval(held)).isNull()
 
@@ -195,7 +205,7 @@ class _Walk:
         return self._column(self._expressions.TryEval(expression))
 
     def _aliased(self, alias: Any, column: Any) -> Any:
-        """`column` under the name and the id of `alias`, by which the nodes above know it."""
+        """`column` with the name and the id of `alias`, to which the nodes above refer."""
         inner = self._jvm.org.apache.spark.sql.classic.ExpressionUtils.expression(column._jc)
         return self._column(alias.withNewChildren(self._seq([inner])))
 
@@ -226,7 +236,7 @@ def _has_at(plan: Any) -> bool:
 
 
 def _is_sure(expression: Any) -> bool:
-    """A column as it is, a constant, or whether one is null: these never raise."""
+    """True if the expression cannot raise: a column, a constant, or a null check of a column."""
     kind = _kind(expression)
     return kind in ("AttributeReference", "Literal") or (
         kind in ("IsNotNull", "IsNull") and _kind(expression.child()) == "AttributeReference"
@@ -240,7 +250,8 @@ def _conjuncts(condition: Any) -> list[Any]:
 
 
 def _in_order(conditions: list[Any]) -> list[Any]:
-    """As Spark's generated code asks them: before each the ones that say that its columns are not null, what is left of these last."""
+    """The conditions in the order in which Spark's generated code evaluates them: before each condition the not-null checks of its columns;
+    the remaining checks last."""
     checks = {each.child().exprId().id(): each for each in conditions if _kind(each) == "IsNotNull" and _is_sure(each)}
     order = []
     for condition in conditions:
@@ -253,17 +264,31 @@ def _in_order(conditions: list[Any]) -> list[Any]:
 
 
 LIMIT = 1_000
-"""Dead letters of this kind in one Batch; beyond it the flow is wrong, not the data."""
+"""The most dead letters of this kind in one Batch. With more, the flow is wrong, not the data."""
 _UNION = "spark.sql.unionOutputPartitioning"
 WAYS = 16
-"""parts that one job tells apart"""
+"""chunks into which one job divides the rows"""
 _SHOWN = 120
 """characters of an expression in a message"""
 
 
 def find_culprits(spark: SparkSession, parts: QueryParts, compiler: Compiler, inputs: BatchInputs, error: Exception) -> BatchInputs:
-    """`inputs` with the records in `skip` that no native step can take, beside those that are there. Raises StepError if the step's
-    `on_error` is `fail`, where no single record is at fault, or where the search alone finds them and there are more than LIMIT."""
+    """Find the records that a Spark SQL step cannot process.
+
+    Args:
+        spark: The session that runs the searches.
+        parts: The query.
+        compiler: Compiles the frames that the searches run.
+        inputs: The inputs of the Batch that failed.
+        error: The error of the Batch.
+
+    Returns:
+        `inputs` with these records added to `skip`.
+
+    Raises:
+        StepError: The step's `on_error` is `fail`; or no single record causes the error; or the search record by record finds more than
+            LIMIT records.
+    """
     names = {ref.index: name for name, ref in parts.sources.items()}
     found: dict[tuple[str, int], dict[int, tuple[str, str]]] = {unit: dict(records) for unit, records in inputs.skip.items()}
     before = sum(map(len, found.values()))
@@ -292,7 +317,7 @@ def find_culprits(spark: SparkSession, parts: QueryParts, compiler: Compiler, in
 
 
 def _no_record(parts: QueryParts, error: Exception) -> StepError:
-    # the records of static sources are not searched: each of them is in every Batch, and may fail in none without a partner
+    # records of static sources are not searched: every Batch reads each of them, and they may fail only together with a matching row
     static = " or ".join(f'"{name}"' for name in sorted(parts.letters.static))
     text = f"a SQL step failed, but no single record of a streaming source causes it: {short_message(error).rstrip('.')}"
     if not static:
@@ -304,28 +329,28 @@ def _no_record(parts: QueryParts, error: Exception) -> StepError:
 
 
 def _place(parts: QueryParts, inputs: BatchInputs, at: int) -> str:
-    """` at a.jsonl:38`, or nothing if the record's place cannot be known."""
+    """` at a.jsonl:38`; empty if the record's place is unknown."""
     sources = {name: open_source(ref.type, ref.place) for name, ref in parts.sources.items()}
     place = ReplayOrigin(sources, {ref.index: name for name, ref in parts.sources.items()}, inputs.streams, parts.letters.folder).place(at)
     return f" at {show_place(place)}" if place.file else ""
 
 
 class Suspects:
-    """The rows that enter the native steps, read once and kept, and the part of them that a probe is about."""
+    """The rows that enter the Spark SQL steps, read once and cached, and the chunks of them that a probe runs over."""
 
     def __init__(self) -> None:
         self.kept: dict[str, DataFrame] = {}
         self.chunks: Sequence[tuple[int, int]] | None = None
-        """first and last AT of each task's share; None for all rows as they are"""
+        """the first and last AT value of each task's chunk; None: all rows, with their own partitions"""
 
     def narrowed(self, output: str, df: DataFrame) -> DataFrame:
-        """What a probe sees of `df`, the rows of a source (or of the Python steps behind it)."""
+        """The rows of `df` that a probe runs over. `df` has the rows of a source, or of the Python steps after it. Caches `df`."""
         if output not in self.kept:
             self.kept[output] = df.persist()
         kept = self.kept[output]
         if self.chunks is None:
             return kept
-        # one task a chunk, in their order: the failed task's number is the chunk's
+        # one task for each chunk, in their order: the number of a failed task is that of its chunk
         shares = [kept.where(f"{AT} BETWEEN {first} AND {last}").coalesce(1) for first, last in self.chunks]
         return reduce(lambda one, other: one.unionAll(other), shares)
 
@@ -337,9 +362,9 @@ class _Search:
         self._compiler = compiler
         self._suspects = Suspects()
         self._tells = True
-        """whether failed tasks identify their chunk; not after a shuffle"""
+        """True while failed tasks identify their chunk; after a shuffle they do not"""
         self._inputs = replace(inputs, suspects=self._suspects)
-        # else Spark makes one task of a union of single partitions
+        # otherwise Spark makes one task of a union of single partitions
         spark.conf.set(_UNION, "false")
 
     def release(self) -> None:
@@ -349,7 +374,7 @@ class _Search:
             frame.unpersist()
 
     def at_once(self) -> list[tuple[int, str, str]]:
-        """As `run`, in one pass; empty if that tells nothing."""
+        """Find the failing records in one pass; same result as `run`. Empty if the pass cannot find them."""
         compiled = self._compiler.compile(self._inputs, new_reports(self._spark))
         try:
             failing = [fault for tail in compiled.tails for fault in failing_rows(self._spark, tail.frame).items()]
@@ -359,7 +384,7 @@ class _Search:
                 if len(blamed) < len(faults) and id_ in compiled.frames:
                     raised = failing_rows(self._spark, compiled.frames[id_].df)
                     blamed |= {at: (node, fault) for at, fault in raised.items() if at in faults and at not in blamed}
-        except Exception:  # Unsupported, and what another version of Spark's optimiser may say: the search tells as much, record by record
+        except Exception:  # Unsupported, or an error from another version of Spark's optimiser; `run` finds the same, record by record
             return []
         says: dict[tuple[str, str, str], tuple[str, str]] = {}
         told = []
@@ -376,19 +401,20 @@ class _Search:
         return told
 
     def _written(self, node: str, fault: RowFault) -> str:
-        """The expression in the words of the flow, where it has one for the column."""
+        """The expression as the flow file has it, if the step is a `select` that computes this column; otherwise Spark's text."""
         step = self._parts.plan.flow.steps.get(node)
         return dict(step.action.columns).get(fault.column, fault.sql) if step and isinstance(step.action, Select) else fault.sql
 
     def _example(self, at: int, fault: RowFault) -> tuple[str, str]:
-        """What Spark says of a record that fails so, and the value in it that others of its kind have in its place; or "" for that."""
+        """(Spark's message for this record, the value in the message to replace for other records that fail in the same way; "" if there is
+        none)."""
         error, _ = self._probe([[at]])
         text = "it cannot be computed" if error is None else short_message(error)
         value = fault.value or ""
         return text, value if value and text.count(f"'{value}'") == 1 else ""
 
     def run(self) -> Iterator[tuple[int, str, str]]:
-        """(AT, step, message) of every record at fault."""
+        """Search record by record; yields (AT, step, message) for every failing record."""
         self._compiler.compile(self._inputs, new_reports(self._spark))
         ats = sorted({at for frame in self._suspects.kept.values() for at in frame.select(AT).toArrow().column(0).to_pylist()} - {None})
         waiting = [ats] if ats else []
@@ -407,14 +433,24 @@ class _Search:
                 self._tells = False
                 waiting += reversed(chunks)
                 continue
-            # a task that failed accuses its chunk, one that came through clears it; of the others nothing is known yet
+            # a failed task's chunk has a bad record, a successful task's chunk has none; the others are unknown
             unknown = [at for chunk, fate in zip(chunks, fates, strict=True) if fate not in ("FAILED", "SUCCESS") for at in chunk]
             waiting += [[*unknown]] if unknown else []
             waiting += [chunk for chunk, fate in zip(chunks, fates, strict=True) if fate == "FAILED"][::-1]
 
     def _probe(self, chunks: Sequence[Sequence[int]], until: str | None = None) -> tuple[Exception | None, list[str]]:
-        """The data error that the native steps raise over these records, or None; and each chunk's fate as Spark's tasks tell it,
-        empty if they cannot. Other errors are raised."""
+        """Run the Spark SQL steps over chunks of records.
+
+        Args:
+            chunks: AT values, ascending; the rows from the first to the last of each chunk are read.
+            until: Run only the frame with this id; None: all task pipelines.
+
+        Returns:
+            The data error that was raised, or None; and the status of each chunk's task, empty if tasks do not match chunks.
+
+        Raises:
+            Exception: An error that is not a data error.
+        """
         self._suspects.chunks = [(chunk[0], chunk[-1]) for chunk in chunks]
         compiled = self._compiler.compile(self._inputs, new_reports(self._spark))
         frames = [frame.df for id_, frame in compiled.frames.items() if id_ == until] if until else [tail.frame for tail in compiled.tails]
@@ -428,14 +464,14 @@ class _Search:
                 if not is_data_error(error):
                     raise
                 fates = self._fates(tag, len(chunks))
-                # what came through here may fail in the next tail
+                # a chunk that succeeded in this frame may fail in the next one
                 return error, fates if len(frames) == 1 else [fate if fate == "FAILED" else "" for fate in fates]
             finally:
                 context.removeJobTag(tag)
         return None, []
 
     def _fates(self, tag: str, tasks: int) -> list[str]:
-        """SUCCESS, FAILED or KILLED for each task of the tagged job that failed; empty if its tasks are not the chunks."""
+        """SUCCESS, FAILED or KILLED for each task of the tagged job that failed; empty if its tasks do not match the chunks."""
         context: Any = self._spark.sparkContext._jsc.sc()
         context.listenerBus().waitUntilEmpty()
         tracker = context.statusTracker()
@@ -451,7 +487,7 @@ class _Search:
         return []
 
     def _blame(self, at: int, error: Exception) -> tuple[str, str]:
-        """The first step, in the plan's order, that fails on the record, and Spark's message."""
+        """(the first step in the plan's order that fails on the record, Spark's message)."""
         natives = self._natives()
         if len({node for node, _ in natives}) == 1:
             return natives[0][0], short_message(error)
@@ -462,7 +498,7 @@ class _Search:
         return natives[-1][0], short_message(error)
 
     def _natives(self) -> list[tuple[str, str]]:
-        """(step, it or one of its branches), in the plan's order."""
+        """(step, the step's id or that of one of its branches) for each Spark SQL step, in the plan's order."""
         layout, nodes = NodeLayout(self._parts.plan, self._parts.query), self._parts.query.nodes
         natives = [node.id for node in nodes if node.stage == "native" or layout.requires(node.id)]
         return [
@@ -471,7 +507,7 @@ class _Search:
 
 
 def short_message(error: Exception) -> str:
-    """What Spark says of a value that it cannot take, from its condition on, in a line."""
+    """Spark's message for a bad value in one line, from its error condition on, at most 300 characters."""
     text = message_of(error)
     start = text.find("[")
     return text[max(0, start) :].split(" SQLSTATE")[0].split("\n")[0].strip()[:300]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Origin(ABC):
-    """Where the rows of one chunk came from: ordinal → place and bytes."""
+    """The origin of a chunk's rows: maps an ordinal to the record's place and bytes."""
 
     source = ""
     first_at = 0
@@ -44,46 +44,46 @@ class Origin(ABC):
 
     @abstractmethod
     def payload(self, ordinal: int) -> bytes | None:
-        """The record's own bytes, or None if they are gone (then the row as JSON stands for them)."""
+        """The record's own bytes; None if they are not available (a dead letter then contains the row as JSON)."""
 
     def ids(self, ordinals: Sequence[int]) -> list[str] | None:  # noqa: ARG002 (of an origin that knows)
-        """What each record is called, the same whenever it is read again; None if no single record stands behind a row."""
+        """The id of each record, the same whenever it is read again; None if rows do not come from single records."""
         return None
 
     def origins(self, ordinals: Sequence[int]) -> Origins | None:  # noqa: ARG002 (of an origin that knows)
-        """The first coordinates of each record; None if no single record stands behind a row."""
+        """The origin of each record as numbers; None if rows do not come from single records."""
         return None
 
     def block_at(self, ordinal: int) -> tuple[Block, int] | None:  # noqa: ARG002 (of an origin that knows)
-        """The block that holds the record as its source gave it, and the record's ordinal there; None if there is none."""
+        """(the source's block that contains the record, the record's ordinal in it); None if there is no such block."""
         return None
 
     def letter(self, ordinal: int) -> DeadLetter | None:  # noqa: ARG002
-        """The dead letter of the record, if the record is a replay."""
+        """The dead letter of the record if the record is a replay, else None."""
         return None
 
     def stream(self, ordinal: int) -> tuple[str, SourceStream] | None:  # noqa: ARG002 (of an origin that knows)
-        """The source and the stream of which it is a record, without reading anything; None if that is not known."""
+        """(source, stream) of the record, without reading anything; None if unknown."""
         return None
 
     @property
     def has_replays(self) -> bool:
-        """False if `replayed` is so of none, whatever the ordinals."""
+        """False if `replayed` is False for every ordinal."""
         return False
 
     def replayed(self, ordinals: Sequence[int] | NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of the records are dead letters that a replay has brought here; nothing is read for it."""
+        """True for each record that is a replayed dead letter. Reads nothing."""
         return np.zeros(len(ordinals), bool)
 
     def way(self, ordinal: int) -> tuple[str, Trail]:
-        """What the record is called in all tiers, and the way by which it came; empty if that is not known."""
+        """(the record's id in all tiers, its provenance so far); empty if unknown."""
         found = self.origins([ordinal])
         return ("", ()) if found is None else (found.ids()[0], found.trails[found.streams[0]])
 
 
 class BlockOrigin(Origin):
-    """A block that the tail has read and decoded itself: place and bytes are at hand. `label` and `first` (a sequence number) say
-    where in which stream it stands."""
+    """A block that the task has read and decoded itself: place and bytes are in memory. `label` names the stream, `first` is the sequence
+    number of the block's first record in it."""
 
     def __init__(
         self, source: str, block: Block, first_at: int, label: str = "", first: int = 0, stream: SourceStream | None = None
@@ -96,23 +96,23 @@ class BlockOrigin(Origin):
         self._first = first
 
     def place(self, ordinal: int) -> RecordPlace:
-        """See `Origin`; the block has it."""
+        """See `Origin.place`; read from the block."""
         return self.block.place(ordinal)
 
     def payload(self, ordinal: int) -> bytes | None:
-        """See `Origin`; the block has it."""
+        """See `Origin.payload`; read from the block."""
         return self.block.payload(ordinal)
 
     def block_at(self, ordinal: int) -> tuple[Block, int]:
-        """See `Origin`; it is this block."""
+        """See `Origin.block_at`; this block."""
         return self.block, ordinal
 
     def stream(self, ordinal: int) -> tuple[str, SourceStream] | None:  # noqa: ARG002 (all of a block are of one)
-        """See `Origin`; it is that of the block."""
+        """See `Origin.stream`; the stream of the block."""
         return None if self._stream is None else (self.source, self._stream)
 
     def ids(self, ordinals: Sequence[int]) -> list[str] | None:
-        """`source/topic-0@17` of messages, else `source/stream+17`."""
+        """`source/topic-0@17` for messages, else `source/stream+17`."""
         if is_traced(self.block):
             return self.block.origins(ordinals).ids()
         begin, first = f"{self.source}/", self._first
@@ -124,7 +124,7 @@ class BlockOrigin(Origin):
         return [f"{begin}{first + ordinal}" for ordinal in ordinals]
 
     def origins(self, ordinals: Sequence[int]) -> Origins | None:
-        """See `Origin`."""
+        """See `Origin.origins`."""
         if is_traced(self.block):
             return self.block.origins(ordinals)
         at = np.asarray(ordinals, np.int64)
@@ -135,7 +135,7 @@ class BlockOrigin(Origin):
 
 
 class UnknownOrigin(Origin):
-    """Rows that a join, an aggregation or free SQL made: they do not come from a single record."""
+    """The origin of rows that a join, an aggregation or free SQL made: they do not come from single records."""
 
     def place(self, ordinal: int) -> RecordPlace:  # noqa: ARG002
         """An unknown place."""
@@ -147,10 +147,10 @@ class UnknownOrigin(Origin):
 
 
 class Chunk:
-    """Rows in one of three forms, made from each other when asked: Structs for functions that only look, dicts for the other record
-    functions, Arrow for all else.
+    """Rows in one of three forms, converted on demand: Structs for record functions that only read, dicts for the other record functions,
+    Arrow for everything else.
 
-    `ordinals[i]` is row i's ordinal in `origin`; None if rows have no single origin.
+    `ordinals[i]` is row i's ordinal in `origin`; None if the rows do not come from single records.
     """
 
     __slots__ = ("_batch", "_form", "_rows", "_structs", "ordinals", "origin", "way")
@@ -167,7 +167,7 @@ class Chunk:
         self.origin = origin
         self.ordinals = ordinals
         self.way = ""
-        """of several inputs of one sink, the one by which the rows came"""
+        """the input by which the rows reach a sink that has several; else empty"""
         self._rows = rows
         self._batch = batch
         self._form: StructForm | None = None
@@ -182,10 +182,10 @@ class Chunk:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows as dicts; a step may keep and change them."""
+        """The rows as dicts; a step may keep and change them. The chunk's other forms are dropped."""
         if self._rows is None:
             self._rows = batch_to_rows(self._batch) if self._form is None else self._form.rows(self._structs)
-            # a step may change the dicts: they are the truth from here on
+            # a step may change the dicts, so the other forms are no longer valid
             self._batch, self._form, self._structs = None, None, []
         return self._rows
 
@@ -196,24 +196,24 @@ class Chunk:
 
     @property
     def arrow(self) -> pa.RecordBatch | None:
-        """The rows where they are Arrow now."""
+        """The rows if they are Arrow now, else None."""
         return self._batch
 
     @property
     def form(self) -> StructForm | None:
-        """Of what form the Structs are; None if the rows are in another."""
+        """The form of the Structs; None if the rows are in another form."""
         return self._form
 
     def structs(self, schema: Schema) -> list[Any] | None:
-        """The rows as Structs of `schema`'s columns; None if they are in another form."""
+        """The rows as Structs; None if they are in another form or have other columns than `schema`."""
         return self._structs if self._form is not None and self._form.schema.names == schema.names else None
 
     def batch(self, schema: Schema) -> tuple[pa.RecordBatch, list[Bad]]:
-        """The rows as Arrow, and the rows (by index, not ordinal) that do not fit `schema`."""
+        """(the rows as Arrow, the rows that do not fit `schema`, by index and not by ordinal)."""
         return (_fitted(self._batch, schema), []) if self._batch is not None else together([self], schema)
 
     def one(self, index: int) -> Chunk:
-        """Row `index` alone, as it is; this chunk stays in its form."""
+        """Row `index` alone, in its present form; this chunk does not change."""
         ordinals = None if self.ordinals is None else [self.ordinals[index]]
         if self._batch is not None:
             return Chunk(self.origin, ordinals, batch=self._batch.slice(index, 1))
@@ -231,7 +231,7 @@ class Chunk:
         return Chunk(self.origin, ordinals, rows=list(compress(self.rows, keep)))
 
     def taken(self, indexes: Sequence[int]) -> Chunk:
-        """The rows at `indexes`, which ascend."""
+        """The rows at `indexes`, which are ascending."""
         ordinals = None if self.ordinals is None else [self.ordinals[index] for index in indexes]
         if self._batch is not None:
             return Chunk(self.origin, ordinals, batch=self._batch.take(pa.array(indexes, pa.int64())))
@@ -240,7 +240,7 @@ class Chunk:
         return Chunk(self.origin, ordinals, rows=[self.rows[index] for index in indexes])
 
     def with_column(self, name: str, value: str) -> Chunk:
-        """The rows with one column more, the same text in all."""
+        """The rows with one column more, which has the same text in all rows. Structs become dicts."""
         if self._batch is not None:
             column = pa.repeat(pa.scalar(value, pa.string()), self._batch.num_rows)
             return Chunk(self.origin, self.ordinals, batch=self._batch.append_column(pa.field(name, pa.string(), nullable=False), column))
@@ -255,9 +255,16 @@ class Chunk:
         return Chunk(self.origin, self.ordinals, rows=[dict(row) for row in self.rows])
 
     def ids(self, batch: int) -> list[str] | None:
-        """What each row was made of: the record, `~` and the input by which it came to a sink of several, `~` and the Batch where it was
-        replayed, so that it is not taken for one that another row of its record has; a second row of a record ends in `.1`. None if
-        the record is not known."""
+        """The id of each row: the id of its record; then `~` and the input, for a sink with several; then `~` and the Batch number, if the
+        record is a replay, so that it differs from the id of an earlier row of the same record; then `.1`, `.2`… for a second or later row
+        of the record.
+
+        Args:
+            batch: The number of the Batch.
+
+        Returns:
+            The ids; None if the rows do not come from single records.
+        """
         ordinals = self.ordinals
         ids = None if ordinals is None else self.origin.ids(ordinals)
         if ids is None or ordinals is None:
@@ -276,7 +283,7 @@ class Chunk:
         return ids
 
     def origins(self) -> Origins | None:
-        """What each row was made of, as numbers. None if that is not known."""
+        """The origin of each row as numbers; None if unknown."""
         ordinals = self.ordinals
         found = None if ordinals is None else self.origin.origins(ordinals)
         if found is None or ordinals is None:
@@ -291,8 +298,14 @@ class Chunk:
 
 
 def chunks_of(rows: pa.RecordBatch, ordinals: Sequence[int | None] | None, origin: Origin) -> Iterator[Chunk]:
-    """Arrow rows as a chunk; as two where only some have a record that they were made of (None is no ordinal): those of a union, one
-    input of which a `@batch` function has made."""
+    """Arrow rows as one chunk. As two chunks if only some rows come from a single record (ordinal None: no record), such as those of a
+    union with a `@batch` function's output.
+
+    Args:
+        rows: The rows.
+        ordinals: The ordinal of each row; None if no row has one.
+        origin: The origin of the rows that have an ordinal.
+    """
     if ordinals is None or None not in ordinals:
         if rows.num_rows:
             yield Chunk(origin, cast("Sequence[int] | None", ordinals), batch=rows)
@@ -305,17 +318,18 @@ def chunks_of(rows: pa.RecordBatch, ordinals: Sequence[int | None] | None, origi
 
 
 def together(chunks: Sequence[Chunk], schema: Schema) -> tuple[pa.RecordBatch, list[Bad]]:
-    """The rows of chunks that are not Arrow as one batch, and the rows that do not fit `schema`, by their index among all."""
+    """(the rows of chunks that are not Arrow as one record batch, the rows that do not fit `schema`, by index among all rows)."""
     forms = {chunk.form for chunk in chunks}
     if len(forms) == 1 and (form := forms.pop()) is not None and form.schema == schema:
-        # a decoder has typed them: nothing to check
+        # the decoder has checked the types already
         return form.batch([struct for chunk in chunks for struct in chunk.structs(schema) or ()]), []
     rows = [row for chunk in chunks for row in chunk.rows]
     return rows_to_batch(rows, schema, range(len(rows)))
 
 
 def json_together(chunks: Sequence[Chunk], made: JsonRows) -> tuple[bytes, Mapping[str, pa.Array]] | None:
-    """The rows of chunks that are not Arrow as JSON, and what is needed beside; None if they have to be Arrow first."""
+    """The rows of chunks that are not Arrow as JSON, and the columns that are needed besides; None if they must be converted to Arrow
+    first."""
     forms = {chunk.form for chunk in chunks}
     if len(forms) == 1 and (form := forms.pop()) is not None and form.schema == made.schema:
         return made.of_structs([struct for chunk in chunks for struct in chunk.structs(made.schema) or ()])
@@ -323,6 +337,6 @@ def json_together(chunks: Sequence[Chunk], made: JsonRows) -> tuple[bytes, Mappi
 
 
 def _fitted(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """The same columns in the schema's order: inputs of a union agree in names and types only."""
+    """The same columns in the schema's order: the inputs of a union have equal names and types, but may differ in order."""
     form = arrow_schema(schema)
     return batch if batch.schema.equals(form) else batch.select(form.names).cast(form)

@@ -1,9 +1,9 @@
-"""An archive of Spark's classes, which Java maps at its start in place of reading and checking them one by one: Spark is up in about half
-the time (measured: docs/performance.md).
+"""An archive of Spark's classes (Java class data sharing). Java maps it when it starts, instead of reading and verifying each class: Spark
+starts in about half the time (measured: docs/performance.md).
 
-One for each Java and PySpark, in the cache folder. A session takes it where it is there; Java ignores one that does not fit. It is made of
-the classes that a JVM has loaded in a training run, by a second JVM: some 20 s of one core, 170 MB.
-SCRIBENGIN_CLASS_ARCHIVE=no disables it; `use` uses an existing archive and does not create one.
+There is one archive for each Java and PySpark, in the cache folder. A session uses it if it exists; Java ignores one that does not fit. A
+second JVM creates it from the classes that a JVM has loaded in a training run: some 20 s of one core, 170 MB. SCRIBENGIN_CLASS_ARCHIVE=no
+disables it; `use` uses an existing archive and does not create one.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _FLAG = "-XX:SharedArchiveFile"
 VARIABLE = "SCRIBENGIN_CLASS_ARCHIVE"
 _PRINTED = "java_pid*_std???"
 _ROOM_BYTES = 500 * 2**20
-"""free space that making one needs"""
+"""free space that is needed to create one"""
 _TRY_AGAIN_S = 24 * 3600.0
-"""after one could not be made"""
+"""the time after a failed attempt in which no new one is made"""
 
 
 def archive_path(java: Java) -> Path:
-    """The path of the archive, which need not exist."""
+    """The path of the archive. The file may not exist."""
     home = spark_home()
     with suppress(OSError):
         jars = (home / "jars").stat().st_mtime_ns  # Java refuses an archive that was made with other jars
@@ -50,14 +50,14 @@ def archive_path(java: Java) -> Path:
 
 
 def archive_options(java: Java) -> str:
-    """The options that name it; empty if there is no archive, or a person has named one."""
+    """The Java options that name the archive; empty if there is none, if it is disabled, or if the user's Java options name one."""
     path = archive_path(java)
     return f"{shlex.quote(f'{_FLAG}={path}')} -Xshare:auto" if _is_wanted(path) and path.exists() else ""
 
 
 @contextmanager
 def claim(java: Java) -> Iterator[bool]:
-    """True if an archive is wanted and missing, and no other process makes it until the block ends."""
+    """Yields True if an archive is needed and does not exist; until the block ends no other process creates it."""
     path = archive_path(java)
     if not _may_be_made(path):
         yield False
@@ -78,16 +78,16 @@ def claim(java: Java) -> Iterator[bool]:
 
 
 def dump_archive(spark: SparkSession, java: Java) -> bool:
-    """Make this session's JVM create the archive, under a claim. Returns whether it exists now."""
+    """Make this session's JVM create the archive. The caller has claimed it. True if the archive was created."""
     path = archive_path(java)
     draft = path.with_suffix(".draft")
     with suppress(OSError):
         if shutil.disk_usage(path.parent).free >= _ROOM_BYTES:
             draft.unlink(missing_ok=True)
             before = set(Path.cwd().glob(_PRINTED))
-            with suppress(Exception):  # Java's and Py4J's own: nothing depends on it but time
+            with suppress(Exception):  # errors of Java and Py4J: without the archive Spark only starts more slowly
                 _dump(spark, draft)
-            # the list of classes that it was made from; what the second JVM has printed, in a file that bears its number
+            # the list of classes that the archive was made from; the output of the second JVM, in a file named after its process
             for left in (*path.parent.glob(f"{draft.name}.*"), *(set(Path.cwd().glob(_PRINTED)) - before)):
                 left.unlink()
         if draft.exists():
@@ -101,8 +101,8 @@ def dump_archive(spark: SparkSession, java: Java) -> bool:
 
 
 def start_training() -> bool:
-    """Create it in a separate process with low priority, which outlives this one; False if there is nothing to make, another
-    process makes it, or it has failed within the last day."""
+    """Create the archive in a separate process of low priority, which outlives this one. False if none is needed, another process creates
+    it, or the last attempt failed less than a day ago."""
     from scribengin.core.java import find_java
 
     java = find_java()
@@ -122,7 +122,7 @@ def start_training() -> bool:
 
 
 def _remove_stale(path: Path) -> None:
-    """Archives of a PySpark that is gone, or that this one replaces."""
+    """Remove archives of a PySpark that no longer exists, or that this one replaces."""
     for note in path.parent.glob("spark-*.spark"):
         home = Path(note.read_text())
         if note.stem != path.stem and (home == spark_home() or not home.exists()):
@@ -144,7 +144,7 @@ def _is_wanted(path: Path) -> bool:
 
 
 def _dump(spark: SparkSession, file: Path) -> None:
-    """`jcmd PID VM.cds static_dump FILE`, which a Java without its tools can do as well: through its own diagnostic commands."""
+    """Does what `jcmd PID VM.cds static_dump FILE` does. It calls Java's diagnostic commands, since a Java runtime may have no `jcmd`."""
     jvm: Any = spark._jvm
     gateway: Any = spark.sparkContext._gateway
     words = gateway.new_array(jvm.java.lang.String, 2)
@@ -156,7 +156,7 @@ def _dump(spark: SparkSession, file: Path) -> None:
     call = gateway.new_array(jvm.java.lang.Object, 4)
     call[0] = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
     call[1], call[2], call[3] = "vmCds", arguments, signature
-    # the server's own class is closed to Py4J; its interface is not
+    # Py4J cannot access the server's own class, but it can access its interface
     methods = jvm.java.lang.Class.forName("javax.management.MBeanServer").getMethods()
     invoke = next(method for method in methods if method.getName() == "invoke")
     invoke.invoke(jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer(), call)

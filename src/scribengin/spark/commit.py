@@ -19,10 +19,9 @@ from scribengin.core.errors import StateError
 from scribengin.formats.notice import FormatNotice
 from scribengin.spark.bad_record_search import find_culprits
 from scribengin.spark.compiled_query import BatchInputs, Compiled
-from scribengin.spark.counting import add_losses, gather_counts
-from scribengin.spark.counting import together as noticed_by
+from scribengin.spark.counting import add_losses, gather_counts, gather_notices
 from scribengin.spark.dead_letter_limit import DeadTally, too_many_dead
-from scribengin.spark.failures import asks_spark, is_data_error
+from scribengin.spark.failures import is_data_error, is_not_sure_error
 from scribengin.spark.late_rows import NEVER_US
 from scribengin.spark.offset_log import planned_us, watermark_us
 from scribengin.spark.portions import Helper, Portion, Staged, digest_of, divided, may_share
@@ -30,7 +29,7 @@ from scribengin.spark.replay_input import with_letters
 from scribengin.spark.source_input import StopRequested
 from scribengin.spark.staging import check_read, check_whole, committing, middle_reports, read_what_is_left, run_action
 from scribengin.spark.step_ordering import learned, with_orders
-from scribengin.spark.task_report import again_in, new_reports, newest_times, seconds_of
+from scribengin.spark.task_report import new_reports, newest_times, repeated_dead_letters, seconds_of
 from scribengin.spark.unit_commits import OtherIntent, behind_of, blame_members, plan_of
 from scribengin.spark.watermarks import late_notice
 from scribengin.spec.model import Utilities
@@ -67,7 +66,7 @@ if TYPE_CHECKING:
     from scribengin.state.source_log import SourceLog
 
 
-# Waits before a Batch until the channels that the Query feeds have room.
+# Makes a Batch wait until the channels that the query writes have room.
 
 
 _LEAST_S, _MOST_S = 0.05, 0.5
@@ -75,8 +74,11 @@ _LEAST_S, _MOST_S = 0.05, 0.5
 
 @dataclass(frozen=True, slots=True)
 class BatchAdmission:
-    """Whether the next Batch may begin: after `wait_s` at the earliest, with at most `share` (0 to 1) of what its limits allow; while it is
-    `paused`: for an unknown time. `why` is for people; empty if nothing holds it back."""
+    """Tells when the next Batch may begin.
+
+    Attributes: wait_s: Seconds until the Batch may begin, at least. share: The share (0 to 1) of the source limits that the Batch may use.
+    why: The reason for people; empty if nothing delays or limits the Batch. paused: True: the Batch waits for an unknown time.
+    """
 
     wait_s: float = 0.0
     share: float = 1.0
@@ -85,7 +87,7 @@ class BatchAdmission:
 
 
 class BackPressure(Protocol):
-    """Reports how much room the channels have. For the Query's thread."""
+    """Reports how much room the channels have. Called by the query's thread."""
 
     def begun(self) -> None:
         """Record the start of a Batch."""
@@ -94,19 +96,20 @@ class BackPressure(Protocol):
         """Record that the Batch is committed."""
 
     def admit(self) -> BatchAdmission:
-        """Whether the next Batch may begin now."""
+        """When the next Batch may begin."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchHold:
-    """Lets a Batch begin when it may. `tell` hears why it waits, and whether the time is unknown; an empty text when it continues."""
+    """Delays a Batch until `pressure` admits it. `tell` is called with the reason for the delay and whether its length is unknown; the
+    reason is empty once the Batch may begin."""
 
     pressure: BackPressure
     stop: threading.Event
     tell: Callable[[str, bool], None]
 
     def wait(self) -> float:
-        """Wait until the Batch may begin; returns which share of its limits it may take. Raises StopRequested."""
+        """Wait until the Batch may begin; returns the share of the source limits that it may use. Raises StopRequested."""
         while True:
             if self.stop.is_set():
                 raise StopRequested
@@ -119,30 +122,30 @@ class BatchHold:
 
 
 _LOOKS = 2
-"""how often the records are looked for that a Batch fails for: at once, and one by one for what that has not told"""
+"""how often a Batch searches for the records that make it fail: in one pass, then record by record for those that the pass did not find"""
 _UNSURE_BATCHES = 3
-"""Batches that the vector engine has begun and Spark had to run: then Spark runs all, until the Query starts again"""
+"""Batches that the vector engine gave up and Spark had to run; after so many, Spark runs all Batches until the query restarts"""
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """What the runner reports of a committed Batch. `streams` are what it read; `replayed` where it was decided before."""
+    """What the runner reports of a committed Batch. `streams` is what it read; `replayed` is True if it was decided before."""
 
     decision: Decision
     streams: Mapping[str, tuple[SourceStream, ...]]
     phases_s: Mapping[str, float]
     replayed: bool
     newest_us: Mapping[str, int] = field(default_factory=dict)
-    """node with a watermark → how far its rows alone would have moved it"""
+    """node with a watermark → the newest watermark that its rows in this Batch would give"""
     notice: str = ""
-    """a notice that is shown at once"""
+    """a notice to show at once; empty if there is none"""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """node → time that tasks spent in it; a run of native steps (`known+hot`) is one node"""
+    """node → seconds that tasks spent in it; a Spark SQL stage (`known+hot`) is one node"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Agreed:
-    """What holds for all parts of a Batch: its streams, and how its units and its sinks commit."""
+    """What is the same for all parts of a Batch: its streams, and how task outputs and sinks commit."""
 
     streams: Mapping[str, tuple[SourceStream, ...]]
     intent: Intent | None
@@ -151,7 +154,7 @@ class _Agreed:
 
 @dataclass(frozen=True, slots=True)
 class _PartDone:
-    """A part that has run. `skip`: see StreamsEntry. `helped`: another worker has staged it."""
+    """A part of a Batch that has run. `skip`: see StreamsEntry. `helped`: True if another worker staged it."""
 
     compiled: Compiled
     staged: Staged
@@ -161,33 +164,33 @@ class _PartDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryContext:
-    """What one claimed Query needs in this process, the same for each of its Batches and each of its restarts.
+    """What one claimed query needs in this process, the same for each of its Batches and each of its restarts.
 
-    Built once for a run, and held by everything that runs it: `QueryRun` (its life) and `BatchRunner` (its Batches).
+    Built once for a run, and used by everything that runs it: `QueryRun` (its lifetime) and `BatchRunner` (its Batches).
     """
 
     spark: SparkSession
-    """of the process; each start of the Query has a session of its own"""
+    """the process's session; each start of the query has a session of its own"""
     parts: QueryParts
     folder: QueryFolder
     lineage: str
     first: int = 0
     """the number of the lineage's first Batch"""
     starts: Mapping[str, int] = field(default_factory=dict)
-    """source → the entry of its log at which the lineage begins; 0 for others"""
+    """source → the entry of its log at which the lineage begins; 0 if not listed"""
     lease: Lease
     limits: Mapping[str, BatchLimits]
-    """streaming source → how much of it a Batch may take"""
+    """streaming source → the most that a Batch may read of it"""
     static: Mapping[str, tuple[SourceStream, ...]]
-    """static source → its contents, fixed until the Query restarts"""
+    """static source → its contents, fixed until the query restarts"""
     stop: threading.Event
-    """set: end between two Batches"""
+    """set to end the query between two Batches"""
     on_begin: Callable[[Mapping[str, tuple[SourceStream, ...]]], None]
     """called with the streams that a Batch is about to read"""
     on_commit: Callable[[CommittedBatch], None]
     log: FilteringBoundLogger
     pressure: BackPressure | None = None
-    """of a Query that feeds channels"""
+    """for a query that writes channels"""
     helpers: Helpers | None = None
     """the other workers of the tier; None if it has only this one"""
     tally: DeadTally = field(default_factory=lambda: DeadTally(()))
@@ -196,11 +199,11 @@ class QueryContext:
 
 @dataclass(slots=True, kw_only=True)
 class BatchRunner:
-    """Runs the Batches of one Query. `compiled` is set for a stateful Query, whose frames were compiled when it started."""
+    """Runs the Batches of one query. `compiled` is set for a stateful query, whose frames were compiled when it started."""
 
     context: QueryContext
     spark: SparkSession
-    """the session of this start of the Query"""
+    """the session of this start of the query"""
     compiler: Compiler
     decisions: Decisions
     logs: Mapping[str, SourceLog]
@@ -211,18 +214,18 @@ class BatchRunner:
     compiled: Compiled | None = None
     reports: Reports | None = None
     idle: IdleInputs | None = None
-    """of a stateful Query"""
+    """for a stateful query"""
     _last: Decision | None = field(default=None)
     _unsure: int = field(default=0)
     _known: set[tuple[str, str, str]] | None = None
-    """what decisions have recorded of columns"""
+    """the column notices that decisions have recorded"""
     _versions: frozenset[str] | None = None
-    """of the static sources, once a record of theirs has died"""
+    """the versions of the static sources, computed when a record of theirs first becomes a dead letter"""
     _digest: str = ""
-    """tells helpers what runs here; empty until there are some"""
+    """identifies to helpers what this process runs; empty until there are helpers"""
 
     def __call__(self, df: DataFrame, number: int) -> None:
-        """Run one Batch; Spark calls it. An exception ends the Query; nothing undecided is visible."""
+        """Run one Batch; Spark calls it. An exception ends the query; nothing undecided is visible."""
         faults.reached("batch.entry")
         if self.context.stop.is_set():
             raise StopRequested
@@ -269,11 +272,11 @@ class BatchRunner:
         excess = self.context.tally.add(decision.counts)
         notice = late_notice(self.context.parts, decision, self.decisions, self._streams_of) if decision.clocks else ""
         self.on_commit(CommittedBatch(decision, streams, phases, replayed=False, notice=notice, **told))
-        self._let_idle_pass(decision)
+        self._advance_without_idle_inputs(decision)
         if excess is not None and self.context.tally.stops:
             raise too_many_dead(excess, self.context.folder, decision.dead, committed=number)
         faults.reached("commit.before")
-        # a driver that slept must not write Spark's log any more: its successor would find the entry there, and stop
+        # a suspended driver must not write Spark's log after its lease expired: its successor would find the entry there and stop
         self.context.lease.check()
 
     # --- entry ---
@@ -283,7 +286,7 @@ class BatchRunner:
             self.ranges.share(self.hold.wait())
         return self.ranges.take(df, last)
 
-    def _let_idle_pass(self, decision: Decision) -> None:
+    def _advance_without_idle_inputs(self, decision: Decision) -> None:
         """If an input brings no more rows, the watermark advances with this Batch as if the input did not exist."""
         if self.idle is not None and (running := self.spark.streams.active):
             self.idle.clocks = decision.clocks
@@ -323,7 +326,7 @@ class BatchRunner:
     def _stage(
         self, batch: BatchId, ranges: tuple[SourceRange, ...], streams: Mapping[str, tuple[SourceStream, ...]], df: DataFrame
     ) -> tuple[Decision, float, dict[str, Any]]:
-        """Run the Batch; (what it came to, seconds spent on compiling, what else Committed tells of it)."""
+        """Run the Batch; returns (the decision, seconds spent on compiling, further fields of CommittedBatch)."""
         begun = time.perf_counter()
         fingerprint = self.context.parts.query.fingerprint
         compiled, reports = self._frames(batch, streams, df)
@@ -344,10 +347,10 @@ class BatchRunner:
         for part in through:
             for node, count in gather_counts(part.compiled, part.skip, part.staged.reports).items():
                 counts.setdefault(node, Counts()).add(count)
-        count_as_filtered(counts, again_in(all_reports), (run.name for run in compiled.runs if run.stateful))
+        count_as_filtered(counts, repeated_dead_letters(all_reports), (run.name for run in compiled.runs if run.stateful))
         add_losses(counts, losses)
         for sink in self.context.parts.query.sinks:
-            counts.setdefault(sink, Counts())  # so that a Batch says which sinks it had, also where nothing came to them
+            counts.setdefault(sink, Counts())  # so that the Batch lists all of its sinks, also those without rows
         dead = [report.dead for report in all_reports if report.dead is not None]
         self._check_dead(counts, dead, intent)
         plan = plan_of(fingerprint, intent, tails)
@@ -368,7 +371,7 @@ class BatchRunner:
             ran={"tier": self.context.parts.plan.tier, "host": gethostname(), **({"workers": str(1 + helped)} if helped else {})},
             taken=sum_taken(report.taken for report in all_reports),
             orders=learned(self._orders(), all_reports),
-            noticed=noticed_by(all_reports, self._known_columns(), read_again(remarks)),
+            noticed=gather_notices(all_reports, self._known_columns(), read_again(remarks)),
             offers=tuple(id_ for id_, sink in self.context.parts.sinks.items() if offers(sink)),
             clocks=self._clocks(batch.number, newest),
             lookups=self._lookups(all_reports),
@@ -377,7 +380,8 @@ class BatchRunner:
         return decision, compiling, told
 
     def _run_with_helpers(self, compiled: Compiled, reports: Reports, inputs: BatchInputs, agreed: _Agreed) -> list[_PartDone]:
-        """Run the Batch; in parts where other workers of the tier are there and that pays. What a helper could not stage runs here."""
+        """Run the Batch, divided into parts if the tier has other workers that can take some. A part that a helper could not stage runs
+        here."""
         with ExitStack() as stack:
             taken = self._take_helpers(compiled, agreed.streams)
             for helper in taken:
@@ -405,21 +409,22 @@ class BatchRunner:
         return self._run_part(*self._frames_of(inputs, agreed), inputs, agreed)
 
     def _run_part(self, compiled: Compiled, reports: Reports, inputs: BatchInputs, agreed: _Agreed) -> _PartDone:
-        """Run what `inputs` says, here. Records that fail are looked for, and it runs again without them."""
+        """Run the part that `inputs` describes in this process. If a data error occurs, find its records and run again without them."""
         skip: Skip = {}
         looked = 0
         number = inputs.batch.number
         while True:
             try:
                 tails = run_action(compiled, self.context.parts, reports, number)
-                if self.compiled is None:  # Spark may have left out stages of a Query without state
+                if self.compiled is None:  # Spark may have skipped stages of a query without state
                     read_what_is_left(compiled, reports, number)
                 break
             except Exception as error:
                 blame_members(self.context.parts, agreed.behind, error)
-                # what commits unit by unit was compiled with nothing that could be unsure, and may not change its placement
+                # a Batch that commits by task output was compiled without expressions that the vector engine may give up, and must keep its
+                # placement
                 one_by_one = agreed.intent is not None and agreed.intent.units > 0
-                if self.compiled is None and not inputs.by_spark and not one_by_one and asks_spark(error):
+                if self.compiled is None and not inputs.by_spark and not one_by_one and is_not_sure_error(error):
                     inputs = replace(inputs, by_spark=True)
                     self._unsure += 1
                 elif self.compiled is None and looked < _LOOKS and is_data_error(error):
@@ -435,14 +440,14 @@ class BatchRunner:
         return _PartDone(compiled, Staged(tails, middle), skip)
 
     def _frames_of(self, inputs: BatchInputs, agreed: _Agreed) -> tuple[Compiled, Reports]:
-        """Of a Query without state."""
+        """Compile the frames of a query without state."""
         reports = new_reports(self.spark)
         compiled = with_letters(self.spark, self.compiler.compile(inputs, reports), agreed.streams)
         return committing(compiled, self.context.parts, agreed.intent, agreed.behind), reports
 
     def _check_dead(self, counts: Mapping[str, Counts], dead: list[LineSegment], intent: Intent | None) -> None:
-        """Raise StepError for a Batch with too many dead letters, while none of it is visible: it runs again. What units have committed, or
-        Spark has written, cannot be held back: such a Batch is decided first."""
+        """Raise StepError for a Batch with too many dead letters before any of it is visible; it is processed again at the next start.
+        Output that tasks have committed or that Spark has written is visible already: such a Batch is decided first."""
         visible = (intent is not None and intent.units > 0) or any(is_written_by_spark(sink) for sink in self.context.parts.sinks.values())
         if not visible and self.context.tally.stops and (excess := self.context.tally.excess(counts)) is not None:
             raise too_many_dead(excess, self.context.folder, dead, committed=None)
@@ -454,7 +459,7 @@ class BatchRunner:
         return clocks_after({} if last is None else last.clocks, newest, self.compiled.gated, number, planned_us(self._offsets, number))
 
     def _lookups(self, reports: Iterable[TaskReport]) -> tuple[str, ...]:
-        """See `Decision.lookups`. A Batch may leave a table unread: what those before have said of it stays."""
+        """See `Decision.lookups`. A Batch may not read a table; the marks of earlier Batches are kept."""
         if not self.context.static:
             return ()
         last = self._last or self.decisions.newest()
@@ -486,7 +491,7 @@ class BatchRunner:
         return replace(self.compiled, tails=(replace(tail, frame=df, program=program),)), self.reports
 
     def _orders(self) -> Mapping[str, Mapping[str, Any]]:
-        """Step of utilities → what the Batch before has left; of steps that the Query has, and that still are of utilities."""
+        """Step of utilities → what the previous Batch recorded for it; only for steps that the query has and that still are utilities."""
         last = self._last or self.decisions.newest()
         steps, own = self.context.parts.plan.flow.steps, {node.id for node in self.context.parts.query.nodes}
         kept = {step for step in own if step in steps and isinstance(steps[step].action, Utilities)}
@@ -510,7 +515,7 @@ class BatchRunner:
     def _replay(
         self, decided: Decision, ranges: tuple[SourceRange, ...], streams: Mapping[str, tuple[SourceStream, ...]], df: DataFrame
     ) -> None:
-        """The Batch was decided before a crash: publish it again from its record; nothing of it is run for its rows."""
+        """Publish a Batch that was decided before a crash, from its record; its rows are not processed again."""
         begun = time.perf_counter()
         if decided.input_hash != input_hash(decided.batch, ranges, streams, decided.plan):
             raise StateError(
@@ -520,13 +525,13 @@ class BatchRunner:
             )
         decided = self._publish(decided)
         if self.compiled is not None:
-            # Spark's state must take the rows in again; returning without an action would break its checkpoint
+            # Spark's state must process the rows again; returning without an action would break its checkpoint
             df.write.format("noop").mode("append").save()
         self._last = decided
         self.on_commit(CommittedBatch(decided, streams, {"publish": time.perf_counter() - begun}, replayed=True))
 
 
 def read_again(remarks: Mapping[str, Iterable[SourceStream]]) -> list[FormatNotice]:
-    """A notice for each file that was written again, of what the logs say (source → its remarks)."""
+    """A notice for each file that was rewritten after it was read. `remarks`: source → the entries that its log has remarks on."""
     found = [(source, stream) for source, streams in remarks.items() for stream in streams if stream.again]
     return [FormatNotice(source, stream.label, "again", "", stream.again) for source, stream in found]

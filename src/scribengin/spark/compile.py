@@ -1,7 +1,8 @@
-"""A Query's plan as Spark frames: sources and Python stages become `mapInArrow`, native steps DataFrame operations, tails receipts.
+"""Compiles a query's plan to Spark frames: sources and Python stages become `mapInArrow`, Spark SQL steps become DataFrame operations, and
+task pipelines return their write receipts.
 
-The same walk compiles the batch frames of one Batch (`BatchInputs`), the streaming frames of a stateful Query and the frames
-that `plan --deep` analyses (`StreamInputs`).
+The same code compiles the batch frames of one Batch (`BatchInputs`), the streaming frames of a stateful query and the frames that `plan
+--deep` analyses (`StreamInputs`).
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ if TYPE_CHECKING:
     from scribengin.spark.task_report import Reports
 
 MIDDLE = 50
-"""Stages that end in Arrow are numbered from here, tails from 0: a tail's number leads its units' names."""
+"""Stages that end in Arrow are numbered from here, task pipelines from 0, since the names of task outputs begin with the number."""
 
 
 class Compiler:
-    """Compiles one Query, any number of times."""
+    """Compiles one query, any number of times."""
 
     def __init__(self, spark: SparkSession, parts: QueryParts) -> None:
         self._spark = spark
@@ -67,14 +68,19 @@ class Compiler:
         self._layout = NodeLayout(parts.plan, parts.query)
         in_tail = replace(parts.query, nodes=parts.query.in_tail)
         self._in_tail = (replace(parts, query=in_tail), NodeLayout(parts.plan, in_tail))
-        self._learned: dict[str, Schema] = {}  # what Spark says of the steps that the tail runs
+        self._learned: dict[str, Schema] = {}  # the columns that Spark gives the SQL steps that run in the task pipeline
         self.sink_schemas: Mapping[str, Schema] = {}
-        """sink → the columns that it is given, as compiled last"""
+        """sink → the columns it receives, as of the last compilation"""
 
     def compile(self, inputs: Inputs, reports: Reports) -> Compiled:
-        """Frames over `inputs`; middle stages add to `reports`: (Batch number, stage index, key) → report.
+        """Compile frames over `inputs`.
 
-        Raises StepError for what Spark cannot take.
+        Args:
+            inputs: The inputs of one Batch, or streaming frames.
+            reports: Receives the reports of middle stages: (Batch number, stage index, key) → report.
+
+        Raises:
+            StepError: Spark cannot analyse a step.
         """
         walk = _Walk(self._spark, self._parts, self._layout, inputs, reports)
         if isinstance(inputs, BatchInputs) and inputs.may_run_in_tail and self._parts.query.in_tail:
@@ -127,7 +133,7 @@ class _Walk:
             tuple(tails), tuple(self._runs.values()), self._frames, tuple(self._gated), self._python_before_native, tuple(self._middles)
         )
 
-    # --- native steps ---
+    # --- Spark SQL steps ---
 
     def _native(self, node: PlannedNode) -> None:
         step = self._layout.step(node.id)
@@ -148,19 +154,20 @@ class _Walk:
             raise step_failure(node.id, error) from error
         for branch, frame in outs.items():
             id_ = f"{node.id}.{branch}" if branch else node.id
-            self._frames[id_] = frame if id_ in self._lanes else self._settled(id_, frame)
+            self._frames[id_] = frame if id_ in self._lanes else self._shareable(id_, frame)
 
-    def _settled(self, id_: str, frame: NativeFrame) -> NativeFrame:
-        """The frame in a form that its readers can share: if there are several, rows that failed a `require` are taken out once for all."""
-        if not frame.dead or self._layout.ways_out(id_) < 2:
+    def _shareable(self, id_: str, frame: NativeFrame) -> NativeFrame:
+        """The frame in a form that its readers can share: if there are several, the rows that failed a `require` are removed once for all
+        of them."""
+        if not frame.dead or self._layout.reading_stages(id_) < 2:
             return frame
-        return self._let_through(id_, frame)
+        return self._without_dead_rows(id_, frame)
 
     # --- unions before a step with state ---
 
     def _lanes_through(self, node: PlannedNode, step: Step) -> list[tuple[str, Lane]]:
-        """(input, lane) of what a union, or a step behind one, lets pass row by row before a step with state; [] where no state follows
-        or one of the inputs has no watermark of its own."""
+        """(input, lane) for a union, or a step after one, that passes rows one by one to a stateful step; empty if no stateful step
+        follows, or if an input has no watermark of its own."""
         if not isinstance(self._inputs, StreamInputs) or node.stateful or step.watermark is not None:
             return []
         if isinstance(step.action, Merge):
@@ -189,32 +196,32 @@ class _Walk:
         return native.side_by_side([self._entering(node, step, id_, lane.frame, lane.origin) for lane in self._lanes[id_]])
 
     def _entering(self, node: PlannedNode, step: Step, id_: str, frame: NativeFrame, origin: str | None = None) -> NativeFrame:
-        """The frame as the step may take it: without rows that failed a `require` where it could not let them pass, and
-        through a gate where it keeps state. `origin`: see Lane."""
+        """The frame as input of the step. Rows that failed a `require` are removed if the step cannot carry them; before the first stateful
+        step a late-row counter is added. `origin`: see Lane."""
         first_state = node.stateful and not frame.stateful and frame.df.isStreaming
         watermark = self._layout.watermark(id_, self._schema(id_), origin) if first_state else None
         gate = None if watermark is None or frame.gated else self._gate(node, step, id_, watermark)
         if gate is not None or (frame.dead and not native.carries_dead(step.action)):
-            frame = self._let_through(id_, frame, gate, origin)
+            frame = self._without_dead_rows(id_, frame, gate, origin)
         if watermark is None or frame.watermarked:
             return frame
-        # here and nowhere before: Arrow carries no watermark through a Python stage, and Spark refuses to have one set twice
+        # only here: Arrow drops the watermark in a Python stage, and Spark does not allow setting one twice
         delay_s = watermark.delay_s
         if isinstance(step.action, Dedupe) and step.action.within_s is not None:
             delay_s = max(delay_s, step.action.within_s)
         return replace(frame, df=frame.df.withWatermark(in_backticks(watermark.column), f"{delay_s} seconds"), watermarked=True)
 
     def _gate(self, node: PlannedNode, step: Step, id_: str, mark: Inherited) -> GateNode:
-        """The late-row counter before a stateful step, which checks the times of its rows."""
+        """The late-row counter before a stateful step; it checks the times of the step's rows."""
         offsets = self._parts.letters.folder.parent / "checkpoint" / "offsets"
         self._gated[mark.origin] = None
         lag_us, holds_us, late = self._layout.lag_us(node.id), self._layout.holds_us(node.id), self._parts.plan.flow.late(step)
         rule = late_rule(step, mark.column)
-        rule = replace(rule, known=rule.known and self._layout.lag_known(node.id))
+        rule = replace(rule, known=rule.known and self._layout.has_known_lag(node.id))
         return GateNode(f"{id_}~{node.id}", node.id, (id_,), self._schema(id_), mark, rule, late, lag_us, holds_us, offsets)
 
     def _gate_behind(self, output: str) -> GateNode | None:
-        """The gate of the only reader of a Python stage, where that keeps state: it needs no stage of its own."""
+        """The late-row counter of a Python stage's only reader, if that reader is stateful: the counter then needs no stage of its own."""
         readers = self._layout.readers(output)
         if len(readers) != 1 or not readers[0].stateful or not isinstance(self._inputs, StreamInputs):
             return None
@@ -230,11 +237,11 @@ class _Walk:
         out = NativeFrame(df, run=(*frame.run, step.id), fed_by=frame.fed_by, stateful=frame.stateful)
         return {"": native.required(out, step) if step.require else out}
 
-    # --- Python stages between native steps ---
+    # --- Python stages between Spark SQL steps ---
 
     def _middle(self, node: PlannedNode) -> None:
         if node.stage == "decode" and all(self._layout.absorbed(node, reader) for reader in self._layout.readers(node.id)):
-            return  # the python step behind it reads it
+            return  # the Python step after it reads the source
         chain = self._layout.chain(node)
         head = chain[0]
         outputs = self._layout.outputs(node)
@@ -247,7 +254,7 @@ class _Walk:
             step = self._layout.step(node.id)
             if output in self._lanes:
                 self._lanes[output] = [replace(lane, frame=native.required(lane.frame, step)) for lane in self._lanes[output]]
-            self._frames[output] = self._settled(output, native.required(self._frames[output], step))
+            self._frames[output] = self._shareable(output, native.required(self._frames[output], step))
 
     def _from_frames(self, ids: tuple[str, ...], chain: list[PlannedNode], outputs: list[str]) -> dict[str, NativeFrame]:
         apart = all(id_ in self._lanes for id_ in ids) and not any(self._layout.step(node.id).watermark for node in chain)
@@ -264,8 +271,8 @@ class _Walk:
         nodes: list[StageNode] = [self._stage_node(step, only=id_ if step is chain[0] else None) for step in chain]
         return self._run_middle(df, entry, nodes, outputs, frame, origin)
 
-    def _let_through(self, id_: str, frame: NativeFrame, gate: GateNode | None = None, origin: str | None = None) -> NativeFrame:
-        """The frame's rows through a stage that only takes the dead out, and counts at the gate."""
+    def _without_dead_rows(self, id_: str, frame: NativeFrame, gate: GateNode | None = None, origin: str | None = None) -> NativeFrame:
+        """The frame's rows after a stage that removes the dead letters and runs the late-row counter, if given."""
         df, entry = self._rows_entry(id_, frame)
         return self._run_middle(df, entry, [] if gate is None else [gate], [id_], frame, origin)[id_]
 
@@ -278,7 +285,19 @@ class _Walk:
         before: NativeFrame | None = None,
         origin: str | None = None,
     ) -> dict[str, NativeFrame]:
-        """What leaves one stage: a node's own rows and those of its branches. `before` is what enters by rows, `origin` see Lane."""
+        """Compile one Python stage between Spark SQL steps.
+
+        Args:
+            df: The input of the stage.
+            entry: What the input is: streams of sources, or rows.
+            nodes: The nodes of the stage.
+            outputs: The ids that leave the stage: a node, or branches of it.
+            before: The frame that enters it; None if streams of sources do.
+            origin: See Lane.
+
+        Returns:
+            Output → its frame.
+        """
         at, stateful = (True, False) if before is None else (before.at, before.stateful)
         nodes, exits, gated = list(nodes), list[ExitNode](), set[str]()
         self._python_before_native |= any(isinstance(node, PersonsNode) for node in nodes)
@@ -289,9 +308,9 @@ class _Walk:
             if gate is None and not stateful and (gate := self._gate_behind(output)) is not None:
                 nodes.append(gate)
             name = output
-            if isinstance(entry, RowsEntry) and entry.node == output:  # rows of `output` are let through: it has an exit already
+            if isinstance(entry, RowsEntry) and entry.node == output:  # these rows only pass: `output` has an exit already
                 name = gate.node if gate else f"{output}~"
-            # the lanes of a union part where some have met state: what leaves is counted for each
+            # the lanes of a union are separate if one of them is stateful: each counts its output
             name += f"{LANE}{origin}" if origin else ""
             gated |= {output} if gate else set()
             sieve = sieve_of(self._layout.native_steps_behind(output), schema) if isinstance(entry, StreamsEntry) else None
@@ -321,7 +340,7 @@ class _Walk:
             self._middles.append(Middle(df, program))
 
     def _parsed_by_spark(self, id_: str) -> NativeFrame:
-        """A source with `parse: spark`: its lines as text, read by Spark's own parser."""
+        """A source with `parse: spark`: its lines as text, parsed by Spark."""
         source = self._parts.plan.flow.sources[id_]
         df, entry = self._source_entry(id_)
         place = entry.sources[id_].place
@@ -331,7 +350,7 @@ class _Walk:
         out = self._mapped(df, program, id_, f"{spark_parse.TEXT.ddl()}, {AT} BIGINT")
         self._note_middle(out, program, [id_])
         lines = NativeFrame(out, at=True, run=(id_,), fed_by=(id_ + EXIT,), behind=((id_, ()),))
-        return self._settled(id_, spark_parse.parsed(lines, source, self._parts.schemas[id_]))
+        return self._shareable(id_, spark_parse.parsed(lines, source, self._parts.schemas[id_]))
 
     def _is_streamed(self, entry: StreamsEntry | RowsEntry) -> bool:
         return isinstance(entry, StreamsEntry) and not entry.sources.keys().isdisjoint(self._parts.query.sources)
@@ -352,7 +371,7 @@ class _Walk:
 
     def _rows_tail(self, id_: str) -> Tail:
         frame = self._frames[id_]
-        if frame.copied:  # a sink names rows by it
+        if frame.copied:  # a sink derives the ids of rows from AT
             frame = replace(frame, df=frame.df.drop(AT), at=False, copied=False)
         df, entry = self._rows_entry(id_, frame)
         return Tail(df, self._program(entry, self._tail_nodes([id_], only=id_)))
@@ -369,7 +388,7 @@ class _Walk:
         given = self._inputs
         streams, skip = (given.static[id_], {}) if isinstance(given, StreamInputs) else (given.streams[id_], given.skip)
         units = tuple((id_, index) for index in range(len(streams)))
-        part = self._part(units) if id_ in self._parts.query.sources else None  # a table is whole in each part
+        part = self._part(units) if id_ in self._parts.query.sources else None  # each part of a Batch reads tables as a whole
         return self._unit_numbers(len(units), part), StreamsEntry(refs, units, {id_: streams}, skip, part)
 
     def _part(self, units: Sequence[tuple[str, int]]) -> tuple[tuple[int, int], ...] | None:
@@ -385,7 +404,7 @@ class _Walk:
         return tuple(found)
 
     def _unit_numbers(self, count: int, part: tuple[tuple[int, int], ...] | None) -> DataFrame:
-        """A row for each unit that runs here, its number, each in a partition of its own."""
+        """One row for each task output of this process, its number, each row in a partition of its own."""
         frames = [self._spark.range(start, end, 1, end - start) for start, end in part or () if start < end]
         if part is None or not frames:
             count = count if part is None else 0
@@ -393,14 +412,14 @@ class _Walk:
         return reduce(lambda a, b: a.unionAll(b), frames)
 
     def _rows_entry(self, id_: str, frame: NativeFrame) -> tuple[DataFrame, RowsEntry]:
-        """The frame's rows as the stage behind it takes them, and its entry."""
+        """(the frame's rows as input of the stage after it, the stage's entry)."""
         streams: Mapping[str, tuple[SourceStream, ...]]
         if isinstance(self._inputs, BatchInputs):
             streams = self._inputs.streams
         else:
             streams = LoggedStreams(self._parts.query.sources, self._parts.letters.folder.parent, self._inputs.static)
         sources = {name: ref for name, ref in self._parts.sources.items() if name in streams}
-        # of several stages that take the same rows of a run one counts them; a union of one lane has the frame of its input
+        # if several stages read the same rows of a Spark SQL stage, only one counts them; a union of one lane has the frame of its input
         first = not any(df is frame.df and run == frame.run for df, run in self._taken)
         self._taken.append((frame.df, frame.run))
         name = "+".join(frame.run or [base(id_)] * frame.dead) if first else ""
@@ -408,7 +427,7 @@ class _Walk:
             run = self._runs.get(name, NativeRun(name, (), (), frame.stateful))
             fed_by, behind = dict.fromkeys((*run.fed_by, *frame.fed_by)), dict.fromkeys((*run.behind, *frame.behind))
             self._runs[name] = NativeRun(name, tuple(fed_by), tuple(behind), run.stateful)
-        # where nothing is dropped, the run's ends tell what it made; what nobody reads Spark does not carry
+        # if no step drops rows, the counts at the stage's ends give what it made, and Spark does not carry the unread column
         made_of = frame.made_of and name != "" and self._layout.may_drop(frame.run)
         df = frame.df.drop(MADE_OF) if frame.made_of and not made_of else frame.df
         part = self._inputs.part if isinstance(self._inputs, BatchInputs) else None
@@ -421,7 +440,8 @@ class _Walk:
         return Program(index, entry, nodes, self._parts.code, self._parts.letters, batch)
 
     def _stage_node(self, node: PlannedNode, only: str | None = None) -> Any:
-        """The node as a stage's node, None if the next one does it too; `only`: that of its inputs by which the stage is entered."""
+        """The node as part of a stage; None if the next node includes it. `only`: the input by which the stage is entered, if there is
+        one."""
         inputs = node.inputs
         if only in inputs:
             inputs = tuple(input_ for input_ in inputs if input_ == only or self._layout.in_tail(input_))
@@ -437,7 +457,7 @@ class _Walk:
         return native.union_schema(id_, [(input_, self._schema(input_)) for input_ in inputs])
 
     def _schema(self, id_: str) -> Schema:
-        """The columns that `id_` gives: of the frame if there is one, else from declaration and inputs."""
+        """The columns of `id_`: from its frame if there is one, else from its declaration and inputs."""
         name = base(id_)
         if id_ in self._frames:
             return native.schema_of(self._frames[id_].df, id_)

@@ -1,4 +1,4 @@
-"""The inputs and outputs of the compiler: a Query's parts, the inputs of its frames, its tails and native runs."""
+"""The inputs and outputs of the compiler: a query's parts, the inputs of its frames, its task pipelines and Spark SQL stages."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BatchPart:
-    """Streams of a Batch that one of the tier's workers reads.
+    """The part of a Batch's streams that one of the tier's workers reads.
 
-    Attributes:
-        ranges: source → (start, end) in the Batch's streams of that source; sources that are not named have no stream in it.
-        first: how many of the Batch's streams stand before them, over all sources.
+    Attributes: ranges: source → (start, end) in the Batch's streams of that source, end exclusive; a source that is not listed has no
+    stream in it. first: how many of the Batch's streams precede this part, over all sources.
     """
 
     ranges: Mapping[str, tuple[int, int]]
@@ -36,34 +35,34 @@ class BatchPart:
 
     @property
     def end(self) -> int:
-        """How many stand before what comes behind them."""
+        """How many of the Batch's streams precede the next part."""
         return self.first + sum(end - start for start, end in self.ranges.values())
 
 
 @dataclass(frozen=True, slots=True)
 class BatchInputs:
-    """The streams of one Batch, read by batch frames. `skip`: see StreamsEntry. `suspects` is set by the search of `culprits`. `by_spark`:
-    Spark is to run all SQL steps, since the vector engine was not sure of a value."""
+    """The streams of one Batch, read by batch frames. `skip`: see StreamsEntry. `suspects` is set while `bad_record_search` runs.
+    `by_spark`: True if Spark runs all SQL steps, because the vector engine was not sure of a value."""
 
     batch: BatchId
     streams: Mapping[str, tuple[SourceStream, ...]]
     skip: Mapping[tuple[str, int], Mapping[int, tuple[str, str]]] = field(default_factory=dict)
     suspects: Suspects | None = None
     orders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """what the last Batch has learned of utilities: see `Decision.orders`"""
+    """what the previous Batch recorded of utilities: see `Decision.orders`"""
     by_spark: bool = False
     part: BatchPart | None = None
-    """what of it runs in this process; None: all"""
+    """the part that this process runs; None: all"""
 
     @property
     def may_run_in_tail(self) -> bool:
-        """False if only Spark can tell what is to become of the Batch."""
+        """False if only Spark may run the SQL steps of the Batch."""
         return not (self.by_spark or self.skip or self.suspects)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamInputs:
-    """Streaming frames of descriptors, one per source. `static` are the streams of static sources, pinned when the Query starts."""
+    """Streaming frames of descriptors, one per source. `static`: the streams of static sources, fixed when the query starts."""
 
     frames: Mapping[str, DataFrame]
     static: Mapping[str, tuple[SourceStream, ...]] = field(default_factory=dict)
@@ -75,7 +74,7 @@ Inputs = BatchInputs | StreamInputs
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What feeds one tail stage, and its program. `frame` has the columns of the program's entry."""
+    """The input of one task pipeline, and its program. `frame` has the columns of the program's entry."""
 
     frame: DataFrame
     program: Program
@@ -83,13 +82,14 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class Middle:
-    """A stage before native steps: what leaves it, and its program."""
+    """A stage before Spark SQL steps: its output, and its program."""
 
     frame: DataFrame
     program: Program
 
     def is_read(self, keys: Set[str]) -> bool:
-        """Whether the units that have reported, by these keys, are all that it has, as far as that is known."""
+        """True if the task outputs with these keys, which have reported, are all that the stage has. If it is entered by rows their number
+        is unknown: then True if there is any."""
         if isinstance(self.program.entry, RowsEntry):
             return bool(keys)
         return {f"{source}/{index}" for source, index in self.program.entry.own} <= keys
@@ -97,8 +97,8 @@ class Middle:
 
 @dataclass(frozen=True, slots=True)
 class NativeRun:
-    """Native steps that are counted as one node, at their ends. `fed_by` are the exits whose rows entered it,
-    `behind` as in `NativeFrame`."""
+    """A Spark SQL stage: consecutive steps that are counted as one node, at their ends. `fed_by`: the exits whose rows enter it; `behind`:
+    as in `NativeFrame`."""
 
     name: str
     fed_by: tuple[str, ...]
@@ -108,23 +108,23 @@ class NativeRun:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A Query's tails (together they are the Batch) and its native runs."""
+    """A query's task pipelines (together they process the whole Batch) and its Spark SQL stages."""
 
     tails: tuple[Tail, ...]
     runs: tuple[NativeRun, ...]
     frames: Mapping[str, NativeFrame]
-    """what each native step and each Python stage before one gives"""
+    """the output of each Spark SQL step, and of each Python stage before one"""
     gated: tuple[str, ...] = ()
-    """the nodes whose watermarks meet in the Query"""
+    """the nodes whose watermarks are combined in the query"""
     python_before_native: bool = False
     """True if user Python code feeds SQL steps"""
     middles: tuple[Middle, ...] = ()
-    """the stages before native steps that rows of streamed sources go through, in the plan's order"""
+    """the stages before Spark SQL steps that process rows of streaming sources, in the plan's order"""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryParts:
-    """The parts of a Query that are the same in all Batches."""
+    """The parts of a query that are the same in all Batches."""
 
     plan: Plan
     query: QueryPlan
@@ -136,9 +136,9 @@ class QueryParts:
     """source → columns, resolved"""
 
     released_later: bool = False
-    """True if its sources may be told that they are through only when others have acknowledged it (`local.acks`)"""
+    """True if its sources are acknowledged only when other queries have acknowledged the data (`local.acks`)"""
 
     @property
     def full_name(self) -> str:
-        """`flow.query`: the name of the Query in other systems."""
+        """`flow.query`: the name of the query in other systems."""
         return f"{self.plan.flow.name}.{self.query.name}"

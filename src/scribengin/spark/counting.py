@@ -1,4 +1,4 @@
-"""From the reports of a Batch's stages to the counts of its nodes."""
+"""Computes the counts of a Batch's nodes from the reports of its stages."""
 
 from __future__ import annotations
 
@@ -30,15 +30,21 @@ if TYPE_CHECKING:
     Skip = Mapping[tuple[str, int], Mapping[int, tuple[str, str]]]
 
 
-# Passes what tasks noticed about the columns of their data to the decision.
+# Collects what tasks noticed about the columns of their data, for the decision.
 
 
 _ENOUGH = 10
-"""records of a Batch: of fewer a column that is often null may well be null in all"""
+"""the fewest records of a Batch in which a column that is always null is reported"""
 
 
 def noticing(ref: SourceRef, source: SourceConnector, there: dict[str, Noticer]) -> tuple[Noticer, Decoder]:
-    """Who looks at the blocks of a source (one for all its streams in a task, kept in `there`), and the decoder that `evolve` asks for."""
+    """The noticer and the decoder of a source.
+
+    Args:
+        ref: The source; its `evolve` selects the decoder.
+        source: The connector of the source.
+        there: node → noticer; one per source for all its streams in a task. The noticer is added if it is missing.
+    """
     whole = source.decoder()
     decoder = own_decoder(whole)
     noticer, decoder = _noticing(ref, decoder, there)
@@ -53,7 +59,7 @@ def _noticing(ref: SourceRef, decoder: Decoder, there: dict[str, Noticer]) -> tu
         return noticer, LenientDecoder(decoder, noticer, ref.place.options)
     if (
         ref.learned and "lenient" in source_types(internal=True)[ref.type].abilities
-    ):  # nobody has said what they are: a record that is good without them stays good
+    ):  # the columns are inferred, not declared: a record that is valid without them stays valid
         match ref.place.options.get("format"):
             case "json":
                 return noticer, LenientDecoder(decoder, noticer, ref.place.options, only=ref.learned)
@@ -62,12 +68,17 @@ def _noticing(ref: SourceRef, decoder: Decoder, there: dict[str, Noticer]) -> tu
     return noticer, decoder
 
 
-def together(
+def gather_notices(
     reports: Iterable[TaskReport], known: Collection[tuple[str, str, str]], more: Iterable[FormatNotice] = ()
 ) -> tuple[FormatNotice, ...]:
-    """Of all units of a Batch, and `more`: what is not yet known, and what is counted each time.
+    """The notices of all task outputs of a Batch: those that are new, and those that are counted each time.
 
-    Of each kind of a source a Query keeps 100 at most: names that never end must not fill the ledger.
+    At most 100 of each kind are kept per source of a query, so that a source with endless new names does not fill the ledger.
+
+    Args:
+        reports: The reports of the Batch's tasks.
+        known: The keys of the notices that earlier Batches recorded.
+        more: Further notices.
     """
     found: dict[tuple[str, str, str], FormatNotice] = {}
     kept = Counter((source, kind) for source, _, kind in known)
@@ -90,7 +101,7 @@ def together(
 
 
 def _always_null(reports: Iterable[TaskReport]) -> Iterator[FormatNotice]:
-    """The columns that are null in all records of a Batch, where these are enough to say so."""
+    """A notice for each column that is null in all records of a Batch, if the Batch has enough records."""
     records = Counter[str]()
     columns: dict[str, dict[str, str]] = {}
     for report in reports:
@@ -106,7 +117,7 @@ def _always_null(reports: Iterable[TaskReport]) -> Iterator[FormatNotice]:
 def ways_behind(
     before: NativeFrame | None, entry: StreamsEntry | RowsEntry, nodes: Sequence[StageNode]
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """See `NativeFrame.behind`: of what leaves a stage that `before`, or sources, have entered."""
+    """See `NativeFrame.behind`; the value for the output of a stage that `before`, or sources, enter."""
     own = tuple(node.node for node in nodes if isinstance(node, PersonsNode | ParseNode))
     if before is None:
         return tuple((source, own) for source in entry.sources)
@@ -115,11 +126,11 @@ def ways_behind(
 
 
 def gather_counts(compiled: Compiled, skip: Skip, reports: Iterable[TaskReport]) -> dict[str, Counts]:
-    """Node → counts. A run of native steps is one node (`known+hot`): in is what entered it, out what the next stage took in.
+    """Node → counts. A Spark SQL stage is one node (`known+hot`): in is what entered it, out is what the next stage read.
 
-    What it made and what it filtered are known apart where a stage has told them apart, by MADE_OF; else only which of them is more.
+    If a stage distinguishes rows by MADE_OF, made and filtered rows are counted separately; otherwise only the difference is known.
 
-    A record in `skip` (see StreamsEntry) is taken out at its source, and counted as if it had come as far as the step it died in.
+    A record in `skip` (see StreamsEntry) is removed at its source, and counted as if it had reached the step that fails on it.
     """
     counts: dict[str, Counts] = {}
     for report in reports:
@@ -132,7 +143,7 @@ def gather_counts(compiled: Compiled, skip: Skip, reports: Iterable[TaskReport])
         for step in run.name.split("+"):
             gate.add(counts.get(LATE + step, Counts()))
         own = [exit_ for exit_ in run.fed_by if base(exit_.removesuffix(EXIT).partition(LANE)[0]) == run.name]
-        if own:  # what Spark does for the node itself: `parse: spark` of a source, `require` of a python step
+        if own:  # what Spark does for the node itself: `parse: spark` of a source, `require` of a Python step
             node.out -= sum(counts[exit_].out for exit_ in own if exit_ in counts)
             node.dead += gate.dead + died
             node.late_dead += gate.late_dead
@@ -159,7 +170,7 @@ def gather_counts(compiled: Compiled, skip: Skip, reports: Iterable[TaskReport])
 
 
 def add_losses(counts: dict[str, Counts], lost: Mapping[str, Sequence[SourceStream]]) -> None:
-    """Count what the sources' logs say was gone before it was read (source → its streams that say so)."""
+    """Count the records that were gone before they were read. `lost`: source → the entries of its log that record a loss."""
     for source, streams in lost.items():
         for stream in streams:
             node = counts.setdefault(source, Counts())
@@ -168,7 +179,7 @@ def add_losses(counts: dict[str, Counts], lost: Mapping[str, Sequence[SourceStre
 
 
 def newest_of(gates: Iterable[tuple[str, LateRowCounter]]) -> dict[str, tuple[int, int | None]]:
-    """Node with a watermark → how far the rows that came by its gates would move it, and the AT value of the one that does."""
+    """Node with a watermark → (the newest event time in µs that its late-row counters saw, the AT value of that row)."""
     newest: dict[str, tuple[int, int | None]] = {}
     for origin, gate in gates:
         if gate.newest_us is not None and (origin not in newest or gate.newest_us > newest[origin][0]):
@@ -177,7 +188,7 @@ def newest_of(gates: Iterable[tuple[str, LateRowCounter]]) -> dict[str, tuple[in
 
 
 def _way(compiled: Compiled, source: str, step: str) -> tuple[str, ...]:
-    """The ledger's nodes between a source and the native run of a step."""
+    """The ledger's nodes between a source and the Spark SQL stage of a step."""
     runs = [run for run in compiled.runs if step in run.name.split("+")]
     ways = (tuple(node for node in ids if node != run.name) for run in runs for origin, ids in run.behind if origin == source)
     return next(ways, ())

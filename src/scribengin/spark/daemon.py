@@ -1,7 +1,7 @@
-"""Spark's Python daemon with Scribengin's modules loaded before it forks, so that a worker starts with all it needs.
+"""Spark's Python daemon with Scribengin's modules loaded before it forks, so that a worker process starts with all it needs.
 
-Without it every worker imports Arrow, msgspec and the stage by itself, about a second each at the first Batch and after a kill;
-so too pandas where it is installed: Arrow looks for it when it first sees Python values.
+Without it every worker process imports Arrow, msgspec and the stage by itself: about a second each at the first Batch and after a kill.
+pandas is loaded as well if it is installed, since Arrow imports it when it first converts Python values.
 """
 
 import gc
@@ -20,12 +20,12 @@ LOADED = (
 )
 
 COLLECT_EVERY = 100_000
-"""objects that can hold others, made and not yet freed, for a look for cycles; where a step leaves some, that is tens of MB at most"""
+"""container objects allocated and not freed before Python looks for cycles; if a step leaves cycles, they take tens of MB at most"""
 
 
 def leave_zips() -> None:
-    """Take Spark's copies of PySpark off the path where PySpark is installed: each worker reads the directory of each such zip anew,
-    32 times, because PySpark invalidates import caches when a worker starts. That is 0.15 s of a core."""
+    """Remove Spark's copies of PySpark from the path if PySpark is installed. PySpark invalidates import caches when a worker starts, and
+    each worker then reads the directory of each such zip 32 times: 0.15 s of a core."""
     zips = [path for path in sys.path if Path(path).name == "pyspark.zip" or Path(path).match("py4j-*-src.zip")]
     others = [path for path in sys.path if path not in zips]
     if PathFinder.find_spec("pyspark", others) is None or PathFinder.find_spec("py4j", others) is None:
@@ -42,10 +42,10 @@ if __name__ == "__main__":
         import_module(name)
     if PathFinder.find_spec("pandas") is not None:
         import_module("pandas")
-    import_module("scribengin.connectors.catalog").source_types()  # looks through the installed packages, once for all workers
-    # rows are many objects, and no cycles: by default every 700th of them makes Python look for some, a sixth of all that a worker does
+    import_module("scribengin.connectors.catalog").source_types()  # scans the installed packages, once for all workers
+    # rows are many objects without cycles: by default Python looks for cycles every 700 of them, which takes a sixth of a worker's time
     gc.set_threshold(COLLECT_EVERY)
-    # what is there now lives for ever: a worker's first collection must not walk through it, and so copy it, page by page
+    # these objects are never freed: a worker's first collection must not visit them, since that would copy their pages
     gc.freeze()
     import_module("scribengin.spark.watchdog").watch_workers()
     import_module("pyspark.daemon").manager()

@@ -1,4 +1,4 @@
-"""How many of a Query's records have become dead letters in this process, and whether its flow allows so many (`max_dead`)."""
+"""Counts a query's dead letters in this process, and checks them against the flow's `max_dead`."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 MOSTLY_DEAD = "more than half of the records of this run are dead letters"
 _LOOKED_AT = 10_000
-"""dead letters of a Batch that are looked at for what most of them have in common"""
+"""the most dead letters of a Batch that are read to find their most common cause"""
 
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """An exceeded bound: dead letters and records, of the Batch or of the run."""
+    """An exceeded bound: the counts of dead letters and records, for the Batch or the run."""
 
     dead: int
     records: int
     bound: str
-    """as the flow file writes it"""
+    """the bound as the flow file has it"""
     of_run: bool
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class Excess:
 
     @property
     def cause(self) -> str:
-        """The message without the numbers that grow, for a status."""
+        """The message for a status, without the numbers that grow."""
         return f"more records {'of this run' if self.of_run else 'of a Batch'} are dead letters than {self._key}: {self.bound} allows"
 
     @property
@@ -51,26 +51,28 @@ class Excess:
 
 @dataclass(slots=True)
 class DeadTally:
-    """The committed records and dead letters of a Query since the run began. For the Query's thread; `degraded` is read by displays."""
+    """The committed records and dead letters of a query since the run began. Only the query's thread writes it; displays read
+    `degraded`."""
 
     sources: tuple[str, ...]
     bounds: MaxDead | None = None
     lookups: tuple[str, ...] = ()
-    """lookup tables: their dead letters count for the bounds, and are no share of the records, of which theirs are none"""
+    """lookup tables: their dead letters count for the bounds, but not for the share of dead records, since their records are not counted"""
     records: int = 0
     dead: int = 0
     looked_up: int = 0
-    """of the dead, records of lookup tables"""
+    """how many of the dead letters are records of lookup tables"""
     late: int = 0
-    """of the dead, those that the watermark had passed"""
+    """how many of the dead letters were late"""
     unread: int = 0
-    """of the dead, those that a source could not read"""
+    """how many of the dead letters a source could not decode"""
     degraded: Excess | None = None
-    """the first one under `then: degrade`"""
+    """the first exceeded bound under `then: degrade`"""
 
     @property
     def cause(self) -> str:
-        """Why the flow is degraded, or, without `max_dead`, that most of it is lost; empty while all is well. Its numbers do not grow."""
+        """The reason that the flow is degraded or, without `max_dead`, that most records are dead letters; empty otherwise. It has no
+        numbers that grow."""
         if self.degraded is not None:
             return self.degraded.cause
         return MOSTLY_DEAD if self.bounds is None and is_mostly_dead(self.dead - self.looked_up, self.records) else ""
@@ -83,17 +85,17 @@ class DeadTally:
 
     @property
     def remedy(self) -> str:
-        """The remedy, besides looking at the dead letters, if most records are dead letters."""
+        """What to do, besides looking at the dead letters, if most records are dead letters."""
         expected = "if so many are expected, set max_dead: 100%"
         return f"correct `schema:` or `format:` of the source, if these are wrong; {expected}" if self.unread * 2 > self.dead else expected
 
     @property
     def stops(self) -> bool:
-        """Whether an exceeded bound stops the Query."""
+        """True if an exceeded bound stops the query."""
         return self.bounds is not None and self.bounds.then == "fail"
 
     def excess(self, counts: Mapping[str, Counts]) -> Excess | None:
-        """The bound that a Batch with these counts would exceed; the Batch is not added yet."""
+        """The bound that a Batch with these counts would exceed, or None. Does not add the counts."""
         if self.bounds is None:
             return None
         records, dead = _of(counts, self.sources)
@@ -101,13 +103,13 @@ class DeadTally:
             (self.bounds.batch, dead, records, False),
             (self.bounds.run, self.dead + dead, self.records + records, True),
         ):
-            # a Batch without a dead letter is not stopped for those before it
+            # the dead letters of earlier Batches do not stop a Batch that has none
             if bound is not None and dead and not bound.allows(found, of):
                 return Excess(found, of, bound.text(), of_run)
         return None
 
     def add(self, counts: Mapping[str, Counts]) -> Excess | None:
-        """Count a Batch that is committed; what is beyond the bounds with it."""
+        """Add the counts of a committed Batch. Returns the bound that they exceed, or None."""
         records, dead = _of(counts, self.sources)
         excess = self.excess(counts)
         if excess is not None and not self.stops:
@@ -121,7 +123,7 @@ class DeadTally:
 
 
 def _of(counts: Mapping[str, Counts], sources: Iterable[str]) -> tuple[int, int]:
-    """(records that the sources gave, dead letters). What a replay has sent in is neither: a dead letter that dies again costs no new
+    """(records that the sources gave, dead letters). Replayed records are not counted: a dead letter that fails again is not a new
     record."""
     replayed = sum(count.replayed for count in counts.values())
     records = sum(counts[source].rows_in - counts[source].replayed for source in sources if source in counts)
@@ -129,17 +131,24 @@ def _of(counts: Mapping[str, Counts], sources: Iterable[str]) -> tuple[int, int]
 
 
 def is_mostly_dead(dead: int, records: int) -> bool:
-    """Whether so many dead letters of so many records are too many to pass as success, where a flow sets no bound."""
+    """True if more than half of the records are dead letters. The limit for a flow without `max_dead`."""
     return dead * 2 > records > 0
 
 
 def share_text(dead: int, records: int) -> str:
-    """` (57 %)`; empty if nothing came in, or more dead letters than records."""
+    """` (57 %)`; empty if there are no records, or fewer records than dead letters."""
     return f" ({dead / records:.0%})".replace("%", " %") if 0 < dead <= records else ""
 
 
 def too_many_dead(excess: Excess, folder: QueryFolder, segments: Sequence[LineSegment], *, committed: int | None) -> StepError:
-    """The error that stops the Query. `committed`: the number of the Batch, where it is committed in spite of it."""
+    """The error that stops the query.
+
+    Args:
+        excess: The exceeded bound.
+        folder: The query's folder.
+        segments: The Batch's dead letters.
+        committed: The number of the Batch if it is committed nevertheless, else None.
+    """
     letters = [letter for segment in segments for letter in islice(read_segment(folder, segment), _LOOKED_AT)][:_LOOKED_AT]
     node, why = _most_common(letters)
     if committed is None:
@@ -153,7 +162,7 @@ def too_many_dead(excess: Excess, folder: QueryFolder, segments: Sequence[LineSe
 
 
 def _most_common(letters: Sequence[DeadLetter]) -> tuple[str, str]:
-    """(step, `; most of them: …`) of the step and reason that most dead letters name, with the first of these."""
+    """(step, `; most of them: …`) for the most common step and reason, with the first dead letter of that kind."""
     if not letters:
         return "", ""
     (step, reason), _ = Counter((letter.step, letter.reason) for letter in letters).most_common(1)[0]

@@ -1,4 +1,4 @@
-"""Dead letters on executors: from a chunk's row and an error to a durable dead letter, or a dropped count, or the task's end."""
+"""Writes dead letters on executors: a chunk's row and an error become a durable dead letter or a dropped count, or end the task."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from scribengin.state.contract import LineSegment
 
 
-# Input rows of a step, as JSON: for the dead letters of a chunk at once, since one by one each costs as much as a batch.
+# The input rows of a step as JSON, for many dead letters at once: for a single row it costs as much as for a batch.
 
 
 LONGEST = 64 * 1024
@@ -47,12 +47,12 @@ _NOWHERE = UnknownOrigin()
 
 
 class CameRows:
-    """Rows that are no longer changed, gathered until `texts` is called; all of one kind, which `takes` checks."""
+    """Input rows that no longer change, collected until `texts` is called. All are of one kind, which `takes` checks."""
 
     def __init__(self) -> None:
         self._schema: Schema | None = None
         self._kind: Any = None
-        """the RecordBatch in which they stand, or the form of their Structs; None before the first"""
+        """the RecordBatch of the rows, or the form of their Structs; None before the first row"""
         self._rows: list[Any] = []
         """indexes in the RecordBatch, or Structs"""
 
@@ -60,11 +60,11 @@ class CameRows:
         return len(self._rows)
 
     def takes(self, rows: Chunk | pa.RecordBatch, schema: Schema) -> bool:
-        """Whether a row of these, which are fixed, goes with those that are there."""
+        """True if a row of `rows`, which no longer change, can be added to those already collected."""
         return not self._rows or (_kind(rows) is self._kind and schema is self._schema)
 
     def add(self, rows: Chunk | pa.RecordBatch, index: int, schema: Schema) -> None:
-        """Add a row for which `takes` is true."""
+        """Add row `index`. `takes` must be True for it."""
         self._kind, self._schema = _kind(rows), schema
         if isinstance(rows, Chunk):
             structs = None if rows.form is None else rows.structs(rows.form.schema)
@@ -73,7 +73,8 @@ class CameRows:
             self._rows.append(index)
 
     def texts(self) -> list[str]:
-        """Each as JSON, by which the same row can be had again, empty if it cannot, or is long; then there are none any more."""
+        """The collected rows as JSON, for a replay; empty text if a row cannot be written or is longer than LONGEST. Clears the
+        collection."""
         kind, schema, rows, self._rows = self._kind, self._schema, self._rows, []
         if not rows:
             return []
@@ -84,12 +85,12 @@ class CameRows:
 
 
 def is_fixed(rows: Chunk | pa.RecordBatch) -> bool:
-    """False for dicts: a step behind may change them."""
+    """True if the rows no longer change. False for dicts: a later step may change them."""
     return _kind(rows) is not None
 
 
 def text_of(chunk: Chunk, index: int, schema: Schema) -> str:
-    """One row alone, as `texts`."""
+    """One row as JSON; see `CameRows.texts`."""
     return _texts(chunk.one(index), schema)[0]
 
 
@@ -103,7 +104,7 @@ def _texts(rows: Chunk, schema: Schema) -> list[str]:
     try:
         batch, bad = rows.batch(schema)
         lines = [] if bad else json_lines(batch).split(b"\n")[:-1]
-    except Exception:  # a value of the user's own that no column can hold
+    except Exception:  # a user's value that no column type can hold
         lines = []
     if len(lines) == len(rows):
         return [line.decode() if len(line) <= LONGEST else "" for line in lines]
@@ -125,11 +126,11 @@ class Trails:
 
     @property
     def wanted(self) -> bool:
-        """False if no record is chosen at all."""
+        """True if provenance is recorded for some records."""
         return self._rules.trace > 0
 
     def note(self, sink: str, origins: Origins, besides: Collection[int] = ()) -> None:
-        """These rows have reached the sink, but for those with the indexes `besides`."""
+        """Record that these rows have reached the sink. Rows with the indexes in `besides` are left out."""
         indexes = [index for index in origins.chosen(self._rules.trace).tolist() if index not in besides]
         if not indexes:
             return
@@ -140,7 +141,7 @@ class Trails:
             self._writer.write(self._batch, TracedArrival(id_, sink, hops))
 
     def close(self) -> LineSegment | None:
-        """Make them durable; None if there were none."""
+        """Make the provenance records durable; None if there are none."""
         return self._writer.close()
 
     def keep(self, *, kept: bool = True) -> None:
@@ -153,58 +154,59 @@ class Trails:
 
 
 _HELD, _HELD_BYTES = 256, 4 * 2**20
-"""dead letters, and bytes of their records, that wait at most for the rows of others to be written with theirs"""
+"""the most dead letters, and bytes of their records, that wait so that their input rows are written together"""
 
 
 @dataclass(frozen=True, slots=True)
 class LetterRules:
-    """What is the same for all dead letters of a Query: where they go, and each node's `on_error`."""
+    """What is the same for all dead letters of a query: where they are written, and each node's `on_error`."""
 
     folder: Path
     query: str
     on_error: Mapping[str, OnError]
     tier: str = ""
     trace: float = 0.0
-    """the share of records whose way is kept where they reach a sink"""
+    """the share of records whose provenance is recorded when they reach a sink"""
     tail: frozenset[str] = frozenset()
-    """the nodes of the tail: where a replay can enter, beside sources"""
+    """the nodes of the task pipeline: a replay can start at them, besides sources"""
     static: frozenset[str] = frozenset()
-    """the sources that every Batch reads again: a record of theirs becomes a dead letter once"""
+    """sources that every Batch reads again: a record of theirs becomes a dead letter only once"""
     version: str = ""
-    """the Query's fingerprint: what has died under another definition may die of something else"""
+    """the query's fingerprint: under another definition a record may fail for another reason"""
 
     def stop(self, batch: int) -> Hop:
-        """The error that stops the task because of a record."""
+        """The provenance hop of a Batch of this query, with this host and the current time."""
         return Hop(self.tier, self.query, batch, gethostname(), int(time.time() * 1000))
 
 
 class DeadLetterWriter:
-    """The dead letters of one task. `close` makes them durable; an attempt that fails calls `abort`."""
+    """Writes the dead letters of one task. `close` makes them durable; an attempt that fails calls `abort`."""
 
     def __init__(self, rules: LetterRules, batch: int, attempt: str, alone: Callable[[], bool] = lambda: False) -> None:
-        """`alone`: see `DeadLetter.alone`, of what is buried now."""
+        """`alone` returns the value of `DeadLetter.alone` for a record that becomes a dead letter now."""
         self._alone = alone
         self._written: dict[str, int] = {}
-        """of the record whose dead letters are being written: node → how many"""
+        """for the record whose dead letters are being written: node → how many"""
         self._at = ""
         self._rules = rules
         self._batch = batch
         self._held: list[tuple[dict[str, Any], bool]] = []
-        """dead letters that wait, in their order, and whether the next of `_rows` is theirs"""
+        """dead letters that wait, in order, each with True if the next row of `_rows` belongs to it"""
         self._held_bytes = 0
         self._rows = CameRows()
         self._writer = DeadWriter(rules.folder, attempt)
         self._marks: dict[tuple[int, str, str], tuple[SourceStream, str]] = {}
-        """of records of static sources that died: (id of the stream, file, node) → the stream, which keeps the id its own, and the mark"""
+        """failed records of static sources: (id of the stream, file, node) → (the stream, kept alive so that its id is not reused, the
+        mark)"""
         self.again: Counter[str] = Counter()
-        """node → records of static sources that an earlier Batch has made dead letters of, so that none are written here"""
+        """node → records of static sources that already have a dead letter of an earlier Batch; none is written again"""
 
     def marks(self) -> list[str]:
-        """Of records of static sources that died; see `state.lookups`."""
+        """The marks of failed records of static sources; see `state.lookups`."""
         return sorted({mark for _, mark in self._marks.values()})
 
     def keeps(self, node: str) -> bool:
-        """Whether what cannot pass the node becomes a dead letter."""
+        """True if records that fail in the node become dead letters."""
         return self._rules.on_error.get(base(node), "dead_letter") == "dead_letter"
 
     def bury(
@@ -222,12 +224,24 @@ class DeadLetterWriter:
         fate: OnError | None = None,
         remedy: str = "",
     ) -> None:
-        """Row `index` of `chunk` cannot pass `node` (`step.name` of a utility). `came`: the columns of the row, where it is just as it came
-        to the node, and a replay may begin with it there; `arrived`: rows as they came, where the chunk's own may have been changed, in
-        which it is row `arrived_at`, else `index`. It is written with the next ones, and durable at `close`. `fate` stands for the node's
-        `on_error`, and `remedy` says what to do where it is `fail`.
+        """Handle row `index` of `chunk`, which failed in `node`: write a dead letter, drop it or fail, as `on_error` says. The dead letter
+        is durable after `close`.
 
-        Raises StepError if that is `fail`.
+        Args:
+            node: The step; `step.name` for a utility.
+            chunk: The rows.
+            index: The index of the row in `chunk`.
+            reason: The dead letter's reason code.
+            message: The message for people.
+            error: The exception, if there is one.
+            came: The columns of the input row, if a replay can start at the node with it; None: no input row is stored.
+            arrived: The input rows, if those of `chunk` may have been changed; None: those of `chunk`.
+            arrived_at: The index in `arrived`; None: `index`.
+            fate: Replaces the node's `on_error`.
+            remedy: The remedy of the StepError.
+
+        Raises:
+            StepError: `on_error` is `fail`.
         """
         ordinal = chunk.ordinal(index)
         payload = chunk.origin.payload(ordinal) if ordinal is not None else None
@@ -261,7 +275,21 @@ class DeadLetterWriter:
         row: str = "",
         way: str = "",
     ) -> None:
-        """As `bury`, for a record that is no row here: that with this ordinal, None if no single record stands behind it."""
+        """Like `bury`, for a record that is not a row of a chunk.
+
+        Args:
+            node: The node in which the record failed.
+            origin: The origin of the record.
+            ordinal: The record's ordinal in `origin`; None if there is no single record.
+            payload: The record's bytes.
+            reason: The dead letter's reason code.
+            message: The message for people.
+            row: The input row as JSON, if a replay can start at the node with it.
+            way: The input by which the record reached a sink that has several.
+
+        Raises:
+            StepError: The node's `on_error` is `fail`.
+        """
         letter = self._letter(node, origin, ordinal, payload, reason, message, None, way)
         if letter is not None:
             self._hold(letter, row)
@@ -279,8 +307,8 @@ class DeadLetterWriter:
         fate: OnError | None = None,
         remedy: str = "",
     ) -> dict[str, Any] | None:
-        """The dead letter as JSON, without the input row of the step; None if the node drops such records, or an earlier Batch has
-        written it."""
+        """The dead letter as JSON, without the input row of the step; None if the node drops such records, or an earlier Batch has written
+        it."""
         on_error = fate or self._rules.on_error.get(base(node), "dead_letter")
         static = self._of_static(origin, ordinal)
         if on_error == "drop" and static is None:
@@ -335,12 +363,12 @@ class DeadLetterWriter:
         )
 
     def _of_static(self, origin: Origin, ordinal: int | None) -> tuple[str, SourceStream] | None:
-        """The source and the stream of a record of a static source; None for any other."""
+        """(source, stream) of a record of a static source; None for other records."""
         found = origin.stream(ordinal) if self._rules.static and ordinal is not None else None
         return found if found is not None and found[0] in self._rules.static else None
 
     def _is_known(self, node: str, source: str, stream: SourceStream, file: str) -> bool:
-        """Whether the Batches before have a dead letter of that record of a static source."""
+        """True if earlier Batches have a dead letter of this record of a static source."""
         made = self._marks.get((id(stream), file, node))
         if made is None:
             made = self._marks[id(stream), file, node] = stream, mark_of(self._rules.version, source, stream, file, node)
@@ -352,7 +380,8 @@ class DeadLetterWriter:
         return frozenset() if before is None else frozenset(before.lookups)
 
     def _hold(self, letter: dict[str, Any], row: str = "", *, has_row: bool = False) -> None:
-        """In its order: behind those that wait for their rows. `has_row`: it waits for the one that was added last."""
+        """Append the dead letter to those that wait. `row`: its input row as JSON; `has_row`: its input row is the last one added to
+        `_rows`."""
         if row:
             letter["came"] = row
         self._held.append((letter, has_row))
@@ -361,7 +390,7 @@ class DeadLetterWriter:
             self._flush()
 
     def _flush(self) -> None:
-        """Write those that wait. Raises OSError."""
+        """Write the dead letters that wait. Raises OSError."""
         held, self._held, self._held_bytes = self._held, [], 0
         texts = iter(self._rows.texts())
         for letter, has_row in held:
@@ -370,7 +399,7 @@ class DeadLetterWriter:
             self._writer.append(self._batch, letter)
 
     def _numbered(self, at: str, node: str, replays: int) -> str:
-        """With the number of the row, where the record has a dead letter of that node already."""
+        """The dead letter's id, with a number if the record already has a dead letter of that node."""
         if at != self._at:
             self._at, self._written = at, {}
         nth = self._written.get(node, 0)
@@ -401,7 +430,7 @@ def show_place(place: RecordPlace) -> str:
 
 
 def _form_of(origin: Origin, ordinal: int | None) -> tuple[str, dict[str, Any]]:
-    """`form` and `extra` of a dead letter."""
+    """The `form` and `extra` of a dead letter."""
     found = None if ordinal is None else origin.block_at(ordinal)
     return ("", {}) if found is None else (form_of(found[0]), extra_of(*found))
 
@@ -413,5 +442,5 @@ def _first(*values: int | None) -> int | str:
 def _as_json(chunk: Chunk, index: int) -> bytes:
     try:
         return msgspec.json.encode(chunk.rows[index], enc_hook=str)
-    except Exception:  # a user's object whose str() raises: the letter must still be written
+    except Exception:  # a user's object whose str() raises: the dead letter must still be written
         return repr(type(chunk.rows[index])).encode()

@@ -10,7 +10,7 @@ from scribengin.core.errors import FencedError, Refused, ScribenginError, SinkEr
 
 Fate = Literal["transient", "permanent"]
 
-# What a Python worker's traceback ends with, wherever it is nested in a JVM message.
+# The end of a Python worker's traceback, wherever it is nested in a JVM message.
 _OURS = re.compile(r"scribengin\.core\.errors\.(\w+): (.*?)(?=\n\s*\n|\nDuring handling|\n\s*at |\Z)", re.DOTALL)
 _NOTE = re.compile(r"^  (remedy|code|node): (.*)$", re.MULTILINE)
 _PYTHON = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception|Warning|Interrupt)): (.*)$", re.MULTILINE)
@@ -21,7 +21,7 @@ _CRASHED = re.compile(
 )
 _USERS_FRAME = re.compile(r'File "[^"\n]*/code/\w+\.zip/([^"\n]+)", line (\d+) in (\w+)')
 _KINDS = {kind.__name__: kind for kind in (SourceError, SinkError, Unreachable, StateError, StepError, FencedError, Refused)}
-# Error conditions of Spark that a later try may not meet (docs/protocol.md lists them).
+# Error conditions of Spark that a retry may not meet (docs/protocol.md lists them).
 _TRANSIENT = (
     "Python worker exited unexpectedly",
     "Python worker failed to connect back",
@@ -35,7 +35,7 @@ _TRANSIENT = (
     "Too many open files",
     "CONCURRENT_STREAM_LOG_UPDATE",
 )
-# What Hadoop's client says inside Spark's JVM of an HDFS that is away, where the flow's checkpoints lie.
+# Messages of Hadoop's client in Spark's JVM about an unavailable HDFS that stores the flow's checkpoints.
 _CALL = re.compile(r"Call From \S+ to (\S+) failed on (?:[\w ]+: )?(?:[\w.]+\.)?(\w+: [^;\n]+)")
 _CUT = re.compile(r'(\w[\w ]+) between local host is: [^;]+; destination host is: "([^"]+)":(\d+)')
 _HDFS = (
@@ -45,7 +45,7 @@ _HDFS = (
     re.compile(r"All datanodes \[.*?\] are bad"),
     re.compile(r"Unable to close file because the last block \S+ does not have enough number of replicas"),
 )
-# Conditions that say only that Python raised: what it raised stands in the traceback behind.
+# Conditions that say only that Python raised; the exception itself is in the traceback that follows.
 _WRAPPERS = ("PYTHON_EXCEPTION", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR", "PYTHON_DATA_SOURCE_ERROR")
 _DATA = (
     "CAST_INVALID_INPUT",
@@ -71,14 +71,14 @@ _DATA_PREFIXES = (
 
 
 def classify(error: BaseException) -> tuple[ScribenginError, Fate]:
-    """The Scribengin error for `error`, and whether to restart from the checkpoint."""
+    """(the Scribengin error for `error`, "transient" if a restart from the checkpoint may help, else "permanent")."""
     ours = find_ours(error)
     if ours is not None:
         return ours, "transient" if isinstance(ours, Unreachable) or "No space left on device" in str(error) else "permanent"
     text = message_of(error)
     if (crash := _crash(text)) is not None:
         return crash, "transient"
-    if (away := _hdfs_away(text)) is not None:
+    if (away := _unreachable_hdfs(text)) is not None:
         return away, "transient"
     if any(sign in text for sign in _TRANSIENT):
         return ScribenginError(_first_sentence(text), remedy="it is retried automatically; if the error persists, see the log"), "transient"
@@ -93,7 +93,8 @@ def classify(error: BaseException) -> tuple[ScribenginError, Fate]:
 
 
 def _crash(text: str) -> ScribenginError | None:
-    """A Python worker that ended itself by a signal, told with the user's line: Spark hands on what its fault handler wrote."""
+    """The error for a Python worker that ended by a signal, with the line of the user's code: Spark passes on the output of the worker's
+    fault handler. None if `text` is not about such an end."""
     found = _CRASHED.search(text)
     if found is None:
         return None
@@ -106,8 +107,8 @@ def _crash(text: str) -> ScribenginError | None:
     return StepError(f"a Python worker crashed{where}: {found.group(1)}", remedy=remedy, code="worker-crashed")
 
 
-def _hdfs_away(text: str) -> Unreachable | None:
-    """A NameNode or DataNode that does not answer where Spark writes its checkpoint."""
+def _unreachable_hdfs(text: str) -> Unreachable | None:
+    """The error for a NameNode or DataNode of the Spark checkpoint that does not answer; None if `text` is not about that."""
     if call := _CALL.search(text):
         said = f"hdfs://{call[1]}, which stores the Spark checkpoint, does not answer: {call[2]}"
     elif cut := _CUT.search(text):
@@ -121,7 +122,7 @@ def _hdfs_away(text: str) -> Unreachable | None:
 
 
 def is_stop(error: BaseException) -> bool:
-    """True for what Spark says when a Query was asked to stop: our own flag at a Batch's entry, or an interrupt."""
+    """True if the error only says that a query was stopped on request: by our own flag at a Batch's entry, or by an interrupt."""
     text = message_of(error)
     return any(
         sign in text for sign in ("StopRequested", "InterruptedException", "InterruptedIOException", "was cancelled", "Interrupted by")
@@ -129,7 +130,7 @@ def is_stop(error: BaseException) -> bool:
 
 
 def find_ours(error: BaseException) -> ScribenginError | None:
-    """Our own exception in the chain of causes, or in the text that a Python worker has sent."""
+    """Scribengin's own exception in the chain of causes, or rebuilt from the text that a Python worker sent; None if there is none."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, ScribenginError):
@@ -146,7 +147,7 @@ def find_ours(error: BaseException) -> ScribenginError | None:
 
 
 def condition_of(error: BaseException) -> str | None:
-    """Spark's error condition (`CAST_INVALID_INPUT`), of the innermost cause that names one."""
+    """Spark's error condition (`CAST_INVALID_INPUT`) of the innermost cause that has one; None if there is none."""
     get = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
     named = [get()] if callable(get) and get() else []
     named += _CLASS.findall(message_of(error))
@@ -154,19 +155,19 @@ def condition_of(error: BaseException) -> str | None:
     return str(told[-1]) if told else None
 
 
-def asks_spark(error: BaseException) -> bool:
-    """True if the tail's vector engine has met a value that only Spark can decide about."""
+def is_not_sure_error(error: BaseException) -> bool:
+    """True if the vector engine in a task pipeline met a value that only Spark can evaluate."""
     return "scribengin.vector.engine.NotSureError" in message_of(error)
 
 
 def is_data_error(error: BaseException) -> bool:
-    """True if a native step could not take a value that a record holds (ANSI mode)."""
+    """True if a Spark SQL step failed on a value of a record (ANSI mode)."""
     condition = condition_of(error)
     return condition is not None and find_ours(error) is None and (condition.startswith(_DATA) or condition.startswith(_DATA_PREFIXES))
 
 
 def remedy_for(condition: str) -> str:
-    """The remedy for an error condition of Spark."""
+    """The remedy for an error condition of Spark; empty if the condition is empty."""
     if condition.startswith(_DATA) or condition.startswith(_DATA_PREFIXES):
         return "use try_ functions such as try_cast and try_divide, or filter such rows before the step"
     if condition.startswith("INCONSISTENT_BEHAVIOR"):
@@ -183,7 +184,7 @@ def remedy_for(condition: str) -> str:
 
 
 def step_failure(node: str, error: BaseException) -> StepError:
-    """The error for a step that Spark could not analyse."""
+    """The StepError for a step that Spark could not analyse."""
     condition = condition_of(error)
     text = _first_sentence(message_of(error))
     return StepError(f'step "{node}": {text}', remedy=remedy_for(condition or ""), code=_code(condition), node=node)
@@ -194,13 +195,14 @@ def _code(condition: str | None) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """The whole text, Java causes included."""
+    """The full text of the error, Java causes included."""
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     return f"{error}\n{java}" if java is not None else str(error)
 
 
 def _first_sentence(text: str) -> str:
-    """The first line, without the names of Spark's exception and condition; with the next one where that says what is wrong."""
+    """The first line, without the names of Spark's exception and condition; with the next line if the first ends with a colon. At most 500
+    characters."""
     first, _, rest = text.strip().partition("\n")
     if first.endswith(":"):
         first = f"{first} {rest.partition(chr(10))[0]}"

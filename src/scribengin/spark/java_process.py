@@ -1,8 +1,8 @@
-"""How Spark's Java is started: by the command that Spark's launcher would build, without the launcher, which is a Java of its own.
+"""Starts Spark's Java with the command that Spark's launcher would build, without the launcher, which is a Java program of its own.
 
-That saves a second of a core at each start. The launcher stays in use where it may know more than this module: settings of Spark's
-own configuration files, another Spark than the PySpark of this Python, a version that the command was not compared with
-(tests/spark/test_java_process.py compares them). Which options Java gets, and why: docs/decisions/0058-how-java-starts.md.
+That saves a second of a core at each start. The launcher is still used if it may know more than this module: for settings in Spark's own
+configuration files, for another Spark than the PySpark of this Python, and for a version whose command was not compared
+(tests/spark/test_java_process.py compares them). Java's options and the reasons for them: docs/decisions/0058-how-java-starts.md.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from scribengin.core.java import Java
 
 COMPARED = ("4.2", "4.3")
-"""the releases of PySpark whose launcher's command is the one here, and that Scribengin is tested with"""
+"""the releases of PySpark that Scribengin is tested with, and whose launcher builds the same command"""
 _SECOND_COMPILER_LATER = tuple(
     f"-XX:Tier4{name}Threshold={4 * default}"
     for name, default in (("Invocation", 5000), ("MinInvocation", 600), ("Compile", 15000), ("BackEdge", 40000))
 )
-"""for a JVM that works on rows: four times Java's defaults, which leaves out what is hot at the start only"""
+"""for a JVM that processes rows: four times Java's defaults, which leaves out code that is hot only at the start"""
 _SERIAL_CORES = 4
-"""up to so many, one thread that collects garbage costs less than several that share the work"""
+"""with at most so many cores, one garbage collection thread costs less than several that share the work"""
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 OPTION_VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
-"""where a person may have set options of Java"""
+"""variables in which the user may have set Java options"""
 _LAUNCHER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-"""of the small Java that only makes the command of the large one"""
+"""options of the launcher's Java, which only builds the command of Spark's"""
 _ASKS_LAUNCHER = (
     "HADOOP_CONF_DIR",
     "PYSPARK_GATEWAY_PORT",
@@ -56,7 +56,7 @@ _ASKS_LAUNCHER = (
     "SPARK_TESTING",
     "YARN_CONF_DIR",
 )
-"""variables that the launcher or its scripts read"""
+"""variables that the launcher or its scripts read: with one of them set, the launcher is used"""
 _LAUNCHER_SETTINGS = ("spark.driver.defaultJavaOptions", "spark.driver.extraClassPath", "spark.driver.extraLibraryPath")
 _CONFIGURED = ("java-opts", "spark-defaults.conf", "spark-env.sh")
 _OPENED = (
@@ -88,7 +88,7 @@ _MODULES = (
 )
 """`org.apache.spark.launcher.JavaModuleOptions` of 4.2, without `--add-modules=jdk.incubator.vector`, which only linear algebra uses"""
 _HEAP = "1g"
-"""the default of Spark for `spark.driver.memory`"""
+"""Spark's default of `spark.driver.memory`"""
 _LOOK_S = 0.01
 
 
@@ -101,14 +101,15 @@ def spark_home() -> Path:
 
 
 def class_path() -> str:
-    """What Java is given; it expands the star itself. The first jar stands alone as in Spark's launcher: it must come before its rivals."""
+    """Java's class path; Java expands the star itself. As in Spark's launcher, the SLF4J API comes first, before other jars with the same
+    classes."""
     home = spark_home()
     first = sorted(home.glob("jars/slf4j-api-*.jar"))
     return ":".join([str(home / "conf"), *map(str, first), str(home / "jars" / "*")])
 
 
 def _version() -> str:
-    """PySpark's, without importing it; empty if it was not installed as a package."""
+    """The version of PySpark, without importing it; empty if it was not installed as a package."""
     try:
         return version("pyspark")
     except PackageNotFoundError:
@@ -116,15 +117,28 @@ def _version() -> str:
 
 
 def java_options(*, plans_only: bool, cores: int) -> list[str]:
-    """Java's options for compilers and memory. `plans_only`: no rows go through the JVM. A collector set in OPTION_VARIABLES stays."""
+    """Java's options for compilers and memory.
+
+    Args:
+        plans_only: True if no rows pass through the JVM.
+        cores: The number of cores; with few of them the serial collector is used, unless OPTION_VARIABLES select a collector.
+    """
     named = any(_COLLECTOR.search(os.environ.get(name, "")) for name in OPTION_VARIABLES)
     serial = [] if named or not (plans_only or cores <= _SERIAL_CORES) else ["-XX:+UseSerialGC"]
     return [*serial, "-XX:-UsePerfData", *(FIRST_COMPILER_ONLY if plans_only else _SECOND_COMPILER_LATER)]
 
 
 def java_command(settings: Mapping[str, str], java: Java, properties: Path) -> list[str] | None:
-    """The command of a Spark with these settings, which Java reads from the file `properties`: some are secrets, and anyone may read the
-    arguments of a process. None if only Spark's launcher knows the command."""
+    """The command that starts Spark.
+
+    Args:
+        settings: Spark's settings.
+        java: The Java to start.
+        properties: The file from which Java reads the settings: some are secrets, and any user may read a process's arguments.
+
+    Returns:
+        The command; None if only Spark's launcher knows it.
+    """
     home = spark_home()
     if (
         not _version().startswith(tuple(f"{release}." for release in COMPARED))
@@ -149,19 +163,19 @@ class JavaProcess:
         """Start it; returns at once.
 
         Args:
-            settings: Spark's.
-            java: which.
-            output: takes what Java prints; stays open until `gateway` or `end` has returned.
+            settings: Spark's settings.
+            java: The Java to start.
+            output: Receives what Java prints; it must stay open until `gateway` or `end` has returned.
 
         Raises:
-            OSError: the program cannot be started.
+            OSError: The program cannot be started.
         """
         self._settings, self._output = settings, output
-        self._folder = tempfile.TemporaryDirectory(prefix="scribengin-java-")  # nobody else may enter it
+        self._folder = tempfile.TemporaryDirectory(prefix="scribengin-java-")  # no other user can enter it
         properties, self._answer = Path(self._folder.name, "spark.properties"), Path(self._folder.name, "gateway")
         command = java_command(settings, java, properties)
         self._process: subprocess.Popen[bytes] | None = None
-        """None if Spark's launcher is to start it, which `gateway` then asks to"""
+        """None if Spark's launcher must start Java; `gateway` then calls the launcher"""
         if command is None:
             return
         properties.write_text("".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items()))
@@ -181,7 +195,7 @@ class JavaProcess:
         )
 
     def gateway(self) -> Any:
-        """Its Py4J gateway, when it is up.
+        """Wait until it is up; returns its Py4J gateway.
 
         Raises OSError, PySparkRuntimeError or Py4JError if it does not start.
         """
@@ -208,7 +222,7 @@ class JavaProcess:
 
 
 def _address(process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]:
-    """(port, secret) of Java's door, which it writes to the file `answer` when it is open."""
+    """Wait for the file `answer`, which Java writes when its gateway accepts connections; returns (port, secret)."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.serializers import UTF8Deserializer, read_int
 
@@ -221,7 +235,7 @@ def _address(process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]:
 
 
 def _escaped(text: str) -> str:
-    """As `java.util.Properties` reads it back."""
+    """The text in the escaped form that `java.util.Properties` reads."""
     return re.sub(r"[\\=:#! \t\f]", r"\\\g<0>", text).replace("\n", "\\n").replace("\r", "\\r")
 
 

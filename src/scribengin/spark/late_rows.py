@@ -1,9 +1,9 @@
 """The late-row counter before a stateful step: handles rows that Spark would drop as late, and rows without a valid time.
 
-Spark drops late rows and those with a null time without a word: late ones behind a partial aggregation are counted wrongly, others not at
-all. The comparison is Spark's own: a row is late when its last window ends at or before the watermark of the Batch before; without a
-window, when its time is at or before it. Everything else is decided by Spark's offset log of the Batch, so that a Batch that runs again is
-decided alike.
+Spark drops late rows and rows with a null time silently: it counts late ones after a partial aggregation wrongly, and others not at all.
+The counter compares as Spark does: a row is late if its last window ends at or before the watermark of the previous Batch; without a
+window, if its time is at or before that watermark. Everything else is read from Spark's offset log of the Batch, so that a Batch that runs
+again gives the same result.
 """
 
 from __future__ import annotations
@@ -37,28 +37,36 @@ if TYPE_CHECKING:
     from scribengin.state.contract import Counts
 
 
-# Windows by a local clock: the one rule, for Spark's frames and for the gate that counts late rows before them.
-#
-# A window begins where the clock shows a multiple of its size since the beginning of 1970, and ends where the next one begins. Where the
-# clocks are set back it is longer, where they are set forward shorter. Spark's own `window` knows fixed offsets only, and a shifted copy
-# of the time column would carry no watermark: the bounds are computed here, and the end is marked as the column that closes a group.
+# Windows by a local clock. Both Spark's frames and the late-row counter use these functions. A window begins where the local clock shows a
+# multiple of its size since the beginning of 1970, and ends where the next one begins. It is longer if the clock is set back in it, shorter
+# if it is set forward. Spark's own `window` has fixed offsets only, and a shifted copy of the time column would carry no watermark: so the
+# bounds are computed here, and the end column is marked as the one that closes a group.
 
 
 _WATERMARK = "spark.watermarkDelayMs"
-"""Spark's mark of a column that the watermark is compared with (EventTimeWatermark.delayKey); of its value nothing depends"""
+"""Spark's mark of a column that is compared with the watermark (EventTimeWatermark.delayKey); its value has no effect"""
 _EPOCH = datetime(1970, 1, 1)
 _US = timedelta(microseconds=1)
 _QUARTER_US = 15 * 60 * 10**6
-"""Between two quarters of an hour no zone has changed its offset since 1972."""
+"""since 1972 no zone has changed its offset between two quarters of an hour"""
 _WALL_US = ((datetime.min - _EPOCH) // _US, (datetime.max - _EPOCH) // _US)
 _FIRST_US, _LAST_US = _WALL_US[0] + 86_400 * 10**6, _WALL_US[1] - 86_400 * 10**6
-"""the instants whose local time has a datetime in every zone"""
+"""the instants for which a datetime exists in the local time of every zone"""
 
 
 def with_local_window(df: DataFrame, *, time: str, size_s: float, zone: str, start: str, end: str) -> DataFrame:
-    """`df` with the window of each row in the columns `start` and `end`; `time` is quoted, for Spark's parser.
+    """`df` with the window of each row in two more columns.
 
-    Raises StepError if Java's tz database, which may be older than Python's, does not know the zone.
+    Args:
+        df: The rows.
+        time: The time column, quoted for Spark's parser.
+        size_s: The size of a window in seconds.
+        zone: The time zone.
+        start: The name of the column for a window's start.
+        end: The name of the column for its end; it is marked for the watermark.
+
+    Raises:
+        StepError: Java's tz database, which may be older than Python's, does not contain the zone.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as sql
@@ -80,7 +88,8 @@ def with_local_window(df: DataFrame, *, time: str, size_s: float, zone: str, sta
 
 
 def window_ends_us(times_us: np.ndarray[Any, np.dtype[np.int64]], size_us: int, zone: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The ends of the windows that the instants lie in; all in microseconds since 1970, UTC. Costs Python per quarter of an hour met."""
+    """The ends of the windows that contain the instants; all in microseconds since 1970, UTC. Runs Python code once for each distinct
+    quarter of an hour."""
     region = ZoneInfo(zone)
     known = np.clip(times_us, _FIRST_US, _LAST_US)
     local = known + _each(known // _QUARTER_US, lambda quarter: _offset_us(quarter * _QUARTER_US, region))
@@ -99,7 +108,8 @@ def _offset_us(instant_us: int, region: ZoneInfo) -> int:
 
 
 def _instant_us(wall_us: int, region: ZoneInfo) -> int:
-    """The first instant at which the region's clock shows it; of a time that is skipped the one that the old offset gives, as in Java."""
+    """The first instant at which the region's local clock shows `wall_us`. For a local time that is skipped: the instant by the old offset,
+    as in Java."""
     wall = _EPOCH + min(max(wall_us, _WALL_US[0]), _WALL_US[1]) * _US
     offset = wall.replace(tzinfo=region, fold=0).utcoffset()
     assert offset is not None
@@ -109,14 +119,14 @@ def _instant_us(wall_us: int, region: ZoneInfo) -> int:
 NEVER_US = 2**63 - 1
 """a watermark that is never reached"""
 LATE = "late"
-"""the reason of a dead letter that the watermark of its Query had passed"""
+"""the reason code of a dead letter that came after the watermark"""
 AHEAD = "ahead"
-"""the reason of a dead letter whose time is further ahead of the clock than `ahead` allows"""
+"""the reason code of a dead letter whose time is further ahead of the clock than `ahead` allows"""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowGrid:
-    """Where the windows of a step lie. A `session` ends `size_us` behind each of its rows, whatever other rows make of it."""
+    """The windows of a step. A `session` window of a single row ends `size_us` after the row; other rows may make it longer."""
 
     size_us: int
     slide_us: int
@@ -125,7 +135,7 @@ class WindowGrid:
     session: bool = False
 
     def last_ends_us(self, times_us: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """The end of the last window that holds each instant."""
+        """For each instant the end of the last window that contains it."""
         if self.time_zone != UTC_NAME:
             return window_ends_us(times_us, self.size_us, self.time_zone)
         if self.session:
@@ -135,19 +145,19 @@ class WindowGrid:
 
 @dataclass(frozen=True, slots=True)
 class LateRule:
-    """Which rows a stateful step does not process."""
+    """Which rows a stateful step drops by their time."""
 
     drops: bool = True
-    """False if no watermark makes it drop any"""
+    """False if the step drops no row for its time"""
     known: bool = True
-    """False if its windows cannot be read off its text: a row whose time has passed may still be in one that is open"""
+    """False if its windows are unknown: a row that is before the watermark may still belong to an open window"""
     grid: WindowGrid | None = None
     timed: bool = False
     """True if a row without a time is in no result"""
 
 
 def window_grid(action: Action) -> WindowGrid | None:
-    """Of the step's window; None if it has none, or none that can be read off its text."""
+    """The windows of the step; None if it has no window, or if its SQL text does not define exactly one that can be read from it."""
     if isinstance(action, Aggregate) and action.window is not None:
         window = action.window
         return WindowGrid(round(window.size_s * 1e6), round(window.slide_s * 1e6), window.time_zone)
@@ -159,7 +169,7 @@ def window_grid(action: Action) -> WindowGrid | None:
 
 
 def late_rule(step: Step, column: str) -> LateRule:
-    """What the step does with rows by their time in `column`, on which the watermark is."""
+    """What the step does with rows by their time in `column`, which carries the watermark."""
     name, grid = column.lower(), window_grid(step.action)
     match step.action:
         case Aggregate(window=window, by=by):
@@ -181,15 +191,19 @@ def late_rule(step: Step, column: str) -> LateRule:
             groups = shape_of(text, frozenset(step.inputs)).grouped_by
             if windows == frozenset() and (groups is None or step.emit == "append"):
                 return LateRule(timed=groups is not None and name in groups)
-            # under `update` a group by the watermark's own column closes, one by an expression of it, or of others, does not
+            # under `update` a group by the watermark's own column closes; a group by an expression of it, or by other columns, does not
             return LateRule(drops=windows != frozenset() or groups is None or name in groups, known=False)
     return LateRule()
 
 
 @dataclass(frozen=True, slots=True)
 class GateNode:
-    """`mark` is the watermark that its input gives, `rule` what the step does by it, `late` what becomes of late rows. `offsets` is the
-    folder of Spark's offset log, which tells the watermark; the step's own trails it by `lag_us`."""
+    """The late-row counter of a stateful step.
+
+    Attributes: node: The counter's own name. step: The step after it. inputs: The input. schema: The input's columns. mark: The watermark
+    of the input. rule: What the step drops. late: What happens to late rows. lag_us: How far the step's watermark is behind that of the
+    query, in µs. offsets: The folder of Spark's offset log, from which the watermark is read.
+    """
 
     node: str
     step: str
@@ -200,24 +214,25 @@ class GateNode:
     late: Late
     lag_us: int
     holds_us: int
-    """how long at most, behind its last window's end or its own time, the Query keeps what it has made of a row"""
+    """the longest time, after the end of its last window or after its own time, that the query keeps rows made from a row"""
     offsets: Path
 
 
 class LateRowCounter:
-    """Counts late rows in `counts`. By default they become dead letters, or stop the task.
+    """Counts late rows in `counts`. By default they become dead letters, or they stop the task.
 
-    Rows that are only counted pass, and Spark drops them. So do all rows if it is unknown which ones Spark would drop. A replayed dead
-    letter that is late becomes a dead letter again: it was sent by hand, and must not vanish into a count."""
+    Rows that are only counted are passed on, and Spark drops them. All rows are passed on if it is unknown which ones Spark would drop. A
+    replayed dead letter that is late becomes a dead letter again, since an operator sent it and must see the result.
+    """
 
     def __init__(self, node: GateNode, batch: int, counts: Counts, letters: DeadLetterWriter) -> None:
         self._node = node
         self._counts = counts
         self._letters = letters
         self.newest_us: int | None = None
-        """how far the input alone would move the watermark; None before its first time"""
+        """the newest watermark that the input alone would give; None before its first time"""
         self.newest_at: int | None = None
-        """the AT value of the row that would; None if no single record stands behind it"""
+        """the AT value of the row that gives it; None if that row does not come from a single record"""
         self.leaves_us = 0
         """the watermark at which all rows have left the state"""
         self._watermark_us = watermark_us(node.offsets, batch - 1) - node.lag_us
@@ -244,7 +259,7 @@ class LateRowCounter:
         return self._bury_late(chunk, times, buried) if len(buried) else chunk
 
     def _with_times(self, chunk: Chunk) -> tuple[Chunk, pa.Array, NDArray[np.int64]]:
-        """The chunk without rows whose time cannot be; its times, and these in microseconds, where they are not null."""
+        """(the chunk without rows whose time is invalid, the times, the times in µs; a null time gives the smallest number)."""
         times = self._times(chunk)
         if times.null_count and self._node.rule.timed:
             chunk = self._bury_timeless(chunk, times)
@@ -268,7 +283,7 @@ class LateRowCounter:
         self.newest_at = None if ordinal is None else ordinal + chunk.origin.first_at
 
     def _replayed(self, chunk: Chunk, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of the rows that are replayed dead letters, and that can be dead letters again."""
+        """Those of the rows that are replayed dead letters; empty if late rows of the step do not become dead letters."""
         ordinals = chunk.ordinals
         if ordinals is None or not chunk.origin.has_replays:
             return rows[:0]
@@ -304,7 +319,7 @@ class LateRowCounter:
 
 
 def _instants(times: pa.Array) -> NDArray[np.int64]:
-    """In microseconds since 1970; if there is none, the smallest number."""
+    """The times in microseconds since 1970; a null time gives the smallest number."""
     numbers = times.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
     return np.asarray((numbers.fill_null(-(2**63)) if numbers.null_count else numbers).to_numpy(zero_copy_only=False), np.int64)
 
@@ -316,11 +331,11 @@ def _without(chunk: Chunk, rows: NDArray[np.int64]) -> Chunk:
 
 
 def instant_text(instant: pa.Array) -> str:
-    """The first of them: `2026-01-31T12:00:00Z`; of any year."""
+    """The first instant as text: `2026-01-31T12:00:00Z`; works for every year."""
     return instant_texts(instant)[0]
 
 
 def instant_texts(instants: pa.Array) -> list[str]:
-    """Each of them, none of which is null: `2026-01-31T12:00:00Z`; of any year."""
+    """Each instant as text: `2026-01-31T12:00:00Z`; works for every year. None of them may be null."""
     texts = instants.cast(pa.timestamp("us", tz=UTC_NAME)).cast(pa.string())
     return [text.replace(" ", "T").replace(".000000", "") for text in texts.to_pylist()]

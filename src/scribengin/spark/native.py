@@ -1,4 +1,4 @@
-"""SQL steps (native steps), as functions from frames to frames. They work on batch and streaming frames alike."""
+"""Spark SQL steps as functions from frames to frames, for batch and streaming frames alike."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scribengin.core.errors import StepError
 from scribengin.core.types import Field, Schema, Type, in_backticks
 from scribengin.core.zones import UTC_NAME
 from scribengin.plan.graph import flat_name
-from scribengin.plan.sql.patterns import as_meant
+from scribengin.plan.sql.patterns import escape_patterns
 from scribengin.plan.sql.rewrite import rename_inputs
 from scribengin.spark.late_rows import with_local_window
 from scribengin.spark.program import AT, DEAD, MADE_OF, PART
@@ -27,46 +27,48 @@ if TYPE_CHECKING:
 
 DEAD_TYPE = "STRUCT<step: STRING, name: STRING, payload: STRING>"
 _GENERATOR = re.compile(r"\b(?:(?:pos|variant_)?explode|inline|stack|json_tuple)(?:_outer)?\s*\(", re.IGNORECASE)
-"""what makes several rows of one in a select, or none"""
+"""functions that make several rows, or none, of one row in a select"""
 
 
 @dataclass(frozen=True, slots=True)
 class NativeFrame:
-    """A DataFrame and what it carries: AT, DEAD and MADE_OF columns, and the native nodes behind it since the last Python stage."""
+    """A DataFrame, which of the hidden columns AT, DEAD and MADE_OF it has, and the Spark SQL steps since the last Python stage."""
 
     df: DataFrame
     at: bool = False
     dead: bool = False
     run: tuple[str, ...] = ()
     fed_by: tuple[str, ...] = ()
-    """the nodes whose rows entered this native run"""
+    """the nodes whose rows enter this Spark SQL stage"""
     behind: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """(source, the ledger's nodes between it and this native run), for each way"""
+    """(source, the ledger's nodes between it and this Spark SQL stage), for each path"""
     stateful: bool = False
     gated: bool = False
-    """True if late rows were counted as they left the stage before: a stateful step may follow"""
+    """True if the stage before has counted late rows: a stateful step may follow"""
     watermarked: bool = False
-    """True if Spark knows the watermark already"""
+    """True if the watermark is set in Spark"""
     copied: bool = False
-    """True if several rows may have the same AT: it tells a record's place, and is no row's own"""
+    """True if several rows may have the same AT: it gives a record's place, but does not identify a row"""
     made_of: bool = False
 
     @property
     def hidden(self) -> list[str]:
-        """The hidden columns that are there."""
+        """The names of its hidden columns."""
         return [name for name, there in ((AT, self.at), (DEAD, self.dead), (MADE_OF, self.made_of)) if there]
 
     def visible(self, *, but: str = "") -> DataFrame:
-        """Without the hidden columns, all `but` one."""
+        """The frame without its hidden columns, except `but`."""
         hidden = [name for name in self.hidden if name != but]
         return self.df.drop(*hidden) if hidden else self.df
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What one input of a union, `origin`, gives: kept apart up to a step with state, before which each has a watermark of its own.
+    """The rows of one input of a union, `origin`, kept in a frame of its own up to a stateful step, before which each input gets its own
+    watermark.
 
-    Spark lets the slowest of several watermarks rule. Set behind the union there would be one, and the fastest input would rule.
+    With several watermarks Spark uses the slowest. If it were set after the union, there would be one only, and the fastest input would
+    advance it.
     """
 
     origin: str
@@ -74,12 +76,12 @@ class Lane:
 
 
 def carries_dead(action: Action) -> bool:
-    """True if rows that have failed a `require` can pass by the step untouched until the next Python stage."""
+    """True if rows that failed a `require` can pass the step unchanged, up to the next Python stage."""
     return isinstance(action, Filter | Select)
 
 
 def may_drop(action: Action) -> bool:
-    """True if a native step may give no row for one that it took in."""
+    """True if a Spark SQL step may return no row for an input row."""
     match action:
         case Select(columns):
             return any(_GENERATOR.search(expression) for _, expression in columns)
@@ -91,8 +93,18 @@ def may_drop(action: Action) -> bool:
 def apply(
     spark: SparkSession, step: Step, inputs: Sequence[tuple[str, NativeFrame]], *, stateful: bool, looks_up: bool = False
 ) -> dict[str, NativeFrame]:
-    """The frames that a native step gives: its own under "", a route's under its branches. `looks_up`: it is a join in which a row
-    of the first input may meet several of a table."""
+    """Apply a Spark SQL step.
+
+    Args:
+        spark: The session.
+        step: The step.
+        inputs: (id, frame) of each input.
+        stateful: True if the step keeps state.
+        looks_up: True for a join in which a row of the first input may match several rows of a table.
+
+    Returns:
+        The step's own frame under "", those of a route under the names of its branches.
+    """
     frames = [frame for _, frame in inputs]
     first = frames[0]
     run, fed_by, behind = _joined(frames)
@@ -129,7 +141,7 @@ def apply(
 
 
 def _marked(frame: NativeFrame) -> NativeFrame:
-    """With MADE_OF, where rows are reported apart by their AT."""
+    """The frame with MADE_OF, if its rows are identified by AT."""
     from pyspark.sql import functions as sql
 
     if frame.made_of or frame.copied or not frame.at:
@@ -138,13 +150,14 @@ def _marked(frame: NativeFrame) -> NativeFrame:
 
 
 def _with_tables(frames: Sequence[NativeFrame]) -> bool:
-    """Whether a stream of records is joined with tables alone: then a row is still of one record, though one may make several."""
+    """True if one stream of records is joined with tables only: each row then still comes from one record, though a record may give several
+    rows."""
     streams = [frame for frame in frames if frame.df.isStreaming]
     return len(streams) == 1 and len(frames) > 1 and streams[0].at and not streams[0].dead
 
 
 def _as_meant(spark: SparkSession, action: Action) -> Action:
-    """The step with the patterns in its texts as Spark must be told them."""
+    """The step with the patterns in its SQL texts escaped for Spark's parser."""
 
     def meant(text: str) -> str:
         return _meant(spark, text)
@@ -167,14 +180,14 @@ def _as_meant(spark: SparkSession, action: Action) -> Action:
 
 
 def _meant(spark: SparkSession, text: str) -> str:
-    """Where a person has set that all literals are raw, they are that."""
+    """The text escaped for Spark's parser; unchanged if the session reads all literals as raw."""
     if "\\" not in text or spark.conf.get("spark.sql.parser.escapedStringLiterals") == "true":
         return text
-    return as_meant(text)
+    return escape_patterns(text)
 
 
 def _joined(frames: Sequence[NativeFrame]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]:
-    """(run, fed_by, behind) of all of them"""
+    """The (run, fed_by, behind) of all frames together."""
     runs = dict.fromkeys(node for frame in frames for node in frame.run)
     feeders = dict.fromkeys(node for frame in frames for node in frame.fed_by)
     ways = dict.fromkeys(way for frame in frames for way in frame.behind)
@@ -196,7 +209,7 @@ def _branches(cases: tuple[tuple[str, str], ...], otherwise: str | None) -> list
 
 
 def side_by_side(frames: Sequence[NativeFrame]) -> NativeFrame:
-    """The frames one after the other, by column name; hidden columns that only some carry are null in the others."""
+    """The union of the frames by column name; a hidden column that a frame does not have is null in its rows."""
     from pyspark.sql import functions as sql
 
     if len(frames) == 1:
@@ -219,21 +232,22 @@ def side_by_side(frames: Sequence[NativeFrame]) -> NativeFrame:
 
 
 def numbered(df: DataFrame) -> DataFrame:
-    """With PART. Spark's function gives the number in the frame at hand, not the running task's."""
+    """The frame with PART. Spark's function gives the partition number in this frame, not that of the running task."""
     from pyspark.sql import functions as sql
 
     return df.withColumn(PART, sql.spark_partition_id())
 
 
 def _named(frame: NativeFrame, column: str, input_: str) -> NativeFrame:
-    """The frame with a column that says by which input of a union its rows come."""
+    """The frame with a column that names the input of a union from which its rows come."""
     from pyspark.sql import functions as sql
 
     return replace(frame, df=frame.df.withColumn(column, sql.expr(literal(flat_name(input_)))))
 
 
 def union_schema(node: str, inputs: Sequence[tuple[str, Schema]]) -> Schema:
-    """What the node's inputs have in common: names and types agree, or StepError; a column is NOT NULL where all say so."""
+    """The common columns of the node's inputs. A column is NOT NULL if it is so in all inputs. Raises StepError if names or types
+    differ."""
     (first_id, first), *others = inputs
     for id_, other in others:
         if {f.name: f.type for f in first.fields} != {f.name: f.type for f in other.fields}:
@@ -247,7 +261,7 @@ def union_schema(node: str, inputs: Sequence[tuple[str, Schema]]) -> Schema:
 
 
 def required(frame: NativeFrame, step: Step) -> NativeFrame:
-    """Mark the rows that fail one of the step's predicates; the next Python stage takes them out."""
+    """Mark the rows that fail one of the step's `require` predicates; the next Python stage removes them."""
     from pyspark.sql import functions as sql
 
     spark = frame.df.sparkSession
@@ -264,7 +278,7 @@ def required(frame: NativeFrame, step: Step) -> NativeFrame:
 
 
 def _opaque(spark: SparkSession, action: Action, inputs: Sequence[tuple[str, DataFrame]]) -> DataFrame:
-    """Steps behind which a row is no longer one source record."""
+    """Apply a step whose output rows do not come from single source records."""
     frames = [df for _, df in inputs]
     match action:
         case Sql(text):
@@ -295,7 +309,7 @@ def _aggregate(df: DataFrame, action: Aggregate) -> DataFrame:
         keys[:0] = [start, end]
         bounds = [f"{start} AS window_start", f"{end} AS window_end"]
     elif window is not None:
-        # checkpoints know the key as `window`, which a column of that name takes from it
+        # checkpoints name the key `window`; a column of that name would conflict with it
         key = "window" if "window" not in (*action.by, *(name for name, _ in action.columns)) else "_sg_window"
         span = sql.window(sql.col(in_backticks(window.time)), f"{window.size_s} seconds", f"{window.slide_s} seconds")
         keys.insert(0, span.alias(key))
@@ -348,12 +362,12 @@ def _intersect(action: Merge, left: DataFrame, right: DataFrame) -> DataFrame:
 
 
 def literal(text: str) -> str:
-    """A string literal for Spark's parser."""
+    """The text as a string literal for Spark's parser."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def schema_of(df: DataFrame, node: str) -> Schema:
-    """The frame's columns, hidden ones aside. Raises StepError that names a column whose type has no word here."""
+    """The frame's columns without hidden ones. Raises StepError for a column whose type has no equivalent in a flow file."""
     return Schema(
         tuple(Field(f.name, _type(f.dataType, f.name, node), f.nullable) for f in df.schema.fields if f.name not in (AT, DEAD, MADE_OF))
     )

@@ -1,4 +1,4 @@
-"""The nodes of a Query as the compiler visits them: which node reads which, and which nodes share one Python stage."""
+"""The nodes of a query as the compiler visits them: which node reads which, and which nodes share one Python stage."""
 
 from __future__ import annotations
 
@@ -36,8 +36,18 @@ if TYPE_CHECKING:
 def step_node(
     step: Step, inputs: tuple[str, ...], code: UserCode, schema_of: Callable[[str], Schema], orders: Mapping[str, Mapping[str, Any]]
 ) -> StageNode:
-    """`inputs` are those that the stage carries, `orders` as in BatchInputs. Raises StepError for what runs in Spark alone, and for a
-    function that may not be reordered and of which only its module, once imported, could tell that."""
+    """A step as a node of a Python stage.
+
+    Args:
+        step: The step.
+        inputs: The inputs that the stage has.
+        code: The user's code.
+        schema_of: Id → its columns.
+        orders: See `BatchInputs.orders`.
+
+    Raises:
+        StepError: The step can run only in Spark SQL; or a utility is a @frame function, or cannot run in free order.
+    """
     schema_in = schema_of(step.inputs[0])
     match step.action:
         case Python() as action:
@@ -85,7 +95,7 @@ def _utilities(
 
 
 def vector_node(steps: Sequence[Step], schema_of: Callable[[str], Schema]) -> VectorNode | None:
-    """A run of steps for the vector engine; None for no steps."""
+    """Consecutive steps as one node for the vector engine; None if there are none."""
     if not steps:
         return None
     given = schema_of(steps[0].inputs[0])
@@ -106,7 +116,7 @@ def _vector_step(step: Step, schema_of: Callable[[str], Schema]) -> VectorStep:
 
 
 def declared_schema(node: Node, schema_of: Callable[[str], Schema]) -> Schema:
-    """The columns of a step outside of Spark, by its declaration or its inputs."""
+    """The columns of a step outside of Spark SQL, from its declaration or its inputs."""
     assert isinstance(node, Step)
     if node.schema is not None:
         return node.schema.fields
@@ -125,7 +135,7 @@ _IN_TAIL = ("tail", "sink", "vector")
 
 
 class NodeLayout:
-    """Made once per Query. Ids may be `step.branch`."""
+    """The graph of a query's nodes. Created once per query. Ids may be `step.branch`."""
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         self._flow = plan.flow
@@ -141,25 +151,25 @@ class NodeLayout:
         return resolve(Graph(self._flow))
 
     def step(self, id_: str) -> Step:
-        """The step of that id; anything else is a bug."""
+        """The step with that id. Any other id is a bug (AssertionError)."""
         step = self._flow.node(id_)
         assert isinstance(step, Step), id_
         return step
 
     def readers(self, id_: str) -> list[PlannedNode]:
-        """The nodes of the Query that read `id_`, in the plan's order."""
+        """The nodes of the query that read `id_`, in the plan's order."""
         return self._readers.get(id_, [])
 
     def outputs(self, node: PlannedNode) -> list[str]:
-        """What others read of `node`: its id, its branches."""
+        """The outputs of `node` that other nodes read: its id, its branches."""
         return [id_ for id_ in self._readers if base(id_) == node.id]
 
     def feeds_tail(self, id_: str) -> bool:
-        """True if a tail node reads `id_`."""
+        """True if a node of the task pipeline reads `id_`."""
         return any(reader.stage in _IN_TAIL for reader in self.readers(id_))
 
     def native_steps_behind(self, output: str) -> list[Step]:
-        """The native steps behind a Python stage that are each the only reader of what is before them."""
+        """The Spark SQL steps that follow a Python stage one after the other, each the only reader of the one before."""
         steps: list[Step] = []
         while len(readers := self.readers(output)) == 1 and readers[0].stage == "native" and not self.requires(base(output)):
             output = readers[0].id
@@ -167,7 +177,7 @@ class NodeLayout:
         return steps
 
     def vector_run(self, node: PlannedNode) -> list[str]:
-        """The run of vector steps that ends in `node`, first to last; [] where the next step goes on with it."""
+        """The ids of the consecutive vector steps that end in `node`, first to last; empty if the next step is a vector step too."""
         if any(reader.stage == "vector" for reader in self.readers(node.id)):
             return []
         run = [node]
@@ -175,36 +185,36 @@ class NodeLayout:
             run.insert(0, before)
         return [step.id for step in run]
 
-    def ways_out(self, id_: str) -> int:
-        """How many stages take in rows of `id_`; the tail is one."""
+    def reading_stages(self, id_: str) -> int:
+        """How many stages read `id_`; the task pipeline counts as one."""
         return sum(reader.stage not in _IN_TAIL for reader in self.readers(id_)) + self.feeds_tail(id_)
 
     def in_tail(self, id_: str) -> bool:
-        """True if the rows of `id_` arise inside the tail."""
+        """True if the rows of `id_` are made in the task pipeline."""
         return self._nodes[base(id_)].stage in ("tail", "read", "vector")
 
     def requires(self, id_: str) -> bool:
-        """True for a step with a `require`."""
+        """True if the step has a `require`."""
         node = self._flow.node(id_)
         return isinstance(node, Step) and bool(node.require)
 
     def looks_up(self, step: Step) -> bool:
-        """True for a join of a stream, on its left, with a lookup table in which it may find several rows."""
+        """True for a join of a stream, on its left, with a lookup table in which a row may match several rows."""
         if not isinstance(step.action, Join) or step.action.how == "semi":
             return False
         return [base(input_) in self._resolved.static for input_ in step.inputs] == [False, True]
 
     def may_drop(self, run: Iterable[str]) -> bool:
-        """True if a native run of these nodes may drop rows."""
+        """True if the Spark SQL stage of these nodes may drop rows."""
         nodes = [self._flow.node(id_) for id_ in run]
         return any(not isinstance(node, Step) or native.may_drop(node.action) for node in nodes)
 
     def is_exit(self, node: PlannedNode) -> bool:
-        """True if rows of a Python stage leave it behind `node`."""
+        """True if rows leave the Python stage after `node`."""
         return any(not self.absorbed(node, reader) for output in self.outputs(node) for reader in self.readers(output))
 
     def absorbed(self, node: PlannedNode, reader: PlannedNode) -> bool:
-        """True if `reader` runs in the same stage as `node`: both Python, one reader, one way in."""
+        """True if `reader` runs in the same stage as `node`: both are Python, `node` has one reader, and `reader` has one input."""
         alone = sum(len(self.readers(output)) for output in self.outputs(node)) == 1
         both = node.stage in ("python", "decode") and reader.stage == "python"
         return both and alone and len(reader.inputs) == 1 and not self.requires(node.id)
@@ -220,7 +230,7 @@ class NodeLayout:
         return chain
 
     def tail_behind(self, ids: Iterable[str]) -> list[PlannedNode]:
-        """The tail nodes that rows of `ids` reach, in the plan's order."""
+        """The nodes of the task pipeline that rows of `ids` reach, in the plan's order."""
         found: set[str] = set()
         waiting = list(ids)
         while waiting:
@@ -231,20 +241,25 @@ class NodeLayout:
         return [node for node in self._order if node.id in found]
 
     def watermark(self, id_: str, schema: Schema, along: str | None = None) -> Inherited | None:
-        """The watermark that `id_` declares or inherits, under the name its column has there, where that is in `schema`; of several
-        the slowest. `along`: of those only that come by way of this node above it."""
+        """The watermark that `id_` declares or inherits, if its column is in `schema`; the slowest if there are several.
+
+        Args:
+            id_: The node.
+            schema: The columns of `id_`.
+            along: Only watermarks that this node, which precedes `id_`, has too; None: all.
+        """
         marks = self._resolved.watermarks
         origins = {mark.origin for mark in marks.get(base(along or id_), ())}
         return slowest(tuple(mark for mark in marks.get(base(id_), ()) if mark.column in schema and mark.origin in origins))
 
     def lag_us(self, id_: str) -> int:
-        """How far the watermark under which a step works trails the Query's: a join before it may still give rows that much older.
+        """How far the watermark of a step is behind that of the query, in µs: a join before it may still give rows that are so much older.
 
-        Spark's bound lies one millisecond below the join's span, whose ends belong to it.
+        Spark's bound is one millisecond below the join's time span, since the span includes its ends.
         """
         return max((self._lag_behind_us(input_) for input_ in self._nodes[base(id_)].inputs), default=0)
 
-    def lag_known(self, id_: str) -> bool:
+    def has_known_lag(self, id_: str) -> bool:
         """False if a join that is written in SQL precedes the step: its time span is unknown."""
         return all(self._spans_known(input_) for input_ in self._nodes[base(id_)].inputs)
 
@@ -253,7 +268,7 @@ class NodeLayout:
         if not isinstance(node, Step):
             return True
         joins = isinstance(node.action, Sql) and shape_of(node.action.text, frozenset(node.inputs)).joins is not None
-        return not (self._nodes[node.id].stateful and joins) and self.lag_known(id_)
+        return not (self._nodes[node.id].stateful and joins) and self.has_known_lag(id_)
 
     def holds_us(self, id_: str) -> int:
         """How long at most the query keeps a row, or rows made from it, in µs: after the end of its last window before `id_`, or after
@@ -280,7 +295,7 @@ class NodeLayout:
 
 
 def _span_us(action: Action) -> int | None:
-    """How long a stateful step keeps a row behind its time; None for ever."""
+    """How long a stateful step keeps a row after its time, in µs; None: for ever."""
     grid = window_grid(action)
     if grid is not None:
         return None if grid.session else grid.size_us  # other rows may prolong a session

@@ -1,4 +1,4 @@
-"""The open windows of a stateful Query at the end of its run, and when they close."""
+"""Reports the open windows of a stateful query at the end of its run, and when they close."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def stateful_step(parts: QueryParts) -> str | None:
-    """The Query's only step with state; None if there are several, whose shares Spark's figures do not tell."""
+    """The query's only stateful step; None if there are several, since Spark's figures do not say which rows are whose."""
     stateful = [node.id for node in parts.query.nodes if node.stateful]
     return stateful[0] if len(stateful) == 1 else None
 
 
 def open_windows_note(parts: QueryParts, *, held: int | None, watermark: str, clocks: Mapping[str, Clock] | None = None) -> str | None:
-    """Which windows wait for a later watermark, until when, and what would let them out; None if none do, or where their rows came out
-    already.
+    """A note on the windows that stay open: until when, and what would close them. None if no window is open, or if the step has already
+    emitted their rows.
 
     Args:
-        parts: those of the Query.
-        held: the number of groups in Spark's state.
-        watermark: its ISO 8601 text; empty if no Batch ran, so that the clocks tell it. Once a Batch is through, it trails the newest
-            time seen by its delay, so that both tell where the last window ends.
-        clocks: how far each input with a watermark has come, where the Query's decisions say it.
+        parts: The query.
+        held: The number of groups in Spark's state.
+        watermark: ISO 8601 text; empty if no Batch ran, then it is derived from `clocks`.
+        clocks: How far each input with a watermark has come, from the query's decisions.
     """
     id_ = stateful_step(parts)
     watermark = watermark or _reached(clocks or {})
@@ -61,15 +60,15 @@ def open_windows_note(parts: QueryParts, *, held: int | None, watermark: str, cl
 
 
 def _reached(clocks: Mapping[str, Clock]) -> str:
-    """The watermark by the slowest input; empty if an input has brought no rows yet."""
+    """The watermark that the slowest input gives; empty if an input has had no rows yet."""
     reached = [clock.newest_us for clock in clocks.values()]
     known = [newest_us for newest_us in reached if newest_us is not None]
     return (_EPOCH + timedelta(microseconds=min(known))).isoformat() if known and len(known) == len(reached) else ""
 
 
 def _records(parts: QueryParts, step: str, clocks: Mapping[str, Clock], closes: datetime) -> Iterator[str]:
-    """Of each input whose watermark is before `closes`, the record that would bring it there. One that a step in between drops may not do
-    so: Spark filters before it looks at the time, where the condition does not need it."""
+    """For each input whose watermark is before `closes`: the record that would advance it so far. It must reach the step: Spark may filter
+    a row before it looks at its time."""
     closes_us = (closes - _EPOCH) // timedelta(microseconds=1)
     for id_, clock in clocks.items():
         mark = declared_watermark(parts, id_)
@@ -79,7 +78,7 @@ def _records(parts: QueryParts, step: str, clocks: Mapping[str, Clock], closes: 
 
 
 def _delay_s(parts: QueryParts, id_: str) -> float:
-    """The longest delay of the watermarks above `id_`."""
+    """The longest delay, in seconds, of the watermarks before `id_`."""
     flow = parts.plan.flow
     seen: set[str] = set()
     waiting = [id_]

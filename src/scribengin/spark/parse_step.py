@@ -1,4 +1,4 @@
-"""The `parse` step: one column's text becomes fields, by the same decoders as a source's lines."""
+"""The `parse` step: decodes the text of one column to fields, with the same decoders as the lines of a source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ParseStep:
-    """Decodes `column` of each row; rows whose text breaks the parse contract are dead letters."""
+    """Decodes `column` of each row. Rows whose text cannot be decoded become dead letters."""
 
     def __init__(self, node: ParseNode, counts: Counts, letters: DeadLetterWriter) -> None:
         self._node = node
@@ -26,7 +26,7 @@ class ParseStep:
         self._letters = letters
 
     def __call__(self, chunk: Chunk) -> Chunk:
-        """The rows that could be parsed, with the new fields and without the column."""
+        """The rows that were decoded, with the new fields and without the column."""
         rows = chunk.rows
         column = self._node.column
         self._counts.rows_in += len(rows)

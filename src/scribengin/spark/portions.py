@@ -1,7 +1,8 @@
-"""Distributes a Batch over the workers of a tier: the one that holds the lease decides it, the others stage a portion each.
+"""Distributes a Batch over the workers of a tier: the worker that holds the lease decides it, the others stage a portion each.
 
-A portion is a run of the Batch's streams, the same rows for whoever reads them. What a helper stages is hidden, as what a task stages is,
-until the decision names it: one that dies, sleeps or is cut off costs time only, for whoever decides then stages its portion itself.
+A portion is a range of the Batch's streams; every worker reads the same rows in it. The output of a helper stays hidden, like that of a
+task, until the decision names it. If a helper ends, is suspended or is cut off, only time is lost: the deciding worker stages its portion
+itself.
 """
 
 from __future__ import annotations
@@ -35,20 +36,17 @@ if TYPE_CHECKING:
     from scribengin.state.intents import Intent
 
 LEAST_BYTES = int(os.environ.get("SCRIBENGIN_PORTION_BYTES") or 4 * 2**20)
-"""of a portion, by what its streams say: a smaller one is read in less time than it takes to hand it out. Fault runs say less"""
+"""the smallest portion, by the sizes of its streams: a smaller one is read faster than it is handed out. Fault tests set a smaller value"""
 BYTES_A_ROW = 200
-"""a guess, for streams that know only their rows"""
+"""an estimate, for streams that have only a row count"""
 
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """The part of a Batch that a helper stages, as the deciding worker has compiled it.
+    """The part of a Batch that a helper stages, as the deciding worker describes it.
 
-    Attributes:
-        query: the Query of the Batch.
-        inputs: the Batch's streams, all of them, and the part that the helper reads.
-        intent: see `UnitCommits`.
-        behind: sink → what it said of its place before the Batch ran.
+    Attributes: query: The name of the Batch's query. inputs: All streams of the Batch, and the part that the helper reads. intent: See
+    `UnitCommits`. behind: Sink → the state of its destination before the Batch ran, as the sink reported it.
     """
 
     query: str
@@ -59,46 +57,50 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The reports of a portion's units: of its tails, and of the stages before native steps."""
+    """The reports of a portion's tasks: those of its task pipelines, and of the stages before Spark SQL steps."""
 
     tails: Sequence[StageReport]
     middle: Sequence[TaskReport]
 
     @property
     def reports(self) -> list[TaskReport]:
-        """Those of all its units."""
+        """The reports of all its tasks."""
         return [*(report.task for report in self.tails), *self.middle]
 
 
 class Helper(Protocol):
-    """One other worker of the tier, taken for a Batch: exactly one of `answer` and `drop` ends that."""
+    """Another worker of the tier, reserved for one Batch. Exactly one call of `answer` or `drop` releases it."""
 
     def begin(self, portion: Portion) -> None:
         """Start staging the portion. Returns at once; raises nothing."""
 
     def answer(self) -> Staged | None:
-        """Wait until it is staged; None if the helper could not, or has gone."""
+        """Wait until the portion is staged; None if the helper failed or has gone."""
 
     def drop(self) -> None:
-        """Stop staging, whatever was staged so far. Raises nothing."""
+        """Stop staging, whatever has been staged so far. Raises nothing."""
 
 
 class Helpers(Protocol):
     """The other running workers of a tier."""
 
     def take(self, query: str, digest: str) -> list[Helper]:
-        """Those that have nothing to do, and run the Query as it runs here (`digest_of`); no other caller gets them until they have
-        ended."""
+        """Reserve the idle workers that run the query as it runs here. No other caller gets them until `answer` or `drop`.
+
+        Args:
+            query: The name of the query.
+            digest: See `digest_of`.
+        """
 
 
 def digest_of(parts: QueryParts) -> str:
-    """Tells a Query's plan, columns and release from all others: workers share a Batch only where all of that is the same."""
+    """A digest of a query's plan, columns and release. Workers share a Batch only if all of that is equal."""
     columns = {source: schema.ddl() for source, schema in parts.schemas.items()}
     return hashlib.sha256(canonical([version("scribengin"), parts.query.fingerprint, columns])).hexdigest()
 
 
 def may_share(parts: QueryParts, compiled: Compiled, streams: Mapping[str, Sequence[SourceStream]]) -> bool:
-    """Whether parts of the Batch can be staged separately with the same result."""
+    """True if parts of the Batch can be staged separately with the same result."""
     if why_whole(parts.plan, parts.query) or not compiled.tails:
         return False
     if any(is_written_by_spark(sink) for sink in parts.sinks.values()):
@@ -109,7 +111,7 @@ def may_share(parts: QueryParts, compiled: Compiled, streams: Mapping[str, Seque
 
 
 def divided(streams: Mapping[str, Sequence[SourceStream]], most: int) -> list[BatchPart]:
-    """The streams in up to `most` parts of about the same size, in their order; one part where more would not pay."""
+    """Divide the streams, in their order, into up to `most` parts of about the same size; one part if the Batch is too small for more."""
     sizes = {source: [_bytes_of(stream) for stream in listed] for source, listed in streams.items()}
     weights = [size for listed in sizes.values() for size in listed]
     count = min(most, len(weights), sum(weights) // LEAST_BYTES)
@@ -132,7 +134,7 @@ def _bytes_of(stream: SourceStream) -> int:
 
 
 def _part(streams: Mapping[str, Sequence[SourceStream]], start: int, end: int) -> BatchPart:
-    """Of all streams in a row those from `start` up to `end`."""
+    """The part with the streams from `start` up to `end` (exclusive), counted over all sources."""
     ranges, begun = {}, 0
     for source, listed in streams.items():
         low, high = max(start - begun, 0), min(end - begun, len(listed))
@@ -143,21 +145,27 @@ def _part(streams: Mapping[str, Sequence[SourceStream]], start: int, end: int) -
 
 
 JOB_GROUP = "portion"
-"""of Spark's jobs in a helper"""
+"""the group of Spark jobs in a helper"""
 
 
 class Stager:
-    """Stages portions of the Queries of a tier, in a worker that does not hold its lease. One at a time."""
+    """Stages portions of a tier's queries in a worker that does not hold its lease. One at a time."""
 
     def __init__(self, spark: SparkSession, compilers: Mapping[str, tuple[QueryParts, Compiler]], claim: Callable[[Portion], None]) -> None:
-        """`compilers`: Query → its parts, and what compiles them. `claim` makes the Query's sinks ready for the lineage of a portion."""
+        """Create a stager.
+
+        Args:
+            spark: The session.
+            compilers: Query → its parts, and its compiler.
+            claim: Prepares the query's sinks for the lineage of a portion.
+        """
         self._spark = spark
         self._compilers = compilers
         self._claim = claim
         self.digests = {name: digest_of(parts) for name, (parts, _) in compilers.items()}
 
     def stage(self, portion: Portion) -> Staged:
-        """Stage the portion. Raises any failure; none of its output is visible then, and the deciding worker stages it itself."""
+        """Stage the portion. Raises on any failure; none of its output is visible then, and the deciding worker stages it itself."""
         parts, compiler = self._compilers[portion.query]
         self._claim(portion)
         self._spark.sparkContext.setJobGroup(JOB_GROUP, f"a portion of batch {portion.inputs.batch.number}", interruptOnCancel=True)
@@ -171,6 +179,6 @@ class Stager:
         return Staged(tails, middle_reports(compiled, reports, number))
 
     def cancel(self) -> None:
-        """Stop what is being staged; from any thread. Its result is no longer needed."""
+        """Stop the portion that is being staged, whose result is no longer needed. May be called from any thread."""
         with suppress(Exception):  # Spark itself may be gone
             self._spark.sparkContext.cancelJobGroup(JOB_GROUP)

@@ -1,11 +1,12 @@
-"""Record functions that only look at columns, made to take Structs instead of dicts.
+"""Compiles record functions that only read columns to a form that takes Structs instead of dicts.
 
-Most filters read two or three columns of a record and drop it. A Struct is a third cheaper to decode than a dict, so where a
-function does nothing with its record but `row["column"]` or `row.get("column")`, the same function is compiled once more with
-`row.f3` in these places: the user's own code runs, line numbers and all, on the same values. Where anything is in doubt (the record
-is handed on, changed, compared; a closure; a source that is not what was loaded) there is no such form and the step gets dicts.
+Most filters read two or three columns of a record and drop it. A Struct is a third cheaper to decode than a dict. If a function uses its
+record only as `row["column"]` or `row.get("column")`, it is compiled again with `row.f3` in these places: the user's own code runs, with
+its line numbers, on the same values. In case of doubt (the record is passed on, changed or compared; a closure; a source file that differs
+from the loaded code) there is no such form and the step gets dicts.
 
-A function that is nothing but comparisons joined by `and`, `or` and `not` is also had as one loop over many records: no call per record.
+A function that consists only of comparisons joined by `and`, `or` and `not` is also compiled to one loop over many records, without a call
+per record.
 """
 
 from __future__ import annotations
@@ -34,26 +35,31 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Step
 
 
-# Drops rows in a stage that the SQL filters after it would drop.
-#
-# A filter that compares columns with constants is asked already of the Structs that a source's decoder makes: the rows that Spark
-# would drop are never made into Arrow. Spark asks again what passes, so that the sieve may know less than the filter, never more:
-# it holds only comparisons whose answer is the same in Python and in Spark, and of `a AND b AND c` only those before the first that
-# is not (what stands behind could raise, and the row must then be found).
+# Drops rows in a stage that the SQL filters after it would drop. A filter that compares columns with constants is evaluated on the Structs
+# that a source's decoder makes, so that dropped rows are never converted to Arrow. Spark filters the remaining rows again: the sieve may
+# keep rows that Spark drops, never the reverse. It contains only comparisons with the same result in Python and in Spark, and of `a AND b
+# AND c` only those before the first one without: a later one could raise an error, and then the row must be found.
 
 
 _ESCAPED = re.compile(r"""[\\"]|''""")
-"""what texts may hold that is Spark's to read"""
+"""characters of a text that Spark's parser would interpret"""
 
 
 def sieve_of(steps: Iterable[Step], schema: Schema) -> str | None:
-    """A Python expression over `row`, a Struct of `schema`: True for the rows that may pass `steps`, which follow each other.
-    None if nothing can be said."""
+    """A filter for the rows that the next SQL steps would drop.
+
+    Args:
+        steps: The steps, which follow each other.
+        schema: The columns of the rows.
+
+    Returns:
+        A Python expression over `row`, a Struct of `schema`: True for all rows that may pass `steps`. None if nothing can be tested.
+    """
     return deciding_sieve(steps, schema)[0]
 
 
 def deciding_sieve(steps: Iterable[Step], schema: Schema) -> tuple[str | None, bool]:
-    """(the sieve, whether all rows that it lets pass do pass `steps`, as what they were)."""
+    """(the sieve, True if every row for which it is True passes `steps` unchanged)."""
     tests: list[str] = []
     for step in steps:
         if not isinstance(step.action, Filter):
@@ -63,7 +69,7 @@ def deciding_sieve(steps: Iterable[Step], schema: Schema) -> tuple[str | None, b
             break
         found, whole = _conjuncts(tree, schema)
         tests += found
-        if not whole or step.require:  # a row that fails a `require` dies there, whatever comes behind
+        if not whole or step.require:  # a row that fails a `require` becomes a dead letter there, whatever follows
             break
     else:
         return " and ".join(tests) or None, bool(tests)
@@ -71,13 +77,13 @@ def deciding_sieve(steps: Iterable[Step], schema: Schema) -> tuple[str | None, b
 
 
 def compiled(sieve: str) -> Callable[[list[Any]], list[bool]]:
-    """The sieve for many Structs at once."""
+    """The sieve as a function over many Structs."""
     test: Callable[[list[Any]], list[bool]] = eval(f"lambda rows: [{sieve} for row in rows]")
     return test
 
 
 def _conjuncts(tree: exp.Expr, schema: Schema) -> tuple[list[str], bool]:
-    """The tests that lead the predicate, and whether they are all of it."""
+    """(the tests of the predicate's first conjuncts, True if they are all of it)."""
     tests: list[str] = []
     for part in _flat(tree):
         test = _test(part, schema)
@@ -99,7 +105,7 @@ def _flat(tree: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _test(tree: exp.Expr, schema: Schema) -> str | None:
-    """A Python expression that is True if the predicate is (neither false nor null), else False; None if that is not known."""
+    """A Python expression that is True if the predicate is true, and False if it is false or null; None if there is none."""
     from sqlglot import exp
 
     tree = tree.unnest()
@@ -127,7 +133,7 @@ _STRAIGHT = {"GT": ">", "GTE": ">=", "LT": "<", "LTE": "<=", "EQ": "=="}
 
 
 def _comparison(tree: Any, schema: Schema) -> str | None:
-    """A column with a constant of its own kind; texts for equality only."""
+    """The test for a column compared with a constant of its own kind; texts for equality only. None for other comparisons."""
     kind = type(tree).__name__
     for side, other, sign in ((tree.left, tree.right, _STRAIGHT[kind]), (tree.right, tree.left, _TURNED[kind])):
         column = _column(side, schema)
@@ -151,7 +157,7 @@ def _text_test(tree: Any, schema: Schema) -> str | None:
 
 
 def _column(tree: exp.Expr, schema: Schema) -> tuple[str, str] | None:
-    """(`row.f3`, name of its type). Names are exact: our sessions set `spark.sql.caseSensitive`."""
+    """(`row.f3`, the name of its type). Names are case-sensitive: our sessions set `spark.sql.caseSensitive`."""
     from sqlglot import exp
 
     tree = tree.unnest()
@@ -169,7 +175,7 @@ def _integer(tree: exp.Expr) -> int | None:
     if not isinstance(tree, exp.Literal) or tree.is_string or not tree.name.isascii() or not tree.name.isdigit():
         return None
     number = int(tree.name)
-    return number if number < 1 << 63 else None  # beyond it is a DECIMAL
+    return number if number < 1 << 63 else None  # a larger number is a DECIMAL
 
 
 def _text(tree: exp.Expr) -> str | None:
@@ -183,21 +189,21 @@ _NOT_PLAIN = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_COROUTINE 
 _SEE_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec"})
 _PLAIN = frozenset({int, float, str, bytes, bool, type(None)})
 _HOLD = frozenset({list, tuple, set, frozenset})
-"""constants of a module that can be compared with as often as one likes"""
+"""containers among a module's names that can be compared repeatedly without effect"""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledPredicate:
-    """A record function for Structs. `many` gives the answers for a list of them, all True or False; where it raises, `one` is to be
-    asked, record by record: to ask twice has no effect."""
+    """A record function for Structs. `many` returns the answers for a list of them, all True or False. If it raises, call `one` for each
+    record: repeated evaluation has no effect."""
 
     one: Callable[[Any], Any]
     many: Callable[[list[Any]], list[bool]] | None
 
 
 @lru_cache(maxsize=256)
-def looking_form(function: Any, schema: Schema) -> CompiledPredicate | None:
-    """`function` for Structs of `schema`, or None."""
+def compile_predicate(function: Any, schema: Schema) -> CompiledPredicate | None:
+    """`function` for Structs of `schema`; None if it cannot be compiled for them."""
     if not isinstance(function, FunctionType):
         return None
     code = function.__code__
@@ -215,7 +221,7 @@ def looking_form(function: Any, schema: Schema) -> CompiledPredicate | None:
 
 
 def _loop(changed: ast.FunctionDef, function: FunctionType) -> Callable[[list[Any]], list[bool]] | None:
-    """The function's one expression for many records, or None if it is more than a test."""
+    """The function's single expression as a loop over many records; None if the function is more than a test."""
     body = changed.body[1:] if ast.get_docstring(changed) is not None else changed.body
     match body:
         case [ast.Return(value=ast.expr() as test)] if _is_test(test, changed.args.args[0].arg, function.__globals__):
@@ -233,7 +239,7 @@ _MANY = "_many_records"
 
 
 def _is_test(node: ast.expr, record: str, names: dict[str, Any]) -> bool:
-    """True if the expression gives True or False and does nothing else."""
+    """True if the expression gives True or False and has no side effect."""
     match node:
         case ast.BoolOp(values=values):
             return all(_is_test(value, record, names) for value in values)
@@ -261,7 +267,7 @@ def _is_value(node: ast.expr, record: str, names: dict[str, Any]) -> bool:
 
 
 def _definition(function: FunctionType) -> ast.FunctionDef | None:
-    """Its syntax tree, decorators aside, where it stands at the top of its module."""
+    """The function's syntax tree without decorators, if it is defined at the top level of its module; else None."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[function.__module__]))
     except (OSError, TypeError, KeyError, SyntaxError):
@@ -285,21 +291,21 @@ def _compiled(node: ast.FunctionDef, like: CodeType) -> CodeType:
 
 
 class _Looks(ast.NodeTransformer):
-    """Finds out whether a function only looks at columns of `record`, its parameter, and turns the looks into attributes."""
+    """Checks whether a function only reads columns of `record`, its parameter, and replaces these reads by attributes."""
 
     def __init__(self, record: str, schema: Schema) -> None:
         self._record = record
         self._schema = schema
 
     def only(self, function: ast.FunctionDef) -> bool:
-        """True if each use of the record is a look, and its name never stands for anything else."""
+        """True if each use of the record reads a column, and its name is never bound to anything else."""
         nodes = list(ast.walk(function))
         looks = sum(self._column(node) is not None for node in nodes)
         names = [node for node in nodes if isinstance(node, ast.Name) and node.id == self._record]
         if looks != len(names) or any(isinstance(node, ast.Name) and node.id in _SEE_LOCALS for node in nodes):
             return False
         bound = [name for node in nodes for name in _bound(node) if name == self._record]
-        return len(bound) == 1  # as the parameter
+        return len(bound) == 1  # the parameter
 
     def visit(self, node: ast.AST) -> Any:
         column = self._column(node)
@@ -309,8 +315,8 @@ class _Looks(ast.NodeTransformer):
         return ast.fix_missing_locations(ast.copy_location(look, node))
 
     def _column(self, node: ast.AST) -> str | None:
-        """The column that `record["column"]`, `record.get("column")` or `record.get("column", None)` reads. Every record has every
-        column: a default is never taken."""
+        """The column that `record["column"]`, `record.get("column")` or `record.get("column", None)` reads, else None. Every record has
+        every column, so a default is never used."""
         match node:
             case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str(column)), ctx=ast.Load()):
                 pass
@@ -326,7 +332,7 @@ class _Looks(ast.NodeTransformer):
 
 
 def _bound(node: ast.AST) -> list[str]:
-    """The names that a node gives a meaning to, assignments aside (these are Names, and no looks)."""
+    """The names that a node binds, except by assignment (those are Names, and are counted there)."""
     match node:
         case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             return [name]

@@ -1,8 +1,8 @@
-"""One step over in-process rows, by itself, with the outcome of each row: for `preview`, which shows a flow step by step.
+"""Runs one step over in-process rows, with the outcome of each row: for `preview`, which shows a flow step by step.
 
-What a step does is done by the same code as in a run: the classes of Python stages, in this process, and the frames of `native`, over
-local rows. Only how steps are put together is another: a run fuses them, here each one ends before the next begins. A stateful step sees
-its rows as one Batch, and no watermark.
+The same code as in a run does the work: the classes of Python stages, in this process, and the frames of `native`, over local rows. Only
+the combination of steps differs: a run fuses them, here each one ends before the next begins. A stateful step sees its rows as one Batch,
+without a watermark.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     Build = Callable[[list[tuple[str, NativeFrame]]], Mapping[str, NativeFrame]]
 
 
-# In-process rows with their origins, and the dead letters of a step over them, which are kept in memory instead of written.
+# In-process rows with their origins, and the dead letters of a step, which are kept in memory instead of written.
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The record that a row was made of: where it stood in which source, and its bytes."""
+    """The record that a row was made of: its source, its place in it, and its bytes."""
 
     source: str
     place: RecordPlace
@@ -61,7 +61,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class RowSample:
-    """Some rows. `roots[i]` is the record that row i was made of; None if it was not made of a single record."""
+    """Rows in this process. `roots[i]` is the record that row i was made of; None if it was not made of a single record."""
 
     rows: pa.RecordBatch
     schema: Schema
@@ -76,14 +76,14 @@ class RowSample:
 
 
 def joined(samples: Sequence[RowSample], schema: Schema) -> RowSample:
-    """The rows of all, one after the other, with the columns of `schema` by name."""
+    """The rows of all samples, one after the other, with the columns of `schema` by name."""
     form = arrow_schema(schema)
     table = pa.Table.from_batches([sample.rows.select(form.names).cast(form) for sample in samples], schema=form)
     return RowSample(one_batch(table), schema, tuple(root for sample in samples for root in sample.roots))
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:
-    """All rows of the table, also if there are none."""
+    """The rows of the table as one record batch; works for an empty table too."""
     return pa.RecordBatch.from_arrays(_flat(table), schema=table.schema)
 
 
@@ -93,7 +93,8 @@ def _flat(table: pa.Table) -> list[pa.Array]:
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """A row that a step could not process. `index` is its place among the rows that came in, `utility` which of a step's it was."""
+    """A row that a step could not process. `index` is its number among the input rows, `utility` the step's utility that failed, if the
+    step has utilities."""
 
     index: int
     reason: str
@@ -101,28 +102,28 @@ class Died:
     code_line: str = ""
     utility: str = ""
     payload: str = ""
-    """the row as JSON, where it failed a `require`"""
+    """the row as JSON, if it failed a `require`"""
 
 
 class RootsOrigin(Origin):
-    """Ordinals are indexes of rows of a Sample."""
+    """The origin of a RowSample's rows: ordinals are row indexes."""
 
     def __init__(self, roots: Sequence[Root | None]) -> None:
         self._roots = roots
 
     def place(self, ordinal: int) -> RecordPlace:
-        """That of the record that the row was made of."""
+        """The place of the record that the row was made of."""
         root = self._roots[ordinal]
         return RecordPlace("") if root is None else root.place
 
     def payload(self, ordinal: int) -> bytes | None:
-        """That of the record that the row was made of."""
+        """The bytes of the record that the row was made of."""
         root = self._roots[ordinal]
         return None if root is None else root.payload
 
 
 class HeldLetters(DeadLetterWriter):
-    """Dead letters that are kept here and written nowhere, whatever the node's `on_error`. For steps: they only `bury`."""
+    """Keeps dead letters in memory and writes none, whatever the node's `on_error`. For steps, which only call `bury`."""
 
     def __init__(self) -> None:
         self.died: list[Died] = []
@@ -136,13 +137,14 @@ class HeldLetters(DeadLetterWriter):
         message: str,
         *,
         error: BaseException | None = None,
-        came: Schema | None = None,  # noqa: ARG002 (nobody replays these)
+        came: Schema | None = None,  # noqa: ARG002 (a preview has no replay)
         arrived: pa.RecordBatch | None = None,  # noqa: ARG002
         arrived_at: int | None = None,  # noqa: ARG002
         fate: OnError | None = None,  # noqa: ARG002
         remedy: str = "",  # noqa: ARG002
     ) -> None:
-        """Note it; `node` is `step.name` of a utility. A person's Ctrl-C reaches no executor, but this process: it is raised again."""
+        """Record the dead letter. Raises KeyboardInterrupt if `error` is one: unlike an executor, this process receives the user's
+        Ctrl-C."""
         if isinstance(error, KeyboardInterrupt):
             raise error
         ordinal = chunk.ordinal(index)
@@ -153,8 +155,8 @@ class HeldLetters(DeadLetterWriter):
 
 @dataclass(frozen=True, slots=True)
 class StepRows:
-    """Rows that a step returned. `of[i]` is the row that came in (counted over all inputs) of which row i was made; None if a row has no
-    single one."""
+    """Rows that a step returned. `of[i]` is the number of the input row (counted over all inputs) from which row i was made; `of` is None
+    if the rows do not come from single input rows."""
 
     sample: RowSample
     of: tuple[int, ...] | None
@@ -169,14 +171,15 @@ class StepOutcome:
 
 
 class LoneSteps:
-    """Runs steps one at a time. `session` is asked for where a step needs Spark; a flow of record functions needs none."""
+    """Runs steps one at a time. `session` is called only if a step needs Spark; record functions do not."""
 
     def __init__(self, code: UserCode, session: Callable[[], SparkSession]) -> None:
         self._code = code
         self._session = session
 
     def run(self, step: Step, inputs: Inputs, *, stateful: bool) -> StepOutcome:
-        """Raises StepError, with its node, if the step itself is wrong: it cannot be loaded, or Spark cannot take it."""
+        """Run the step over the inputs. Raises StepError, with its node, if the step itself is wrong: it cannot be loaded, or Spark cannot
+        analyse it."""
         try:
             match step.action:
                 case Python() as action if form_of(action.function or self._code.load(action.reference)) == "frame":
@@ -191,7 +194,7 @@ class LoneSteps:
             raise
 
     def parsed_by_spark(self, source: Source, lines: RowSample, schema: Schema) -> StepOutcome:
-        """The records of a source with `parse: spark` out of its lines."""
+        """The records of a source with `parse: spark`, parsed from its lines."""
         return self._in_spark(source, [(source.id, lines)], lambda frames: {"": spark_parse.parsed(frames[0][1], source, schema)})
 
     # --- Python ---
@@ -237,12 +240,12 @@ class LoneSteps:
 
     def _frame_function(self, action: Python, frames: list[tuple[str, NativeFrame]]) -> dict[str, NativeFrame]:
         function = action.function or self._code.load(action.reference)
-        # a run's workers have the modules from their other stages
+        # in a run, the workers have the modules from their other stages
         self._session().sparkContext.addPyFile(self._code.archive)
         return {"": NativeFrame(function(frames[0][1].visible()))}
 
     def _required(self, step: Step, outcome: StepOutcome) -> StepOutcome:
-        """What of a Python step's rows holds its `require`."""
+        """The outcome without the rows of a Python step that fail its `require`; these are dead letters."""
         outs, died = dict(outcome.outs), list(outcome.died)
         for branch, made in outcome.outs.items():
             checked = self._in_spark(step, [(step.id, made.sample)], lambda frames: {"": native.required(frames[0][1], step)})
@@ -254,7 +257,7 @@ class LoneSteps:
         return StepOutcome(outs, tuple(died))
 
     def _in_spark(self, node: Step | Source, inputs: Inputs, build: Build) -> StepOutcome:
-        """`build` makes frames of the inputs' frames. Rows that no native step can take are found, and are dead."""
+        """Run `build`, which makes frames from the inputs' frames. Rows that make it fail are found and become dead letters."""
         try:
             return self._collected(node.id, inputs, build)
         except ScribenginError:
@@ -317,7 +320,7 @@ class LoneSteps:
         return NativeFrame(self._session().createDataFrame(table), at=True)
 
     def _culprits(self, node: str, inputs: Inputs, build: Build) -> list[Died]:
-        """The rows that make the step fail by themselves, by halving."""
+        """Find the rows that make the step fail by themselves, by bisection."""
         bounds, total = [], 0
         for _, sample in inputs:
             bounds.append((total, total + len(sample)))
@@ -351,11 +354,11 @@ class LoneSteps:
 
 _PAYLOAD = "_sg_payload"
 _NOWHERE = -1
-"""the index of a row that died and was not made of a single row that came in"""
+"""the index of a dead letter that was not made of a single input row"""
 
 
 class _Gathered:
-    """The rows of one branch, in order of arrival."""
+    """Collects the rows of one branch, in order of arrival."""
 
     def __init__(self, came: RowSample, schema: Schema) -> None:
         self._came = came
@@ -379,7 +382,7 @@ class _Gathered:
 
 
 def _failed(name: str, index: int, payload: str) -> Died:
-    """`name` of the predicate and `payload` as in DEAD."""
+    """The dead letter of a row. `name` (the predicate) and `payload`: as in DEAD."""
     if name == SPARK_PARSE:
         return Died(index, "malformed", "Spark's parser cannot read it", payload=payload)
     return Died(index, "require", f'"{name}" does not hold', payload=payload)
@@ -411,8 +414,8 @@ def _schema_given(step: Step, inputs: Inputs) -> Schema:
     return first
 
 
-def came_to(outcome: StepOutcome, rows: int) -> dict[int, list[tuple[str, int]]] | None:
-    """Row that came in → (branch, index) of the rows that were made of it; None if that is not known of all."""
+def outputs_by_input(outcome: StepOutcome, rows: int) -> dict[int, list[tuple[str, int]]] | None:
+    """Input row → (branch, index) of the rows that were made of it; None if this is not known for all rows."""
     ways: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for branch, made in outcome.outs.items():
         if made.of is None:

@@ -1,7 +1,7 @@
-"""One Python stage as a picklable value: made by the driver, run by `stage` on the executors.
+"""One Python stage as a picklable value: created by the driver, run by `stage` on the executors.
 
-A stage is entered by the streams of sources (it reads and decodes them itself) or by Arrow rows of a native part, and is left
-through sinks (then it is a Query's tail and ends in receipts) or as Arrow rows for the native part behind it.
+The input of a stage is the streams of sources (it reads and decodes them itself) or Arrow rows from Spark SQL steps. Its output goes to
+sinks (then it is a task pipeline of the query and returns write receipts) or, as Arrow rows, to the Spark SQL steps after it.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from scribengin.vector.engine import VectorStep
 
 AT = "_sg_at"
-"""Hidden BIGINT column: which record of which stream a row was (see `row_origin`)."""
+"""Hidden BIGINT column: the stream and the record that a row comes from (see `row_origin`)."""
 BRANCH = "_sg_branch"
-"""Hidden STRING column: which of a stage's outputs a row belongs to, `sorts` or `sorts.odd`."""
+"""Hidden STRING column: the output of a stage to which a row belongs, `sorts` or `sorts.odd`."""
 PART = "_sg_part"
-"""Hidden INT column of what enters a stage before native steps: the partition, as the frame itself numbers it. Where several readers of
-the frame meet in a union Spark runs it once for each, and the task's own number is another each time."""
+"""Hidden INT column of the input of a stage before Spark SQL steps: the partition number in the frame itself. If several readers of the
+frame meet in a union, Spark runs the frame once for each, each time with other task numbers."""
 MADE_OF = "_sg_made_of"
-"""Hidden BIGINT column of what leaves a native step that may make several rows of one: the AT of the row that each was made of. The rows
-of one stand side by side in one task, up to the end of the native run."""
+"""Hidden BIGINT column of the output of a Spark SQL step that may make several rows of one: the AT of the input row. The rows made of one
+are adjacent in one task, up to the end of the Spark SQL stage."""
 DEAD = "_sg_dead"
-"""Hidden STRUCT<step, name, payload> column: the `require` that a row has failed; null where all held."""
+"""Hidden STRUCT<step, name, payload> column: the `require` that a row has failed; null if it failed none."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRef:
-    """The data to open a source on an executor. `index` is its place in the Query's sorted source list."""
+    """What an executor needs to open a source. `index` is its position in the query's sorted list of sources."""
 
     node: str
     type: str
@@ -45,13 +45,13 @@ class SourceRef:
     index: int
     evolve: Evolve = "strict"
     learned: tuple[str, ...] = ()
-    """columns that are not declared, under `evolve: add`"""
+    """the columns that are inferred, not declared, under `evolve: add`"""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonNode:
-    """A python step. `reference` is loaded from the user's code, also where the flow was written in Python with functions as objects:
-    an object would be pickled by the name of a module that executors cannot import before the archive is on their path."""
+    """A python step. `reference` is loaded from the user's code even if the flow was written in Python with function objects: pickle would
+    store an object by the name of a module that executors cannot import before the archive is on their path."""
 
     node: str
     inputs: tuple[str, ...]
@@ -65,8 +65,8 @@ class PythonNode:
 
 @dataclass(frozen=True, slots=True)
 class UtilitiesNode:
-    """A step of utilities, `names`, `references` and `forms` in the written order. `learned` is what earlier Batches know of them where
-    they are free (see `step_ordering`)."""
+    """A step of utilities; `names`, `references` and `forms` are in the order of the flow file. `learned` is what earlier Batches recorded
+    of them if their order is free (see `step_ordering`)."""
 
     node: str
     inputs: tuple[str, ...]
@@ -81,7 +81,7 @@ class UtilitiesNode:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """What each is called in dead letters and while its stage counts: `step.name`."""
+        """The id of each utility in dead letters and in the counts of a running stage: `step.name`."""
         return tuple(f"{self.node}.{name}" for name in self.names)
 
 
@@ -91,7 +91,7 @@ PersonsNode = PythonNode | UtilitiesNode
 
 @dataclass(frozen=True, slots=True)
 class ParseNode:
-    """A parse step: `column` is decoded and leaves, its fields join the others."""
+    """A parse step: `column` is decoded and removed, and its fields are added to the other columns."""
 
     node: str
     inputs: tuple[str, ...]
@@ -101,13 +101,13 @@ class ParseNode:
     schema_in: Schema
     schema_out: Schema
     options: Mapping[str, Any] = field(default_factory=dict)
-    """the format's, such as `delimiter` of csv"""
+    """the options of the format, such as `delimiter` of csv"""
 
 
 @dataclass(frozen=True, slots=True)
 class VectorNode:
-    """A run of `filter` and `select` steps: `node` is the last of them, `run` their name in the ledger (`known+hot`). `sieve` as in
-    ExitNode; where it `decides` it is all that the steps do."""
+    """Consecutive `filter` and `select` steps. `node` is the last of them, `run` their common name in the ledger (`known+hot`). `sieve`: as
+    in ExitNode; if `decides`, the sieve alone does all that the steps do."""
 
     node: str
     inputs: tuple[str, ...]
@@ -119,13 +119,13 @@ class VectorNode:
 
     @property
     def fallible(self) -> bool:
-        """True if a row may arrive whose outcome only Spark can determine."""
+        """True if there may be a row whose outcome only Spark can determine."""
         return any(step.fallible for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class UnionNode:
-    """Inputs of the same columns, one after the other. `origin` is the column that says by which input a row came (`flat_name`)."""
+    """A union of inputs with the same columns, one after the other. `origin` is the column that names a row's input (`flat_name`)."""
 
     node: str
     inputs: tuple[str, ...]
@@ -134,7 +134,8 @@ class UnionNode:
 
 @dataclass(frozen=True, slots=True)
 class UnitCommit:
-    """The Batch's units commit one by one. `input_hash` and `behind` as in UnitSink; `plan` is the one that these tasks run."""
+    """The commit of a Batch whose task outputs commit one by one. `input_hash` and `behind`: as in UnitSink; `plan` is the plan that the
+    tasks run."""
 
     units: int
     input_hash: str
@@ -144,7 +145,7 @@ class UnitCommit:
 
 @dataclass(frozen=True, slots=True)
 class SinkNode:
-    """The write of a sink. `sink` is the connector's object; `schema` what it is given. `commit` is None if rows are staged."""
+    """The write of a sink. `sink` is the connector's object; `schema` the columns it receives. `commit` is None if rows are staged."""
 
     node: str
     inputs: tuple[str, ...]
@@ -155,7 +156,7 @@ class SinkNode:
 
 @dataclass(frozen=True, slots=True)
 class ExitNode:
-    """Rows leave as Arrow; with AT where `at` (their place is known and wanted behind). `sieve` says which ones are wanted behind."""
+    """The exit of rows as Arrow; with AT if `at`. `sieve` is a test for the rows that the next steps keep; None: all rows."""
 
     node: str
     inputs: tuple[str, ...]
@@ -163,7 +164,7 @@ class ExitNode:
     at: bool
     sieve: str | None = None
     branch: str | None = None
-    """in BRANCH, where several outputs leave the stage; None for a stage with one"""
+    """the value of BRANCH if the stage has several outputs; None if it has one"""
 
 
 StageNode = PersonsNode | ParseNode | VectorNode | UnionNode | GateNode | SinkNode | ExitNode
@@ -173,10 +174,9 @@ StageNode = PersonsNode | ParseNode | VectorNode | UnionNode | GateNode | SinkNo
 class StreamsEntry:
     """The stage reads sources itself: task i reads `units[i]`, a source and an index into `streams` of that source.
 
-    Where `units` is empty they come as rows (columns `source`, `index`, `stream`): the streaming part of a stateful Query. `part`: the
-    numbers of those that run in this process, as ranges; None: all of them.
-    `skip` names records that a native step cannot take ((source, index) → sequence number → (node, message)): they become
-    dead letters.
+    If `units` is empty, they arrive as rows (columns `source`, `index`, `stream`): the streaming part of a stateful query. `part`: the
+    ranges (end exclusive) of the unit numbers that run in this process; None: all of them. `skip` has the records that a Spark SQL step
+    cannot process ((source, index) → sequence number → (node, message)): they become dead letters.
     """
 
     sources: Mapping[str, SourceRef]
@@ -193,11 +193,11 @@ class StreamsEntry:
 
 @dataclass(frozen=True, slots=True)
 class RowsEntry:
-    """Arrow rows of the native node `node`, with AT and DEAD columns where they were carried, and PART before native steps.
+    """The stage reads Arrow rows of the Spark SQL node `node`, with AT and DEAD if the frame has them, and PART before Spark SQL steps.
 
-    `native` is the name under which the native run before this entry is counted; empty if there is none. `made_of`: with MADE_OF,
-    by which the rows that the run has made are reported from those that it has let pass. `first` and `end`: the numbers of its units,
-    where other workers of the tier run those before and behind; None: all from `first` on.
+    `native` is the name under which the Spark SQL stage before this entry is counted; empty if there is none. `made_of`: True if the rows
+    have MADE_OF, by which rows that the stage has made are distinguished from rows that it has passed on. `first` and `end`: the numbers of
+    its task outputs if other workers of the tier run those before and after it; `end` None: all from `first` on.
     """
 
     node: str
@@ -214,7 +214,7 @@ class RowsEntry:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One stage. `index` is unique among the stages of a Query; units of stage i begin at i times `UNIT_STRIDE`."""
+    """One stage. `index` is unique among the stages of a query; the task outputs of stage i are numbered from i times `UNIT_STRIDE`."""
 
     index: int
     entry: StreamsEntry | RowsEntry
@@ -222,7 +222,7 @@ class Program:
     code: UserCode
     letters: LetterRules
     batch: BatchId | None = None
-    """None in a streaming part: then the task's own Batch number is asked of Spark"""
+    """None in a streaming part: the task then asks Spark for its Batch number"""
 
 
 def feeds_a_step(nodes: Sequence[StageNode], node: str) -> bool:
@@ -232,22 +232,22 @@ def feeds_a_step(nodes: Sequence[StageNode], node: str) -> bool:
 
 
 def last_step(nodes: Sequence[StageNode], inputs: Sequence[str]) -> str | None:
-    """The python or parse step whose rows are checked where they leave a stage by these inputs; None if they were typed all the way."""
+    """The Python step whose output is checked when it leaves a stage by these inputs; None if all inputs have checked types."""
     steps = {node.node: node.node for node in nodes if isinstance(node, PythonNode | ParseNode | UnionNode)}
     steps |= {node.node: node.ids[-1] for node in nodes if isinstance(node, UtilitiesNode)}
     return next((steps[name] for name in (input_.partition(".")[0] for input_ in inputs) if name in steps), None)
 
 
 SPARK_PARSE = "parse: spark"
-"""In DEAD, instead of a predicate's name: the line that Spark's parser could not read."""
+"""In DEAD, in place of a predicate's name: Spark's parser could not read the line."""
 UNIT_STRIDE = 10_000
 EXIT = "→"
-"""Ends the name under which a stage counts what leaves it as Arrow."""
+"""Suffix of the name under which a stage counts the rows that leave it as Arrow."""
 LANE = "@"
-"""Stands in such a name before the input of a union that the rows came by, where these are kept apart."""
+"""In such a name, the prefix of the union's input that the rows come from, if the inputs are kept in separate lanes."""
 LATE = "~"
-"""Begins the name under which a gate counts the late and timeless rows of the stateful step behind it."""
+"""Prefix of the name under which a late-row counter counts the late rows and rows without a time of the stateful step after it."""
 MADE_IN = "*"
-"""Begins the name under which a stage counts, as `out`, the rows that the native run before it has made."""
+"""Prefix of the name under which a stage counts, as `out`, the rows that the Spark SQL stage before it has made."""
 DIED_IN = "!"
-"""Begins the name under which a stage counts the records that a native step behind it cannot take."""
+"""Prefix of the name under which a stage counts the records that a Spark SQL step after it cannot process."""

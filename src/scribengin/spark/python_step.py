@@ -1,7 +1,7 @@
-"""Python steps on executors: a user's function over chunks, with counts, dead letters and a time limit per record.
+"""Runs Python steps on executors: a user's function over chunks, with counts, dead letters and a time limit per record.
 
-The common answers cost no Python per record beyond the user's own call: a chunk is mapped in one C loop, its answers are
-distinguished by the set of their types, and filters select with `itertools.compress`.
+The common results need no Python per record beyond the user's own call: a chunk is mapped in one C loop, its results are distinguished by
+the set of their types, and filters select with `itertools.compress`.
 """
 
 from __future__ import annotations
@@ -32,35 +32,37 @@ _NONE = type(None)
 
 
 _RAISED = (Exception, StepTimeout, SystemExit, KeyboardInterrupt)
-"""The exceptions that a record may cause in its step: no signal reaches executors, so that the last two are the user's own too."""
+"""The exceptions that a record may cause in its step. Executors receive no signals, so SystemExit and KeyboardInterrupt come from the
+user's code too."""
 
 
 class _Dead:
-    """Replaces the answer of a record whose dead letter is written."""
+    """Stands for the result of a record that has become a dead letter."""
 
 
 _DEAD = _Dead()
 
 
 class _Step:
-    """The common state of both forms: the step's name, counts and dead letters, and how many of the unit's rows have come before."""
+    """The common state of both forms: the step's name, its counts and dead letters, and the number of rows that the task has processed in
+    it."""
 
     _changes = True
-    """a function may have changed a dict before it raised"""
+    """True if the function may have changed a row's dict before it raised"""
 
     def __init__(self, node: str, came: Schema, counts: Counts, letters: DeadLetterWriter, hangs: Watchpoint) -> None:
         self._node = node
-        # what came to a utility behind another is no row of its step
+        # the input of a utility after another one is not an input row of the step
         self._came = came if base(node) == node else None
         self._arrived: pa.RecordBatch | None = None
-        """the rows at hand as they came, where they came as Arrow"""
+        """the chunk's input rows, if they were Arrow"""
         self._counts = counts
         self._letters = letters
         self._hangs = hangs
         self._seen = 0
 
     def _bury(self, chunk: Chunk, index: int, error: BaseException) -> None:
-        """The dead letter of a row on which the step has raised, or was interrupted."""
+        """Write the dead letter of a row on which the step raised or was interrupted."""
         reason = "time-limit" if isinstance(error, StepTimeout) else "raised"
         came = self._came if self._arrived is not None or chunk.form is not None or not self._changes else None
         self._letters.bury(
@@ -83,8 +85,18 @@ class RecordStep(_Step):
         hangs: Watchpoint,
         settle: bool,
     ) -> None:
-        """`looking` is the function for Structs of the step's input, where it can be had. `settle`: a step of the same stage reads
-        the rows, so that they are checked here; else they are checked where they leave the stage."""
+        """Create the step.
+
+        Args:
+            node: The step's node.
+            function: The user's function.
+            looking: The function for Structs of the step's input, if it can be compiled for them.
+            counts: The step's counts.
+            `letters`: Takes the dead letters.
+            hangs: Detects a function that hangs.
+            settle: True if a step of the same stage reads the rows: they are checked against the step's `schema:` here, otherwise where
+                they leave the stage.
+        """
         super().__init__(node.node, node.schema_in, counts, letters, hangs)
         self._changes = looking is None
         self._settle = node.schema_out if settle else None
@@ -94,7 +106,7 @@ class RecordStep(_Step):
         self._branches = node.branches
 
     def __call__(self, chunk: Chunk) -> Iterator[tuple[str, Chunk]]:
-        """(branch, rows) for the step's readers; the branch is empty for those who read the step itself."""
+        """(branch, rows) for the step's readers; the branch is empty for the step's own output."""
         structs = chunk.structs(self._schema) if self._looking is not None else None
         self._arrived = chunk.batch(self._schema)[0] if chunk.is_arrow else None
         self._seen += len(chunk)
@@ -108,10 +120,10 @@ class RecordStep(_Step):
         if kinds <= {bool, _NONE}:
             kept = chunk if kinds == {bool} and all(answers) else chunk.selected(answers)
             self._counts.filtered += len(answers) - len(kept)
-            if self._changes:  # a function that is given dicts may have changed them and said True
-                kept = self._settled(kept)
+            if self._changes:  # a function that receives dicts may have changed them and returned True
+                kept = self._matching(kept)
         elif kinds == {dict}:
-            kept = self._settled(Chunk(chunk.origin, chunk.ordinals, rows=answers))
+            kept = self._matching(Chunk(chunk.origin, chunk.ordinals, rows=answers))
         else:
             yield from self._mixed(chunk, answers)
             return
@@ -120,12 +132,12 @@ class RecordStep(_Step):
             yield "", kept
 
     def _tests(self, structs: list[Any] | None) -> list[bool] | None:
-        """The answers of a function that is a plain test; None if it is more, or where a record raises."""
+        """The results of a function that is only a test; None if it is more, or if a record raises."""
         if structs is None or self._looking is None or self._looking.many is None:
             return None
         try:
             return self._looking.many(structs)
-        except Exception:  # which record it was is found one by one
+        except Exception:  # `_answers` then finds the record
             return None
 
     def _answers(self, chunk: Chunk, function: Any, rows: list[Any]) -> list[Any]:
@@ -142,12 +154,12 @@ class RecordStep(_Step):
                     error: BaseException = stopped(function, rows[len(answers)])
                 except _RAISED as raised:
                     error = raised
-                # extend keeps what it had: the record that raised is the one after it
+                # extend keeps the results so far: the record that raised is the next one
                 self._bury(chunk, len(answers), error)
                 answers.append(_DEAD)
 
     def _alone(self, chunk: Chunk, index: int, function: Any, row: Any, hung: Mapping[int, int]) -> Any:
-        """The answer of a record near which an earlier try hung, down to the end of its generator."""
+        """The result of a record close to which an earlier attempt hung; a generator is run to its end."""
         at, checksum = self._seen - len(chunk) + index, checksum_of(row)
         try:
             if hung.get(at) == checksum:
@@ -177,13 +189,13 @@ class RecordStep(_Step):
                 ordinals.append(chunk.ordinal(index))
         for branch, (kept, ordinals) in made.items():
             known = [ordinal for ordinal in ordinals if ordinal is not None]
-            out = self._settled(Chunk(chunk.origin, known if len(known) == len(kept) else None, rows=kept))
+            out = self._matching(Chunk(chunk.origin, known if len(known) == len(kept) else None, rows=kept))
             self._counts.out += len(out)
             if len(out):
                 yield branch, out
 
-    def _settled(self, out: Chunk) -> Chunk:
-        """The rows that fit the step's `schema:`; each of the others is a dead letter of this step."""
+    def _matching(self, out: Chunk) -> Chunk:
+        """The rows that match the step's `schema:`; the others become dead letters of this step."""
         if self._settle is None:
             return out
         rows, bad = settle_rows(out.rows, self._settle)
@@ -197,7 +209,7 @@ class RecordStep(_Step):
         return Chunk(out.origin, ordinals, rows=rows)
 
     def _results(self, answer: Any, at: int) -> list[tuple[str, dict[str, Any]]]:
-        """The rows that one answer stands for, with their branches. Runs a generator to its end. Raises what the user's code raises."""
+        """The rows of one result, with their branches. Runs a generator to its end. Raises what the user's code raises."""
         if answer is None or answer is False:
             return []
         if isinstance(answer, dict | To):
@@ -225,7 +237,7 @@ class RecordStep(_Step):
 
 
 class BatchStep(_Step):
-    """A `@batch` function: Arrow in, Arrow out. A batch that raises is halved until the rows are found that cannot pass."""
+    """A `@batch` function: Arrow in, Arrow out. A batch that raises is bisected to find the rows that cause it."""
 
     _changes = False
 
@@ -246,7 +258,7 @@ class BatchStep(_Step):
         self._schema_out = schema_out
 
     def __call__(self, chunk: Chunk) -> Iterator[tuple[str, Chunk]]:
-        """("", rows); the link from a row to its source record ends here, since the function may reorder."""
+        """Yields ("", rows). They are not linked to source records, since the function may reorder rows."""
         batch, bad = chunk.batch(self._schema_in)
         self._counts.rows_in += len(chunk)
         self._seen += len(chunk)
@@ -261,7 +273,7 @@ class BatchStep(_Step):
                 yield "", Chunk(chunk.origin, None, batch=out)
 
     def _one_by_one(self, chunk: Chunk, batch: pa.RecordBatch, indexes: Sequence[int], hung: Mapping[int, int]) -> Iterator[pa.RecordBatch]:
-        """As `_pieces`, for rows near which an earlier try hung."""
+        """Like `_pieces`, for rows close to which an earlier attempt hung."""
         for place, index in enumerate(indexes):
             one = batch.slice(place, 1)
             checksum = checksum_of(one.to_pylist())
@@ -312,7 +324,7 @@ def _short(value: object) -> str:
 
 
 def instantiate(target: Any, node: str) -> Callable[..., Any]:
-    """The callable of a function or class; a class is made once per task and its `open()` called."""
+    """The callable of a function or class. A class is instantiated, and its `open()` called if it has one. Raises StepError."""
     if not isinstance(target, type):
         function: Callable[..., Any] = target
         return function

@@ -1,4 +1,4 @@
-"""One running Query: started, watched, stopped between Batches, and restarted after a temporary failure."""
+"""Runs one query: starts it, watches it, stops it between Batches, and restarts it after a temporary failure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scribengin.spark.commit import BatchHold, BatchRunner, CommittedBatch
 from scribengin.spark.compile import Compiler
 from scribengin.spark.compiled_query import StreamInputs
 from scribengin.spark.failures import classify, is_stop
-from scribengin.spark.session import put_checkpoints_elsewhere
+from scribengin.spark.session import use_remote_checkpoints
 from scribengin.spark.source_input import (
     LATENCY_POLL_S,
     POLL_S,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 def tasks_under_way(spark: SparkSession, group: str) -> tuple[int, int] | None:
     """(finished tasks, all tasks) of the running jobs of a job group; None if none runs.
 
-    A few calls to the JVM, some ms: for displays, not for every poll.
+    It calls the JVM a few times, which takes some ms: for displays, not for every poll.
     """
     tracker = spark.sparkContext.statusTracker()
     running = set(tracker.getActiveJobsIds()).intersection(tracker.getJobIdsForGroup(group))
@@ -74,61 +74,61 @@ ONCE_TRIES = 3
 _POLL_S = 0.1
 _LATE_EVERY_S = 60.0
 _TASKS_EVERY = 5
-"""looks at the query for one at its tasks"""
+"""every how many polls of the query its tasks are counted"""
 _PENDING_S = 5.0
-"""how long a source may have records and hand out none until that counts as nothing to read"""
+"""for so many seconds a source may have records without handing them out; after that it counts as having nothing to read"""
 _NO_DATA = "Waiting for data to arrive"
-"""the status of Spark's query after a look at its sources that found nothing"""
+"""the status of Spark's query when it found no new input"""
 
 
 @dataclass(slots=True)
 class QueryProgress:
-    """Spark's last report on the Query: its backlog per source, its watermark, rows in its state."""
+    """Spark's last report on the query: its backlog per source, its watermark, the rows in its state."""
 
     backlog: dict[str, dict[str, Any]] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     watermark: str = ""
     gated: tuple[str, ...] = ()
-    """see Compiled"""
+    """see `Compiled.gated`"""
     held: int | None = None
     held_bytes: int | None = None
-    """of memory that its state takes"""
+    """memory that its state uses, in bytes"""
     batch: int = -1
     tasks: tuple[int, int] | None = None
-    """(through, all) of the Batch under way"""
+    """(finished, all) tasks of the current Batch"""
 
 
 @dataclass(slots=True)
 class QueryRun:
-    """A Query's life in this process, driven by `run` in a thread of its own. `state` and `error` are read by displays."""
+    """The lifetime of a query in this process, driven by `run` in a thread of its own. Displays read `state` and `error`."""
 
     context: QueryContext
     once: bool
     fed: Callable[[], bool] = field(default=lambda: True)
-    """under `once`: True when nothing more will come from tiers that run beside this one; until then it goes on as without `once`"""
+    """under `once`: True when no more input will come from tiers that run at the same time; until then the query runs as without `once`"""
     state: str = "starting"
     error: ScribenginError | None = None
     message: str = ""
     restarts: int = 0
     idled: bool = False
-    """since its start in this process it has found nothing to read at least once"""
+    """True once the query has found nothing to read, since it started in this process"""
     progress: QueryProgress = field(default_factory=QueryProgress)
     _busy: threading.Lock = field(default_factory=threading.Lock)
     _ending: bool = False
-    """`_end` has `_busy`, and keeps it until Spark's query is gone"""
+    """True while `_end` holds `_busy`, which it does until Spark's query has stopped"""
     _exhausted: bool = False
     _ends_by_itself: bool = False
-    """a Query with state that was started when it was fed: it ends when all is through"""
+    """True for a stateful query that was started with all its input available: it ends when it has processed that"""
     _raised: Exception | None = None
-    """what the Batch that ended the Query has raised in this process"""
+    """the exception that the query's last Batch raised in this process"""
     _came_through: bool = False
-    """whether a Batch was committed since the last start"""
+    """True if a Batch was committed since the last start"""
     _told_late_s: float = -inf
     _reported_dead: bool = False
     _waited_since: float = inf
-    """when a look first found nothing to read"""
+    """the time of the first poll that found nothing to read"""
     idle: IdleInputs | None = None
-    """of a Query that keeps state, while it runs"""
+    """set for a stateful query while it runs"""
 
     def run(self) -> None:
         """Run until finished, stopped or failed; never raises. A committed Batch resets the number of retries."""
@@ -142,7 +142,7 @@ class QueryRun:
                 self.context.log.info(f"query {self.state}")
                 return
             except Exception as caught:
-                # what our own code raised inside a Batch comes back from the JVM as mere text
+                # an exception of our own code in a Batch comes back from the JVM as text only
                 error = self._raised or caught
             fault, fate = classify(error)
             if self.context.stop.is_set() and (fate == "transient" or _asked_to_stop(error)):
@@ -167,14 +167,14 @@ class QueryRun:
         return self.once and self.fed()
 
     def _ran(self) -> bool:
-        """Start, and run to the end; False if it must restart as a query that ends by itself."""
+        """Start the query and run it to its end; False if it must be started again as a query that ends by itself."""
         self._exhausted = self._ending = False
         self._ends_by_itself = self._final()
         query = self._start()
         self.state, self.message = "running", ""
         try:
             looks = 0
-            while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # a float is taken, in seconds
+            while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # accepts a float, in seconds
                 self._observe(query)
                 looks += 1
                 if looks % _TASKS_EVERY == 0 and self.context.parts.query.stateful and self._busy.acquire(blocking=False):
@@ -186,12 +186,12 @@ class QueryRun:
                         self._busy.release()
                 if looks % _TASKS_EVERY == 0:
                     if self.context.parts.query.stateful and not (self.idled or self._came_through) and query.status["message"] == _NO_DATA:
-                        self._note_wait(pending=True)  # Spark looks at the sources of a Query with state, and says no more
+                        self._note_wait(pending=True)  # for a stateful query Spark polls the sources, and reports no more than that
                     self.progress.tasks = tasks_under_way(self.context.spark, str(query.runId)) if self._busy.locked() else None
                 if self.context.stop.is_set() or self._has_been_fed():
                     self._end(query)
         except Exception as error:
-            # a Batch that opened just as `_end` stopped the query is as good an end as none
+            # a Batch that began just as `_end` stopped the query ends with an error that does not count
             if not self._exhausted and not ((self.context.stop.is_set() or self._ending) and _asked_to_stop(self._raised or error)):
                 raise
         self._observe(query)
@@ -201,11 +201,11 @@ class QueryRun:
         return True
 
     def _has_been_fed(self) -> bool:
-        """True if a Query with state must start again, so that it ends: its trigger cannot be changed while it runs."""
+        """True if a stateful query must be started again so that it ends: its trigger cannot change while it runs."""
         return self.context.parts.query.stateful and not self._ends_by_itself and self._final()
 
     def _end(self, query: StreamingQuery) -> None:
-        """Stop between two Batches: the flag ends a Batch that opens, the lock tells when the one under way is through."""
+        """Stop between two Batches: the stop flag ends a Batch that begins; the lock shows whether one is running."""
         self.state = "stopping"
         self.message = "waiting for the current batch"
         if self._busy.acquire(blocking=False):
@@ -218,13 +218,13 @@ class QueryRun:
     def _start(self) -> StreamingQuery:
         session = self.context.spark.newSession()
         if isinstance(self.context.folder.path, RemotePath):
-            put_checkpoints_elsewhere(session, self.context.folder.path)
+            use_remote_checkpoints(session, self.context.folder.path)
         self.context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.context.parts.query.name)
         compiler = Compiler(session, self.context.parts)
         self._recheck()
         stateful = self.context.parts.query.stateful
         compiled = reports = None
-        if stateful:  # a stateless one is compiled for each Batch; Spark has analysed both before the run
+        if stateful:  # a stateless query is compiled for each Batch; Spark has analysed both kinds before the run
             reports = new_reports(session)
             compiled = compiler.compile(
                 streaming_inputs(session, self.context.parts, self.context.limits, self.context.static, self.context.starts), reports
@@ -239,7 +239,7 @@ class QueryRun:
             self._came_through = True
             self.progress.tasks = None
             if batch.notice:
-                self._tell_late(batch.notice)
+                self._report_late(batch.notice)
             self._report_dead()
             ranges.committed(batch.streams)
             if self.context.pressure is not None and not batch.replayed:
@@ -269,7 +269,7 @@ class QueryRun:
 
         def batch(frame: DataFrame, number: int) -> None:
             try:
-                # `_end` waits for this very thread: to wait for its lock would be for ever; upkeep between Batches comes to its end
+                # `_end` waits for this thread, so waiting for its lock would never end; work between Batches does end
                 while not self._busy.acquire(timeout=_POLL_S):
                     if self._ending:
                         raise StopRequested
@@ -292,7 +292,7 @@ class QueryRun:
         trigger_s = max(POLL_S, self.context.parts.query.trigger_s) if stateful else 0.0
         return writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds").start()
 
-    def _tell_late(self, notice: str) -> None:
+    def _report_late(self, notice: str) -> None:
         """Report late rows at once, and then at most once a minute."""
         if time.monotonic() - self._told_late_s >= _LATE_EVERY_S:
             self._told_late_s = time.monotonic()
@@ -338,8 +338,8 @@ class QueryRun:
             self._note_wait(pending=any(each.get(figure) for each in backlog.values() for figure in ("rows", "files", "bytes")))
 
     def _note_wait(self, *, pending: bool) -> None:
-        """A look has found nothing to read. `pending`: a source may see what it does not hand out yet, such as a file that is still being
-        written; that may be the first Batch in a moment."""
+        """Record that a poll found nothing to read. `pending`: True if a source may have input that it does not hand out yet, such as a
+        file that is still being written; it may become the first Batch soon."""
         self._waited_since = min(self._waited_since, time.monotonic())
         self.idled = not pending or time.monotonic() - self._waited_since > _PENDING_S
 
@@ -355,14 +355,14 @@ class QueryRun:
             return
         self.progress.batch = last.batchId
         watermark = (last.eventTime or {}).get("watermark", "")
-        # Spark's watermark stands at the epoch until rows with a time have come through
+        # Spark's watermark is the epoch until rows with a time have been processed
         self.progress.watermark = "" if watermark.startswith("1970-01-01T00:00:00") else watermark
         self.progress.held = sum(operator.numRowsTotal for operator in last.stateOperators) if last.stateOperators else None
         self.progress.held_bytes = sum(operator.memoryUsedBytes for operator in last.stateOperators) if last.stateOperators else None
         for source in last.sources:
             latest = msgspec.json.decode(source.latestOffset) if source.latestOffset not in (None, "null", "") else None
             if latest is not None:
-                # a new mapping: whoever reads it tells a new look by that
+                # a new mapping, since readers recognise a new poll by that
                 self.progress.backlog = {**self.progress.backlog, latest["source"]: msgspec.json.decode(latest["backlog"])}
                 self.progress.notices += [note for note in latest["notes"].split("\n") if note and note not in self.progress.notices]
 
@@ -378,8 +378,15 @@ def streaming_inputs(
     static: Mapping[str, tuple[SourceStream, ...]],
     starts: Mapping[str, int] | None = None,
 ) -> StreamInputs:
-    """Streaming frames of descriptors for all sources of the Query; of a stateless one only to be analysed, never to be run. `starts`:
-    where a new checkpoint begins to read, 0 for sources that are not named."""
+    """Streaming frames of descriptors for all sources of the query. For a stateless query they are only analysed, never run.
+
+    Args:
+        spark: The session.
+        parts: The query.
+        limits: Streaming source → the most that a Batch may read of it.
+        static: Static source → its contents.
+        starts: Source → the entry of its log at which a new checkpoint begins; 0 for sources that are not listed.
+    """
     log = parts.letters.folder.parent / "sources"
     if parts.query.stateful:
         frames = {
@@ -402,7 +409,7 @@ def streaming_inputs(
 
 
 def check_streaming(spark: SparkSession, compiled: Compiled, parts: QueryParts) -> None:
-    """Make Spark analyse the plan with streaming frames, so that nothing that works only for a single Batch passes unnoticed.
+    """Make Spark analyse the plan with streaming frames, so that a plan that works only for a single Batch is found.
 
     Raises Refused or Spark's AnalysisException.
     """
@@ -421,12 +428,12 @@ def check_streaming(spark: SparkSession, compiled: Compiled, parts: QueryParts) 
     mode = {"append": modes.Append, "update": modes.Update, "complete": modes.Complete}[output_mode(parts)]()
     for tail in compiled.tails:
         checker.checkForStreaming(tail.frame._jdf.queryExecution().analyzed(), mode)
-        # the tail's entry, by which a Batch would fail first
+        # the entry of the task pipeline, where a Batch would fail first
         map_in_arrow(tail.frame, iter, "receipt BINARY")
 
 
 def output_mode(parts: QueryParts) -> str:
-    """The `emit` of the Query's aggregations; the checks have seen that they agree."""
+    """The `emit` of the query's aggregations; checks have made sure that all have the same."""
     flow = parts.plan.flow
     emits = {node.emit for id_ in parts.query.nodes if isinstance(node := flow.node(id_.id), Step)} - {"append"}
     return next(iter(emits), "append")

@@ -1,7 +1,7 @@
-"""Repartitions a Query's state, by Spark 4.2's offline repartition, between two runs.
+"""Repartitions a query's state between two runs, with Spark 4.2's offline repartition.
 
-Spark does it as a Batch of its own, that reads nothing: it passes over one that had begun and was never committed, copies the state, and
-commits. Batches that Spark commits without a call of ours get empty decisions, so that the numbers leave no gap.
+Spark does it as a Batch without input: it skips a Batch that had begun and was never committed, copies the state, and commits. Batches that
+Spark commits without calling us get empty decisions, so that their numbers have no gap.
 """
 
 from __future__ import annotations
@@ -28,11 +28,21 @@ if TYPE_CHECKING:
 
 
 def repartition(spark: SparkSession, query: QueryFolder, partitions: int, lease: Lease) -> bool:
-    """Under the lease, nothing running: repartition the state. Returns whether there was anything to do. May be killed at any
-    point, and done again.
+    """Repartition the state of a query that is not running. Idempotent: it may be interrupted at any point and repeated.
 
-    Raises Refused where a Batch is decided and Spark has not committed it yet, and if Spark cannot do it for this kind of state;
-    StateError where checkpoint and decisions contradict each other; Unreachable where the JVM is gone.
+    Args:
+        spark: The session.
+        query: The query's folder.
+        partitions: The new number of state partitions.
+        lease: The query's lease, which the caller holds.
+
+    Returns:
+        True if the state was repartitioned; False if there was nothing to do.
+
+    Raises:
+        Refused: A Batch is decided and Spark has not committed it yet, or Spark cannot repartition this kind of state.
+        StateError: The checkpoint and the decisions contradict each other.
+        Unreachable: The JVM has ended.
     """
     if state_partitions(query) is None:
         return False
@@ -57,9 +67,9 @@ def repartition(spark: SparkSession, query: QueryFolder, partitions: int, lease:
         return False
     if not done:
         lease.check()
-        _ = spark.streams  # makes the coordinator of state stores, which a session has only from its first streaming Query on
+        _ = spark.streams  # creates the coordinator of state stores, which a session has only from its first streaming query on
         try:
-            # what had begun and is not decided is visible nowhere: it is read again
+            # a Batch that had begun and is not decided is not visible: its input is read again
             spark._streamingCheckpointManager.repartition(str(query.checkpoint), partitions, enforce_exactly_once_sink=False)
         except Py4JNetworkError as error:
             raise Unreachable(

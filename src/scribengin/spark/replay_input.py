@@ -1,4 +1,4 @@
-"""Replays dead letters: each with its origin, into its source's decoder or the step that had rejected it."""
+"""Replays dead letters: each enters, with its origin, the decoder of its source or the step that rejected it."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 REFUSED = "replay-refused"
-"""the reason of a dead letter whose replay point no longer exists in the flow"""
+"""the reason code of a dead letter whose replay point no longer exists in the flow"""
 
 
 @dataclass(frozen=True, slots=True)
 class LetterBlock:
-    """One dead letter as a block: its record."""
+    """A dead letter as a block with one record."""
 
     letter: DeadLetter
 
@@ -62,12 +62,12 @@ class LetterOrigin(BlockOrigin):
     """The origin of one dead letter: all values are those of the first time that its record was read."""
 
     def __init__(self, letter: DeadLetter, first_at: int, block: Block | None = None) -> None:
-        """`block`: what a decoder takes for it."""
+        """`block`: the block that a decoder reads for it; None: a block with its record."""
         super().__init__(letter.source, block or LetterBlock(letter), first_at)
         self._letter = letter
 
     def place(self, ordinal: int) -> RecordPlace:
-        """Where its record had stood."""
+        """The original place of its record."""
         return LetterBlock(self._letter).place(ordinal)
 
     def payload(self, ordinal: int) -> bytes:  # noqa: ARG002
@@ -93,18 +93,18 @@ class LetterOrigin(BlockOrigin):
         return None if found is None else found.ids()
 
     def origins(self, ordinals: Sequence[int]) -> Origins | None:
-        """See `ids`."""
+        """The origin of its record; None if it does not come from a single record."""
         found = origins_of(self._letter)
         return None if found is None else found.taken([0] * len(ordinals))
 
 
 def letters_in(dead: Path, stream: SourceStream, source: str) -> list[DeadLetter]:
-    """The dead letters of a replay's stream in that source's log; `dead` is the folder of the Query's own."""
+    """The dead letters of a replay's stream in the log of `source`. `dead` is the folder of the query's dead letters."""
     return read_entering(QueryFolder(dead.parent), stream.place, source)
 
 
-def came_schema(node: StageNode) -> Schema | None:
-    """The columns of a row that comes to a node of a stage; None if a replay cannot enter."""
+def input_schema_of(node: StageNode) -> Schema | None:
+    """The columns of an input row of a stage's node; None if a replay cannot enter there."""
     match node:
         case PythonNode() | UtilitiesNode() | ParseNode():
             return node.schema_in
@@ -115,7 +115,7 @@ def came_schema(node: StageNode) -> Schema | None:
 
 @dataclass(frozen=True, slots=True)
 class ReplayNode:
-    """A node where a replay can enter. `way`: whether its rows come by a named input."""
+    """A node at which a replay can enter. `named`: True if its rows come by a named input."""
 
     node: str
     schema: Schema
@@ -124,13 +124,21 @@ class ReplayNode:
 
     @staticmethod
     def of(node: StageNode, take: Callable[..., None]) -> dict[str, ReplayNode]:
-        """The entrance of a node by its name; {} if a replay cannot enter there."""
-        schema = came_schema(node)
+        """Node → its replay point; empty if a replay cannot enter there."""
+        schema = input_schema_of(node)
         named = isinstance(node, SinkNode) and len(node.inputs) > 1
         return {} if schema is None else {node.node: ReplayNode(node.node, schema, take, named)}
 
     def enter(self, letters: Sequence[DeadLetter], counts: Counts, buried: DeadLetterWriter, way: str) -> None:
-        """Take in the rows of the dead letters, each counted as replayed; one that is no longer a valid row becomes a dead letter again."""
+        """Pass the dead letters' input rows to the node; each is counted as replayed. One that is no longer a valid row becomes a dead
+        letter again.
+
+        Args:
+            `letters`: The dead letters.
+            counts: The node's counts.
+            buried: Takes new dead letters.
+            way: The input by which the rows reach the node, if `named`.
+        """
         decoder = row_decoder(self.schema)
         for letter in letters:
             origin = LetterOrigin(letter, 0)
@@ -146,8 +154,14 @@ class ReplayNode:
 
 
 def refuse(letters: Sequence[DeadLetter], at: str, counts: Counts, buried: DeadLetterWriter) -> None:
-    """Write a new dead letter for each replay whose entry node no longer exists (`at` empty: its source); `counts` are those of
-    the source that has read them."""
+    """Write a new dead letter for each replay whose replay point no longer exists.
+
+    Args:
+        `letters`: The dead letters.
+        at: The step that no longer exists; empty: it is their source.
+        counts: The counts of the source that has read them.
+        buried: Takes the new dead letters.
+    """
     for letter in letters:
         counts.rows_in += 1
         counts.replayed += 1
@@ -159,7 +173,7 @@ def refuse(letters: Sequence[DeadLetter], at: str, counts: Counts, buried: DeadL
 
 
 def source_blocks(letters: Sequence[DeadLetter], first_at: int, decoder: Decoder) -> Iterator[tuple[LetterOrigin, Decoder]]:
-    """Each dead letter that begins at its source, with the block that the decoder takes."""
+    """For each dead letter that is replayed from its source: (the origin, with the block for its decoder; the decoder)."""
     for number, letter in enumerate(letters):
         block, by = record_block(letter, decoder), letter_decoder(letter, decoder)
         if block is None:
@@ -169,7 +183,8 @@ def source_blocks(letters: Sequence[DeadLetter], first_at: int, decoder: Decoder
 
 
 def with_letters(spark: SparkSession, compiled: Compiled, streams: Mapping[str, Sequence[SourceStream]]) -> Compiled:
-    """With a tail for each node where dead letters enter that no stage reads which begins with their source: behind native steps."""
+    """`compiled` with one more task pipeline for each node at which dead letters enter, unless a stage that starts at their source reads
+    them: nodes after Spark SQL steps."""
     entering: dict[str, list[tuple[str, int]]] = {}
     for source, listed in streams.items():
         for index, stream in enumerate(listed):
@@ -193,7 +208,7 @@ def _reads(program: Program, unit: tuple[str, int]) -> bool:
 
 
 def _behind(program: Program, at: str) -> tuple[StageNode, ...]:
-    """The node and what rows of it reach in the stage."""
+    """The node, and the nodes of the stage that its rows reach."""
     reached = {at}
     for node in program.nodes:  # in the plan's order
         if any(input_.partition(".")[0] in reached for input_ in node.inputs):

@@ -1,8 +1,7 @@
-"""Finds the record of a hidden AT value: its stream, its number there, its place and its bytes.
+"""Finds the record of a hidden AT value: its stream, its number in the stream, its place and its bytes.
 
-AT packs three numbers into one BIGINT: source index (7 bits), index of the stream in the Batch (20 bits), sequence number in
-the stream (36 bits).
-A dead letter behind a native part reads the stream's blocks again to find the record; only dead letters pay for it.
+AT packs three numbers into one BIGINT: source index (7 bits), index of the stream in the Batch (20 bits), sequence number in the stream (36
+bits). For a dead letter after Spark SQL steps the stream's blocks are read again to find the record; only dead letters cause this cost.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _SEQUENCE_BITS = 36
 
 
 def pack_at(source_index: int, index: int) -> int:
-    """The AT of the stream's first record; add the sequence number for the others."""
+    """The AT value of the stream's first record; add the sequence number for the others. Raises ValueError if a number is out of range."""
     if not (0 <= source_index < 128 and 0 <= index < 1 << _INDEX_BITS):
         raise ValueError(
             f"source {source_index} or index {index} is out of range (128 sources, {1 << _INDEX_BITS} streams of one source in a Batch)"
@@ -50,18 +49,18 @@ def pack_at(source_index: int, index: int) -> int:
 
 
 def unpack_at(at: int) -> tuple[int, int, int]:
-    """(source index, index of the stream, sequence number in it)"""
+    """(source index, index of the stream, sequence number in the stream)"""
     return at >> _SEQUENCE_BITS + _INDEX_BITS, at >> _SEQUENCE_BITS & (1 << _INDEX_BITS) - 1, at & (1 << _SEQUENCE_BITS) - 1
 
 
 @dataclass(slots=True)
 class _Walk:
-    """Reads the blocks of a stream forwards. Dead letters arise in order, so each block is read once for all of them."""
+    """Reads the blocks of a stream forwards. Dead letters come in order, so each block is read once for all of them."""
 
     stream: tuple[str, int]
     blocks: Iterator[Block]
     first: int = 0
-    """the number of the first record of `block`"""
+    """the sequence number of the first record of `block`"""
     block: Block | None = None
 
     def to(self, sequence: int) -> Block | None:
@@ -75,12 +74,19 @@ class _Walk:
 
 
 class ReplayOrigin(Origin):
-    """Ordinals are AT values. Sources are opened, and blocks found, when the first dead letter asks."""
+    """The origin of rows with AT values, which are its ordinals. Sources are opened, and blocks found, for the first dead letter."""
 
     def __init__(
         self, sources: Mapping[str, SourceConnector], indexes: Mapping[int, str], streams: Mapping[str, Sequence[SourceStream]], dead: Path
     ) -> None:
-        """`dead` is the Query's folder of dead letters: those that are replayed are found by it."""
+        """Create the origin.
+
+        Args:
+            sources: Source → its connector.
+            indexes: Source index → source.
+            streams: Source → its streams in the Batch.
+            dead: The folder of the query's dead letters, which contains those that are replayed.
+        """
         self._dead = dead
         self._letters: dict[tuple[str, int], list[DeadLetter]] = {}
         self._sources = sources
@@ -88,30 +94,30 @@ class ReplayOrigin(Origin):
         self._streams = streams
         self._walk: _Walk | None = None
         self._known: dict[tuple[str, int], Origins | None] = {}
-        """of the stream asked for last, what its blocks say"""
+        """the origins in the blocks of the stream used last; None if its blocks have none"""
 
     def place(self, ordinal: int) -> RecordPlace:
-        """See `Origin`; reads the stream again up to the record's block."""
+        """See `Origin.place`; reads the stream again up to the record's block."""
         found = self._find(ordinal)
         return RecordPlace("") if found is None else found[0].place(found[1])
 
     def payload(self, ordinal: int) -> bytes | None:
-        """See `Origin`; reads the stream again up to the record's block."""
+        """See `Origin.payload`; reads the stream again up to the record's block."""
         found = self._find(ordinal)
         return None if found is None else found[0].payload(found[1])
 
     def block_at(self, ordinal: int) -> tuple[Block, int] | None:
-        """See `Origin`; reads the stream again up to the block."""
+        """See `Origin.block_at`; reads the stream again up to the record's block."""
         return self._find(ordinal)
 
     def letter(self, ordinal: int) -> DeadLetter | None:
-        """See `Origin`; that of a replay's stream."""
+        """See `Origin.letter`."""
         source, index, sequence = unpack_at(ordinal)
         letters = self._replayed(self._indexes.get(source, ""), index)
         return None if letters is None else letters[sequence]
 
     def stream(self, ordinal: int) -> tuple[str, SourceStream] | None:
-        """See `Origin`; found by its number."""
+        """See `Origin.stream`; found by the AT value."""
         number, index, _ = unpack_at(ordinal)
         source = self._indexes.get(number, "")
         streams = self._streams.get(source, ())
@@ -119,11 +125,11 @@ class ReplayOrigin(Origin):
 
     @cached_property
     def has_replays(self) -> bool:
-        """Whether the Batch has a stream of a replay."""
+        """True if the Batch has a stream of a replay."""
         return any(is_replay(stream) for streams in self._streams.values() for stream in streams)
 
     def replayed(self, ordinals: Sequence[int] | NDArray[np.int64]) -> NDArray[np.bool_]:
-        """See `Origin`; the records of a replay's streams."""
+        """See `Origin.replayed`: the records of a replay's streams."""
         streams = np.asarray(ordinals, np.int64) >> _SEQUENCE_BITS
         return np.isin(streams, [each for each in np.unique(streams).tolist() if self._is_replay(each)])
 
@@ -133,7 +139,7 @@ class ReplayOrigin(Origin):
         return index < len(streams) and is_replay(streams[index])
 
     def _replayed(self, source: str, index: int) -> list[DeadLetter] | None:
-        """The dead letters of a stream; None of one that is the source's own."""
+        """The dead letters of a replay's stream; None for other streams."""
         streams = self._streams.get(source, ())
         if index >= len(streams) or not is_replay(streams[index]):
             return None
@@ -142,7 +148,7 @@ class ReplayOrigin(Origin):
         return self._letters[source, index]
 
     def ids(self, ordinals: Sequence[int]) -> list[str]:
-        """`source/stream+17`; nothing is read for it, but for dead letters that are replayed."""
+        """`source/stream+17`; reads only dead letters that are replayed."""
         if any(self.letter(at) is not None for at in ordinals[:1]):
             return self.origins(ordinals).ids()
         names: dict[int, str] = {}
@@ -157,13 +163,13 @@ class ReplayOrigin(Origin):
         return ids
 
     def way(self, ordinal: int) -> tuple[str, Trail]:
-        """See `Origin`; known if the record can still be found."""
+        """See `Origin.way`; empty if the stream is no longer known."""
         source, index, _ = unpack_at(ordinal)
         known = index < len(self._streams.get(self._indexes.get(source, ""), ()))
         return super().way(ordinal) if known else ("", ())
 
     def origins(self, ordinals: Sequence[int]) -> Origins:
-        """The origins of the rows; for a channel its blocks are read again, which contain them."""
+        """The origins of the rows; for a channel, its blocks are read again, which contain them."""
         ats = np.asarray(ordinals, np.int64)
         streams = ats >> _SEQUENCE_BITS
         found = []
@@ -175,7 +181,7 @@ class ReplayOrigin(Origin):
         return Origins.joined(found)
 
     def _traced(self, source: str, index: int, sequences: NDArray[np.int64]) -> Origins | None:
-        """What the blocks of a stream say; None if they know nothing of their own."""
+        """The origins in the blocks of a stream; None if its blocks have none of their own."""
         key = (source, index)
         if key not in self._known:
             letters, parts = self._replayed(source, index), list[Origins]()
@@ -205,9 +211,10 @@ class ReplayOrigin(Origin):
 
 @dataclass(frozen=True)
 class LoggedStreams(Mapping[str, tuple[SourceStream, ...]]):
-    """Source → its streams in the Batch that the asking task belongs to, out of Spark's offset log and the sources' own.
+    """Source → its streams in the Batch of the calling task, from Spark's offset log and the sources' own logs.
 
-    A stage of the streaming part is made once for all Batches. `folder` is the Query's; `static` sources are the same in all.
+    A stage of the streaming part is created once for all Batches. `folder` is the query's; the streams of `static` sources are the same in
+    all Batches.
     """
 
     sources: tuple[str, ...]

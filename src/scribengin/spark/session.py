@@ -1,4 +1,4 @@
-"""The Spark session and its preset (why each setting is there: docs/decisions/0003-spark-preset.md)."""
+"""The Spark session and its preset (the reason for each setting: docs/decisions/0003-spark-preset.md)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scribengin.core.net import is_loopback_master
 from scribengin.spark import source_runner
 from scribengin.spark.class_archive import archive_options
 from scribengin.spark.java_process import JavaProcess, java_options
-from scribengin.spark.without_pandas import ask_for_numpys_own_only
+from scribengin.spark.without_pandas import limit_numpy_converters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,10 +30,9 @@ if TYPE_CHECKING:
     from scribengin.core.remote import RemotePath
 
 
-# How Spark starts Python here: by a small script that takes Spark's copies of PySpark off the path.
-#
-# Spark puts `pyspark.zip` and `py4j-*-src.zip` in front of every path. Both hold sources only, so each process that it starts compiles
-# what it imports of them: 0.2 to 0.5 s of a core, and a flow that keeps state starts four such processes before its first Batch.
+# Starts Spark's Python processes with a small script that removes Spark's copies of PySpark from the path. Spark puts `pyspark.zip` and
+# `py4j-*-src.zip` first on every path. Both have sources only, so that each process compiles what it imports from them: 0.2 to 0.5 s of a
+# core, and a stateful flow starts four such processes before its first Batch.
 
 
 _SCRIPT = """#!/bin/sh
@@ -57,14 +56,14 @@ case "$*" in
   "-m {runner}") PYTHONPATH=$kept exec {python} -I -S {asks} ;;
 esac
 """
-"""where processes are known by handles: elsewhere each planner process is a new one"""
+"""if the system has process handles (pidfd); elsewhere each planner process is a new Python"""
 
 
 def python_command(folder: Path, master: str) -> str:
-    """The program that Spark of this master is to start for Python; writes the script into `folder`, where it is of use.
+    """The program that Spark should start as Python. Writes the script into `folder` if it is used.
 
-    It is Python itself where executors may be on other machines, where PySpark is found through the zips only, and if nothing in
-    `folder` may be executed.
+    It is Python itself if executors may be on other machines, if PySpark is found only through the zips, or if files in `folder` cannot be
+    executed.
     """
     if not master.startswith("local") or not _is_installed():
         return sys.executable
@@ -75,14 +74,14 @@ def python_command(folder: Path, master: str) -> str:
         forks = _FORKS.format(runner=source_runner.RUNNER, python=python, asks=asks) if hasattr(os, "pidfd_open") else ""
         draft.write_text(_SCRIPT.format(python=python, forks=forks))
         draft.chmod(0o700)
-        draft.replace(script)  # whole at any time: a driver that was overtaken may be starting a Python by the one that is there
+        draft.replace(script)  # replaced as a whole: a driver whose lease was taken over may be starting a Python with the old script
         if os.access(script, os.X_OK):
             return str(script)
     return sys.executable
 
 
 def _is_installed() -> bool:
-    """Whether a Python that is started anew finds PySpark and Py4J without the zips."""
+    """True if a new Python process finds PySpark and Py4J without the zips."""
     places = {*site.getsitepackages(), site.getusersitepackages(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
     for name in ("pyspark", "py4j"):
         found = find_spec(name)
@@ -114,8 +113,8 @@ PRESET = {
 }
 _ARROW_UDFS = "spark.sql.execution.pythonUDF.arrow.enabled"
 _REDACTED = {"spark.redaction.regex": "(?i)secret|password|token|access[.]?key", "spark.sql.redaction.options.regex": "(?i)url"}
-"""with Spark's defaults"""
-# Refused: they break exactly-once (DESIGN: real-time mode, asynchronous progress tracking).
+"""the patterns that Spark redacts, with Spark's defaults"""
+# Refused, since they break exactly-once: real-time mode and asynchronous progress tracking.
 _FORBIDDEN = ("asyncProgressTrackingEnabled", "spark.sql.streaming.realTimeMode")
 
 
@@ -137,13 +136,13 @@ class SparkStart:
             "spark.master": self._master,
             "spark.sql.shuffle.partitions": str(cores),
             "spark.local.dir": str(folder / "spark"),
-            # Spark makes it as soon as a name of a table is looked up: by default in the folder in which the command was typed
+            # Spark creates it at the first look-up of a table name; by default in the current folder
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
         }
-        if find_spec("pandas") is None:  # without it PySpark runs them so in any case, and warns of each
+        if find_spec("pandas") is None:  # without pandas PySpark disables it in any case, with a warning for each function
             settings[_ARROW_UDFS] = "false"
         if self._master.startswith("spark://") and not is_loopback_master(self._master):
-            # whoever starts it on a cluster says where executors find it; else Spark does
+            # on a cluster the operator configures the driver's address; by default Spark chooses it
             del settings["spark.driver.host"], settings["spark.driver.bindAddress"]
         settings |= dict(conf)
         if memory:
@@ -152,13 +151,13 @@ class SparkStart:
         log.parent.mkdir(parents=True, exist_ok=True)
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python_command(folder, self._master)
         log.write_text(_LOG4J)
-        # both who starts Java, we and Spark's launcher, split this as a shell does: a folder's name may hold blanks
+        # both programs that start Java, we and Spark's launcher, split this like a shell: a folder's name may have blanks
         options = shlex.join([f"-Dlog4j2.configurationFile={log.resolve().as_uri()}", f"-Djava.io.tmpdir={folder.resolve()}"])
         if "spark.driver.extraJavaOptions" not in settings:
             words = [options, *java_options(plans_only=plans_only, cores=cores), archive_options(java)]
             settings["spark.driver.extraJavaOptions"] = " ".join(word for word in words if word)
         self._settings = settings
-        # the JVM's words (and what Python steps print) go to a file: a terminal shows the run, not Spark's start
+        # the output of the JVM (and of Python steps) goes to a file: a terminal shows the run, not Spark's start
         self._output = (folder / "spark.log").open("ab")
         try:
             self._java: JavaProcess | None = JavaProcess(settings, java, self._output)
@@ -173,8 +172,8 @@ class SparkStart:
         from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
 
-        ask_for_numpys_own_only()
-        # tells every exception of Spark a second time, as a page of JSON on stderr; `failures` tells it once, for people
+        limit_numpy_converters()
+        # it repeats every exception of Spark as a page of JSON on stderr; `failures` reports it once, for people
         logging.getLogger("SQLQueryContextLogger").disabled = True
         if SparkContext._active_spark_context is not None:
             raise EnvironmentFault("a Spark session is already running in this process", remedy="pass that session, or stop it first")
@@ -183,7 +182,7 @@ class SparkStart:
         try:
             with self._output:
                 gateway = java.gateway()
-            # SparkConf reads the JVM's properties: only the gateway that was just launched may be asked
+            # SparkConf reads the JVM's properties: it must use the gateway that was just started
             SparkContext._ensure_initialized(gateway=gateway)
             session = SparkSession(SparkContext(conf=SparkConf().setAll(list(self._settings.items()))))
         except (PySparkRuntimeError, Py4JError, OSError) as error:
@@ -206,26 +205,27 @@ class SparkStart:
 
 
 def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str], folder: Path, plans_only: bool = False) -> SparkSession:
-    """A session under the preset, `conf` on top.
+    """Start a session with the preset and the settings of `conf`, which take precedence.
 
     Args:
-        name: of the flow or the command, for Spark's own pages.
-        master: Spark's; all cores of this machine where it is empty.
-        memory: the JVM's heap, such as `2g`; Spark's default where it is empty.
-        conf: Spark settings of the person; where they name `spark.driver.extraJavaOptions`, these replace ours.
-        folder: takes Spark's scratch files and its log.
-        plans_only: no rows go through the JVM, or too few to count: it is started for a quick start, not for a high peak.
+        name: The name of the flow or command, for Spark's own pages.
+        master: Spark's master; empty: all cores of this machine.
+        memory: The JVM's heap, such as `2g`; empty: Spark's default.
+        conf: Spark settings of the user; a `spark.driver.extraJavaOptions` replaces ours.
+        folder: The folder of Spark's scratch files and log.
+        plans_only: True if no rows, or only a few, pass through the JVM: it is configured for a quick start, not for throughput.
 
     Raises:
-        EnvironmentFault: no Java, a setting that breaks exactly-once, or Spark does not start.
+        EnvironmentFault: No Java, a setting that breaks exactly-once, or Spark does not start.
     """
     with closing(SparkStart(name, master=master, memory=memory, conf=conf, folder=folder, plans_only=plans_only)) as begun:
         return begun.session()
 
 
-def put_checkpoints_elsewhere(session: SparkSession, state: RemotePath) -> None:
-    """For checkpoints in another file system: the preset's file manager is for disks; Spark's own choice goes by the rules of the place."""
-    hadoop = session.sparkContext._jsc.hadoopConfiguration()  # not the session's settings: Spark would show those
+def use_remote_checkpoints(session: SparkSession, state: RemotePath) -> None:
+    """Configure the session for checkpoints in another file system. The preset's checkpoint file manager is for disks; Spark chooses one
+    that fits the file system."""
+    hadoop = session.sparkContext._jsc.hadoopConfiguration()  # not settings of the session, since Spark would display those
     for name, value in state.hadoop_settings().items():
         hadoop.set(name, value)
     if session.conf.get(_CHECKPOINTS, "") == PRESET[_CHECKPOINTS]:
@@ -233,9 +233,9 @@ def put_checkpoints_elsewhere(session: SparkSession, state: RemotePath) -> None:
 
 
 def redactions(names: Iterable[str], given: Mapping[str, str]) -> dict[str, str]:
-    """Settings under which Spark shows the values of these options nowhere: not on its page, in plans, in event logs, in its own log.
+    """Settings that make Spark redact the values of these options everywhere: on its page, in plans, in event logs and in its own log.
 
-    `given`: the person's settings, whose own redaction stays.
+    `names` are the options; `given` are the user's settings, whose redaction patterns are kept.
     """
     # Spark's Kafka code logs its parameters without their prefix
     all_names = sorted({form for name in names for form in (name, name.removeprefix("kafka."))})
@@ -247,14 +247,14 @@ def stop_session(spark: SparkSession) -> None:
     """Stop the session. Does nothing if its Java process has already ended, as when a service manager stops all processes."""
     from py4j.protocol import Py4JNetworkError
 
-    # PySpark's server of accumulators notices only every half second that it shall close: nobody need wait for that
+    # PySpark's accumulator server checks only every half second whether it should end: do not wait for it
     context = spark.sparkContext
-    accumulators = getattr(context, "_accumulatorServer", None)  # None where it was stopped before
+    accumulators = getattr(context, "_accumulatorServer", None)  # None if it was stopped before
     context._accumulatorServer = None  # type: ignore[assignment]
     try:
         spark.stop()
     except (Py4JNetworkError, ConnectionError):
-        pass  # it may be dying, and have no status yet
+        pass  # the JVM may be ending, without an exit status yet
     except Exception:
         if jvm_status(spark) is None:
             raise
@@ -264,7 +264,7 @@ def stop_session(spark: SparkSession) -> None:
 
 
 def jvm_status(spark: SparkSession) -> int | None:
-    """The exit status of its JVM; None while it runs."""
+    """The exit status of the session's JVM; None while it runs."""
     status: int | None = spark.sparkContext._gateway.proc.poll()  # type: ignore[union-attr]
     return status
 

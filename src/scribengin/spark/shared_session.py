@@ -1,4 +1,4 @@
-"""Gives commands their Spark session: a new one, or that of the warm process, whose Java process outlives a command."""
+"""Gives commands their Spark session: a new one, or one of the warm process, whose Java process outlives a command."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ class Lender(Protocol):
     """Provides sessions and keeps their Java process."""
 
     def open(self, name: str, *, master: str, memory: str, conf: Mapping[str, str]) -> SparkSession:
-        """A session set as `start_session` sets it. Raises EnvironmentFault."""
+        """A session with the settings that `start_session` would give it. Raises EnvironmentFault."""
 
 
 _lenders: list[Lender] = []
 
 
 def lend_sessions(lender: Lender) -> None:
-    """From now on, for the rest of this process, `open_session` asks `lender`."""
+    """Make `open_session` and `begin_session` use `lender`, for the rest of this process."""
     _lenders[:] = [lender]
 
 
 def begin_session(
     name: str, *, master: str, memory: str, conf: Mapping[str, str], folder: Path, plans_only: bool = False
 ) -> SparkStart | LentStart:
-    """A session under the preset, whose Java boots from now on, or one to be lent. A lent one has its scratch files with its lender, not in
-    `folder`.
+    """Start a session with the preset, whose Java boots from now on, or prepare to borrow one. A borrowed session has its scratch files in
+    its lender's folder, not in `folder`.
 
     Args:
-        name: what Spark calls the application, behind "scribengin".
-        master: Spark's master; empty for all cores of this machine.
-        memory: the driver's heap, such as 2g; empty for Spark's default.
-        conf: settings over the preset.
-        folder: takes Spark's scratch files and its log.
-        plans_only: as for `start_session`; a lender starts its JVM for that in any case.
+        name: The name of the Spark application, after "scribengin".
+        master: Spark's master; empty: all cores of this machine.
+        memory: The driver's heap, such as 2g; empty: Spark's default.
+        conf: Settings that take precedence over the preset.
+        folder: The folder of Spark's scratch files and log.
+        plans_only: See `start_session`; a lender's JVM is always started for that.
 
     Returns:
-        Its `session` waits for the session, which `close_session` gives back; `close` is for a session that was never requested.
+        A start, whose `session` waits for the session, to be ended with `close_session`; `close` is for a session that was never requested.
 
     Raises:
-        EnvironmentFault: Spark does not start; with the remedy. So does `session`.
+        EnvironmentFault: Spark does not start; with the remedy. `session` raises it too.
     """
     if _lenders:
         return LentStart(partial(_lenders[0].open, name, master=master, memory=memory, conf=conf))
@@ -65,12 +65,12 @@ class LentStart(NamedTuple):
 
 
 def open_session(name: str, *, master: str, memory: str, conf: Mapping[str, str], folder: Path, plans_only: bool = False) -> SparkSession:
-    """`begin_session`, and wait for it."""
+    """Call `begin_session` and wait for the session."""
     with closing(begin_session(name, master=master, memory=memory, conf=conf, folder=folder, plans_only=plans_only)) as begun:
         return begun.session()
 
 
 def close_session(spark: SparkSession) -> None:
-    """Stop a session of `open_session`; a lent one goes back to its lender, who stops it when this process has answered."""
+    """End a session of `open_session`: stop it, or leave it to its lender, which stops it when the command has ended."""
     if not _lenders:
         stop_session(spark)

@@ -35,8 +35,20 @@ if TYPE_CHECKING:
 
 
 def recheck(ref: SourceRef, log: Path, start: int) -> list[str]:
-    """Under the lease, before the Query reads: let the entries from `start` on, which are logged and in no decided Batch, say what is
-    gone meanwhile; returns sentences about it. Raises SourceError if the source must not go on without."""
+    """Check, before the query reads, whether logged input that no decided Batch has is still there. The caller holds the query's lease. The
+    entries are amended with what is gone.
+
+    Args:
+        ref: The source.
+        log: The folder of the sources' logs.
+        start: The first entry to check: the end of the last decided Batch.
+
+    Returns:
+        A sentence for each loss that is new.
+
+    Raises:
+        SourceError: The source does not allow the query to continue without the lost input.
+    """
     entries = SourceLog(log, ref.node)
     if entries.length() <= start:
         return []
@@ -46,7 +58,7 @@ def recheck(ref: SourceRef, log: Path, start: int) -> list[str]:
     told = []
     for number in range(start, entries.length()):
         before = entries.read(number)
-        if not before:  # dead letters that are replayed: these stay
+        if not before:  # dead letters that are replayed are not checked
             continue
         after = reader.recheck(before)
         if after != before:
@@ -56,7 +68,7 @@ def recheck(ref: SourceRef, log: Path, start: int) -> list[str]:
 
 
 def _reader(ref: SourceRef) -> SourceReader:
-    """Of which the first that it hands out is looked at: the place of a source may have been empty when the flow started."""
+    """A reader that inspects the first input that it hands out: the source may have been empty when the flow started."""
     reader = open_source(ref.type, ref.place).reader()
     if may_look_first(reader):
         reader.looks_first = True
@@ -64,15 +76,23 @@ def _reader(ref: SourceRef) -> SourceReader:
 
 
 class Feed:
-    """One source of one Query. A position is the number of entries that are behind; used by one thread."""
+    """One source of one query. A position is the number of log entries before it. Used by one thread."""
 
     def __init__(self, ref: SourceRef, log: Path, limits: BatchLimits, *, query: str = "", tells: bool = True) -> None:
-        """`query` is told to the source: `flow.query`. `tells`: whether it hears what is committed from here."""
+        """Create the feed.
+
+        Args:
+            ref: The source.
+            log: The folder of the sources' logs.
+            limits: The most that a Batch may read.
+            query: `flow.query`, which is passed to the source with commits.
+            tells: True if the source is informed of committed input from here.
+        """
         self.node = ref.node
         self._query = query
         self._tells = tells
         self.final = False
-        """True if what is there now is all there will be"""
+        """True if no more input than there is now will be read"""
         self._log = SourceLog(log, ref.node)
         self._ref = ref
         self._folder = log.parent
@@ -83,10 +103,10 @@ class Feed:
         self._held = False
         self._is_timely = "timely" in source_types(internal=True)[ref.type].abilities
         self._looked_at: float | None = None
-        """when the newest look at the source began, in seconds since 1970"""
+        """the time of the newest poll's start, in seconds since 1970; None before the first"""
 
     def share(self, share: float) -> None:
-        """Use only this share of the limits (0 to 1) from the next entry on; at least a little is read."""
+        """Use only this share of the limits (0 to 1) from the next entry on; at least one byte or row remains."""
         full = self._full
         less = [None if most is None else max(1, int(most * share)) for most in (full.max_bytes, full.max_rows)]
         self._limits = BatchLimits(full.max_files, *less)
@@ -100,16 +120,15 @@ class Feed:
         return start + 1
 
     def fill(self) -> None:
-        """What is there now is all there will be, and waits for nothing to settle: log it, an entry a Batch. What comes later is for the
-        next run."""
+        """Log all input that there is now, one entry per Batch, without waiting for files to settle. Later input is for the next run."""
         self.final = True
         self._restore(self._log.length())
         while self._take():
             pass
 
     def exhausted(self, start: int) -> bool:
-        """True if neither the log nor the source has anything behind `start`; a source with a rate has more, later. Raises Unreachable
-        where a part of the source is away."""
+        """True if neither the log nor the source has anything after `start`. A source with a rate limit has more, later. Raises Unreachable
+        if a part of the source is unavailable."""
         if self._log.length() > start:
             return False
         if finishes(self._reader):
@@ -117,9 +136,11 @@ class Feed:
         return not self._reader.backlog().rows
 
     def backlog(self, start: int) -> dict[str, Any]:
-        """What waits behind `start`: in the log, and seen by the source; as `Backlog`'s fields, unknown while this driver has only a Batch
-        before it that an earlier one has logged, for then it has not looked at the place. `clear_at`: all that was there at that moment, in
-        seconds since 1970, is in the log; None if that is not known."""
+        """The backlog after `start`, in the log and at the source, as the fields of `Backlog` and `clear_at`.
+
+        The amounts are unknown while this driver has not polled the source, as when the Batch before it was logged by an earlier driver.
+        `clear_at`: the time, in seconds since 1970, up to which all input is in the log; None if unknown.
+        """
         unseen = self._looked_at is None and can_measure(self._reader)
         waits = asdict(Backlog(more=True) if unseen else self._reader.backlog())
         amounts = [waits[figure] for figure in ("rows", "files", "bytes") if waits[figure] is not None]
@@ -131,7 +152,7 @@ class Feed:
         return {**waits, "clear_at": clear_at}
 
     def committed(self, streams: Sequence[SourceStream]) -> None:
-        """Tell the source to report outside that these are done, if it can."""
+        """Inform the source that these streams are committed, if it supports that."""
         own = [stream for stream in streams if not is_replay(stream)]
         if own and holds(self._reader):
             self._reader.let_go(own)
@@ -143,13 +164,14 @@ class Feed:
         return self._reader.notices()
 
     def _hold(self, start: int) -> None:
-        """Once: what an earlier reader has logged and no Query has committed."""
+        """At the first call: pass the source what an earlier reader has logged and no query has committed."""
         if not self._held and holds(self._reader):
             self._reader.hold(self._log.own_range(start, self._log.length()))
         self._held = True
 
     def _take(self) -> bool:
-        """Log the next request to replay dead letters, else what the source proposes, as the next entry; False if there is nothing new."""
+        """Append the next entry to the log: a request to replay dead letters if there is one, else what the source proposes. False if there
+        is nothing new."""
         streams = self._pending.take()
         if not streams:
             began = time.time()
@@ -160,7 +182,7 @@ class Feed:
         stored = self._log.append(self._restored, streams)
         if _plain(stored) == _plain(streams):
             self._restored += 1
-        else:  # another driver's was first: what was proposed here is not handed out, and the entry there may be a request
+        else:  # another driver wrote the entry first: what was proposed here is not handed out, and the entry may be a replay request
             self._reader, self._looked_at = _reader(self._ref), None
             self._pending, self._restored = Pending(self._folder, self.node), 0
             self._restore(self._log.length())
@@ -181,14 +203,13 @@ class Feed:
 
 
 def _plain(streams: Sequence[SourceStream]) -> list[Any]:
-    """As they are in the log, whether they have been there or not."""
+    """The streams in the form that the log has, whether they were read from it or not."""
     return [msgspec.to_builtins(stream.as_json()) for stream in streams]
 
 
-# The source of a stateful Query as Spark sees it: a stream of offsets, each a number of entries of the source's log, of descriptors.
-#
-# Spark runs `latestOffset` and `partitions` in a planner process of its own. An entry is logged there, durably, before Spark hears
-# of the offset; who reads the same offset later, in any process, reads the same streams.
+# The source of a stateful query as Spark sees it: a stream of descriptors, whose offsets are numbers of entries of the source's log. Spark
+# runs `latestOffset` and `partitions` in a planner process of its own. An entry is logged durably there before Spark receives the offset:
+# every later reader of the offset, in any process, reads the same streams.
 
 
 SCHEMA = "source STRING, index INT, stream STRING"
@@ -212,7 +233,7 @@ class _Descriptor(InputPartition):
 
 
 class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Proposes entries of a source's log as offsets `{"source": id, "n": entries}`. Lives in Spark's planner process."""
+    """Proposes entries of a source's log as offsets `{"source": id, "n": entries}`. Runs in Spark's planner process."""
 
     def __init__(self, config: OffsetConfig) -> None:
         self._node = config.ref.node
@@ -222,7 +243,7 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: dict[str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tasks only call `read`, which needs nothing; connections of the feed's reader, and all that it remembers, stay here."""
+        """Only what tasks need: they only call `read`. The feed, with the connections and the memory of its reader, is not pickled."""
         return {"_node": self._node}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: D102, N802
@@ -260,7 +281,7 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def clock(spark: SparkSession) -> DataFrame:
-    """A stream that has one row for every Batch: it opens Batches, and the row is not read."""
+    """A stream that has one row for every Batch. It only starts Batches; the row is not read."""
     rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1)
     return rate.load()
 
@@ -269,7 +290,7 @@ def read_offsets(spark: SparkSession, config: OffsetConfig) -> DataFrame:
     """The streaming frame of a source's descriptors."""
     name = f"scribengin_{config.ref.node}"
 
-    # a class per source, pickled by value: options may hold secrets, and what Spark calls options is printed in plans
+    # a class per source, pickled by value: options may have secrets, and Spark prints what it regards as options in plans
     class Configured(DataSource):
         settings = config
 
@@ -288,7 +309,7 @@ def read_offsets(spark: SparkSession, config: OffsetConfig) -> DataFrame:
 
 
 def batch_offsets(spark: SparkSession, query_id: str) -> tuple[dict[str, int], dict[str, int]]:
-    """(start, end) per source of the Batch that runs now, from the running query itself: `offsets/` may have been rewritten."""
+    """(start, end) per source of the current Batch, from the running query itself: the files in `offsets/` may have been rewritten."""
     execution = spark._jsparkSession.streams().get(query_id).streamingQuery()
     return _positions(execution.committedOffsets()), _positions(execution.availableOffsets())
 
@@ -302,11 +323,10 @@ def _positions(progress: Any) -> dict[str, int]:
     return found
 
 
-# Determines the input of a Batch at its start, before anything is staged.
-#
-# A stateless Query is fed by its driver: Spark's clock source only opens Batches, and the entries of the source logs say what is in
-# them. It waits inside the open Batch until something is new, so that an idle Query costs one look at the source per poll and no
-# Batch at all. A stateful Query reads descriptors as a stream, since Spark must see the rows; its ranges are Spark's offsets.
+# Determines the input of a Batch at its start, before anything is staged. For a stateless query the driver does it: Spark's clock source
+# only starts Batches, and the entries of the source logs are their input. It waits inside the open Batch until there is new input, so that
+# an idle query costs one poll of the source and no Batches. A stateful query reads descriptors as a stream, since Spark must process the
+# rows; its ranges are Spark's offsets.
 
 
 POLL_S = 0.1
@@ -330,22 +350,23 @@ class Ranges(Protocol):
         """The ranges of the Batch that is open. Raises StopRequested or Exhausted."""
 
     def share(self, share: float) -> None:
-        """Set how much of its limits the next Batch may take, 0 to 1."""
+        """Set the share (0 to 1) of the limits that the next Batch may use."""
 
     def committed(self, streams: Mapping[str, tuple[SourceStream, ...]]) -> None:
-        """Record that a Batch with these ranges is committed; sources that report outside of the flow do so."""
+        """Record that a Batch with these streams is committed, and inform the sources that support that."""
 
 
 @dataclass(slots=True)
 class OffsetRanges:
-    """The ranges of a stateful Query: the offsets of the running query itself."""
+    """The ranges of a stateful query: the offsets of the running query itself."""
 
     spark: SparkSession
     sources: Sequence[str]
     starts: Mapping[str, int] = field(default_factory=dict)
 
     def take(self, df: DataFrame, last: Decision | None) -> tuple[SourceRange, ...]:  # noqa: ARG002
-        """Spark's offsets; `offsets/` may have been rewritten, the query in memory was not. Spark knows none before its first Batch."""
+        """The ranges, from Spark's offsets: the files in `offsets/` may have been rewritten, the query in memory was not. Before its first
+        Batch Spark has none."""
         query_id = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         starts, ends = batch_offsets(self.spark, str(query_id))
         begun = {source: starts.get(source, self.starts.get(source, 0)) for source in self.sources}
@@ -360,22 +381,23 @@ class OffsetRanges:
 
 @dataclass(slots=True)
 class FedRanges:
-    """The ranges of a stateless Query: the next entry of each source's log. `on_look` hears backlog and notices at every look."""
+    """The ranges of a stateless query: the next entry of each source's log. `on_look` is called at every poll with the backlog, the
+    notices, and True if nothing is new."""
 
     feeds: Sequence[Feed]
     trigger_s: float
     final: Callable[[], bool]
-    """True if what is there now is all there will be (`--once`); once true it stays so"""
+    """True if no more input than there is now will be read (`--once`); once true it stays true"""
     stop: threading.Event
     on_look: Callable[[dict[str, dict[str, Any]], list[str], bool], None]
     starts: Mapping[str, int]
-    """source → where the lineage begins; 0 for others"""
+    """source → the entry at which the lineage begins; 0 if not listed"""
     poll_s: float = POLL_S
     _begun: float = field(default=0.0)
     _filled: bool = field(default=False)
 
     def take(self, df: DataFrame, last: Decision | None) -> tuple[SourceRange, ...]:  # noqa: ARG002
-        """Wait for something new, and for the trigger."""
+        """Wait for the trigger and for new input; returns the ranges. Raises StopRequested or Exhausted."""
         starts = {each.source: each.end for each in last.sources} if last is not None else dict(self.starts)
         if not self.final():
             self.stop.wait(max(0.0, self._begun + self.trigger_s - time.monotonic()))
@@ -396,7 +418,7 @@ class FedRanges:
             self.stop.wait(POLL_S if final else max(self.poll_s, self.trigger_s))
 
     def share(self, share: float) -> None:
-        """Of what is not yet in a source's log."""
+        """Set the share of the limits for input that is not yet in a source's log."""
         for feed in self.feeds:
             feed.share(share)
 
@@ -406,7 +428,7 @@ class FedRanges:
             feed.committed(streams.get(feed.node, ()))
 
     def next_ranges(self, starts: dict[str, int]) -> tuple[SourceRange, ...]:
-        """What a Batch could take now: empty ranges if nothing is new. All that an idle poll costs."""
+        """The ranges that a Batch could read now; empty ranges if nothing is new. An idle poll does no more than this."""
         ranges = tuple(SourceRange(feed.node, start := starts.get(feed.node, 0), feed.next(start)) for feed in self.feeds)
         waits = all(each.end == each.start for each in ranges)
         backlog = {feed.node: feed.backlog(starts.get(feed.node, 0)) for feed in self.feeds}

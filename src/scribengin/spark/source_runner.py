@@ -1,10 +1,10 @@
-"""Spark's planner processes, forked: one for each source of each query, which Spark starts as `python -m RUNNER`.
+"""Spark's planner processes, forked: Spark starts one for each source of each query, as `python -m RUNNER`.
 
-As a new process each imports PySpark and Arrow for itself, 0.4 s of a core. So the first of a Java loads them, forks a process that waits
-for others, and does its own work; the others are forked from that one. Whoever Spark has started for them stays until they end, for
-that is the process that Spark ends; with it ends its own.
+A new process imports PySpark and Arrow, which takes 0.4 s of a core. So the first process of a Java loads them, forks a server process that
+waits for requests, and does its own work; the other processes are forked from the server. The process that Spark started for such a fork
+waits until the fork ends, since it is the one that Spark ends; the fork then ends too.
 
-`python -I -S source_runner.py` is that process: it loads few modules, and if no process answers it becomes the first.
+`python -I -S source_runner.py` is the process that Spark starts: it loads few modules, and becomes the first one if no server answers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TAKEN = b"+"
 _SIZE_BYTES = 8
 _RECEIVE_S = 10.0
 _IDLE_S = 60
-"""after the last one has ended: a Java may be kept for hours without a query"""
+"""the time after the end of the last fork: a Java may be kept for hours without a query"""
 _WAITING = 128
 TYPE_CHECKING = False
 
@@ -40,12 +40,13 @@ if TYPE_CHECKING:
 
 
 def ask() -> None:
-    """Pass the work to the forked process of this Java, and return when it has ended; else become a process that does it."""
+    """Pass the work to the server process of this Java, and return when it has ended; without a server become a process that does the
+    work."""
     try:
         space = os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         _become(RUNNER)
-    # a name without a file, which is gone with its owner; of this Java alone, also where containers share a network
+    # an abstract socket, which disappears with its owner; named for this Java, also if containers share a network
     name = f"\0scribengin-runner-{space}-{os.getppid()}"
     for _ in range(2):
         link = socket.socket(socket.AF_UNIX)
@@ -61,7 +62,7 @@ def ask() -> None:
         try:
             listening.bind(name)
             listening.listen(_WAITING)
-        except OSError:  # another one begins at the same time
+        except OSError:  # another process has become the first at the same time
             continue
         listening.set_inheritable(True)
         _become("scribengin.spark.source_runner", str(listening.fileno()))
@@ -69,13 +70,13 @@ def ask() -> None:
 
 
 def _is_own(link: socket.socket) -> bool:
-    """Whether the other end belongs to the same user: who may read our environment, or has us work for him."""
+    """True if the process at the other end belongs to the same user: it may read our environment and let us work for it."""
     _, user, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return bool(user == os.geteuid())
 
 
 def _handed_over(link: socket.socket) -> bool:
-    """False if it was not taken."""
+    """Pass our environment and files to the server, and wait until the fork ends; False if the server did not accept them."""
     try:
         body = b"\0".join([os.getcwdb(), *(name + b"=" + value for name, value in os.environb.items())])
         socket.send_fds(link, [len(body).to_bytes(_SIZE_BYTES, "big")], [0, 1, 2])
@@ -93,17 +94,17 @@ def _become(module: str, *arguments: str) -> NoReturn:
 
 
 def be_first(listening: socket.socket) -> None:
-    """Load what all need, leave a process that forks others, and do one's own work."""
+    """Load the common modules, fork the server process, and do this process's own work."""
     import gc
     from contextlib import suppress
     from importlib import import_module
 
     java = os.getppid()
     for name in _LOADED:
-        with suppress(ImportError):  # another PySpark, whose runner has others
+        with suppress(ImportError):  # another PySpark, whose runner needs other modules
             import_module(name)
-    import_module("scribengin.connectors.catalog").source_types()  # looks through the installed packages, once for all
-    gc.freeze()  # no collection walks through it, and so copies it, page by page
+    import_module("scribengin.connectors.catalog").source_types()  # scans the installed packages, once for all forks
+    gc.freeze()  # a collection does not visit these objects, which would copy their pages
     if os.fork():
         listening.close()
     else:
@@ -119,7 +120,7 @@ def _run() -> None:
 
 
 def _serve(listening: socket.socket, java: int) -> None:
-    """Serve until that Java process has ended, or no request came for a while; returns in each process that is forked."""
+    """Serve until the Java process has ended, or no request came for a while. In each fork the function returns."""
     import select
     import signal
     from contextlib import suppress
@@ -133,15 +134,15 @@ def _serve(listening: socket.socket, java: int) -> None:
     except OSError:
         os._exit(0)
     links: dict[int, tuple[socket.socket, int]] = {}
-    """of the process that Spark has started → its connection, the number of the one that works for it"""
+    """the process that Spark has started → (its connection, the process handle of its fork)"""
     ends: dict[int, int] = {}
-    """of the one that works → of the connection"""
+    """the process handle of a fork → the connection's file number"""
     poll = select.poll()
     for each in (life, listening.fileno()):
         poll.register(each, select.POLLIN)
     while True:
         found = poll.poll(None if links else _IDLE_S * 1000)
-        number = found[0][0] if found else life  # one alone: what is done about it may give the number of another one to a new file
+        number = found[0][0] if found else life  # one event at a time: handling it may reuse the file number of another
         if number == life:
             os._exit(0)
         elif number == listening.fileno():
@@ -176,13 +177,13 @@ def _serve(listening: socket.socket, java: int) -> None:
             os.close(number)
             link.close()
             os.waitpid(child, 0)
-        else:  # Spark has ended the process that it knows
+        else:  # Spark has ended the process that it started
             poll.unregister(number)
             os.kill(links[number][1], signal.SIGTERM)
 
 
 def _received(link: socket.socket) -> tuple[list[bytes], list[int]] | None:
-    """Its folder and environment, and what it reads and writes; None if it has gone away."""
+    """(the sender's folder and environment, its standard files); None if it has gone."""
     link.settimeout(_RECEIVE_S)
     try:
         head, handles, _, _ = socket.recv_fds(link, _SIZE_BYTES, 3)

@@ -1,11 +1,11 @@
 """`parse: spark`: lines read by Spark's `from_json` or `from_csv`, with their deviations from the parse contract.
 
-They take `{…}{…}` for its first object, accept trailing text, single quotes, any value where a STRING is asked, a number for a
-TIMESTAMP, and know no NOT NULL; docs/bad-records.md has them line by line. A line that they cannot read at all is a dead letter here too,
-though no message names the field.
+They read the first object of `{…}{…}`, accept trailing text, single quotes, any value for a STRING and a number for a TIMESTAMP, and do not
+check NOT NULL; docs/bad-records.md lists them. A line that they cannot read at all becomes a dead letter here too, but its message does not
+name the field.
 
-CSV goes by position, one line a record: a header would have to be taken off each file, and its names brought into the schema's order,
-which is what `parse: strict` does.
+CSV is read by position, one record per line: for a header it would have to be removed from each file, and its names brought into the
+schema's order, which is what `parse: strict` does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CORRUPT = "_sg_corrupt"
 
 
 def parsed(lines: NativeFrame, source: Source, schema: Schema) -> NativeFrame:
-    """The source's columns out of the lines' text; blank lines are filtered. Raises StepError for CSV with a header line."""
+    """The source's columns, parsed from the lines' text; blank lines are filtered. Raises StepError for CSV with a header line."""
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     if source.options.get("format") == "csv":
         if source.options.get("header", True):

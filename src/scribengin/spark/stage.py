@@ -1,6 +1,6 @@
 """Runs a Program on an executor: one pass from blocks or Arrow rows to staged segments or Arrow rows.
 
-The only per-record Python in it is the user's own; everything else is per chunk.
+Only the user's own Python code runs per record; everything else runs per chunk.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from scribengin.spark.dead_letter_writer import DeadLetterWriter, Trails
 from scribengin.spark.late_rows import GateNode, LateRowCounter
 from scribengin.spark.offset_log import batch_of_task
 from scribengin.spark.parse_step import ParseStep
-from scribengin.spark.predicate_pushdown import compiled, looking_form
+from scribengin.spark.predicate_pushdown import compile_predicate, compiled
 from scribengin.spark.program import (
     AT,
     DEAD,
@@ -92,13 +92,24 @@ if TYPE_CHECKING:
     ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-# Rows that failed a `require` in Spark, where they come out of the native part: to dead letters.
+# Writes dead letters for rows that failed a `require` in Spark, where they leave the Spark SQL steps.
 
 
 def split_dead(
     batch: pa.RecordBatch, ordinals: list[int] | None, origin: Origin, native: Counts, letters: DeadLetterWriter
 ) -> tuple[list[int] | None, pa.RecordBatch]:
-    """(ordinals, rows) of those that passed; the others, which carry why they did not in DEAD, are buried and counted."""
+    """Remove the rows that failed a `require`, which DEAD marks, count them and write their dead letters.
+
+    Args:
+        batch: The rows.
+        ordinals: Their ordinals; None if they have none.
+        origin: The origin of the rows.
+        native: The counts of the Spark SQL stage.
+        `letters`: Takes the dead letters.
+
+    Returns:
+        (ordinals, rows) of the rows that failed none.
+    """
     dead = batch.column(DEAD)
     if dead.null_count == batch.num_rows:
         return ordinals, batch
@@ -116,12 +127,12 @@ def split_dead(
     return (None if ordinals is None else list(compress(ordinals, keep.to_pylist()))), batch.filter(keep)
 
 
-# Reads a stream in a stage: a source's blocks, or replayed dead letters that begin at their source.
+# Reads a stream in a stage: a source's blocks, or dead letters that are replayed from their source.
 
 
 @dataclass(frozen=True, slots=True)
 class StageReading:
-    """Of one stage. `noticers` gets who looks at a source's blocks, `entrances` are the stage's nodes where dead letters enter."""
+    """Reads the streams of one stage. The noticers of its sources are added to `noticers`; `entrances` are the stage's replay points."""
 
     rules: LetterRules
     entrances: Mapping[str, ReplayNode]
@@ -133,14 +144,24 @@ class StageReading:
     def blocks(
         self, ref: SourceRef | None, node: str, index: int, stream: SourceStream
     ) -> Iterator[tuple[BlockOrigin, Decode, Noticer | None]]:
-        """What is to be decoded here, how, and who looks at it: dead letters are not observed. Those that enter at a step are let in there;
-        then, and then alone, there may be no `ref`."""
+        """Read a stream of a source, or dead letters that are replayed. Those that are replayed from a step are passed to that step here,
+        and nothing is yielded.
+
+        Args:
+            ref: The source; None only if all dead letters of the stream are replayed from a step.
+            node: The source's id.
+            index: The index of the stream in the Batch's streams of the source.
+            stream: The stream.
+
+        Returns:
+            (origin with its block, decoder, noticer) for each block; the noticer is None for dead letters.
+        """
         said = stream.place.get(REPLAY)
         letters = [] if said is None else letters_in(self.rules.folder, stream, node)
         at = "" if said is None else said["at"]
         if said is not None and at in self.entrances:
             self.entrances[at].enter(letters, self.counted(at), self.letters, said["way"])
-        elif at and at not in self.rules.tail:  # else a tail of its own reads them
+        elif at and at not in self.rules.tail:  # otherwise a task pipeline of its own reads them
             refuse(letters, at, self.counted(node), self.letters)
         if at:
             return
@@ -161,11 +182,11 @@ class StageReading:
             sequence += len(block)
 
 
-# A run of SQL steps inside a stage: the vector engine over chunks, with the counts and dead letters of the run that Spark would make.
+# Runs SQL steps inside a stage: the vector engine over chunks, with the same counts and dead letters as the Spark SQL stage.
 
 
 class VectorRun:
-    """Takes chunks, whose rows fit the first step's columns, and gives what is left of them."""
+    """Runs SQL steps over chunks whose rows have the first step's columns."""
 
     def __init__(self, node: VectorNode, counts: Counts, letters: DeadLetterWriter) -> None:
         self._steps = node.steps
@@ -177,7 +198,7 @@ class VectorRun:
         self._letters = letters
 
     def __call__(self, chunk: Chunk) -> Iterator[Chunk]:
-        """The rows that pass; those that fail a `require` are dead letters of their step."""
+        """The rows that pass. Rows that fail a `require` become dead letters of their step."""
         self._counts.rows_in += len(chunk)
         structs = None if self._sieve is None else chunk.structs(self._schema)
         if self._sieve is not None and structs is not None:
@@ -221,7 +242,7 @@ RECEIPT_SCHEMA = pa.schema([pa.field("receipt", pa.binary())])
 
 
 class Stage:
-    """One task's run of a Program. `run` is what `mapInArrow` calls; `report` is what the task tells the driver."""
+    """One task's run of a Program. It ends with `finish`, `abort` or `forget`."""
 
     def __init__(self, program: Program, batch: BatchId, unit: int) -> None:
         self._program = program
@@ -230,9 +251,9 @@ class Stage:
         self._attempt = uuid4().hex
         self.counts: dict[str, Counts] = {}
         self._taken: dict[str, list[Handed]] = {}
-        """source → what its blocks were handed over by"""
+        """source → the hand-over of each block that a channel source gave"""
         self._seconds: dict[str, float] = defaultdict(float)
-        """node → time that it took by itself; native steps as the run in front of the stage"""
+        """node → seconds that it took itself; Spark SQL steps count as the stage before this one"""
         self._letters = DeadLetterWriter(
             program.letters, batch.number, self._attempt, lambda: not any(each.made for each in self.counts.values())
         )
@@ -240,7 +261,7 @@ class Stage:
         self._trails = Trails(program.letters, batch.number, self._attempt)
         self._readers: dict[str, list[Callable[[Chunk], None]]] = {}
         self._plan: str | None = None
-        """the one that the unit runs, where it commits by itself"""
+        """the plan of the task output, if it commits by itself"""
         self._sinks: list[SinkExit] = []
         self._exits: list[SinkExit | ArrowExit] = []
         self._gates: list[tuple[str, LateRowCounter]] = []
@@ -258,7 +279,7 @@ class Stage:
                 self._wanted.setdefault(input_, set()).add(form)
 
     def _build(self, node: Any) -> tuple[Callable[..., None], Form]:
-        """The consumer of the node's rows, and the form that it prefers."""
+        """(the consumer of the node's rows, the form of rows that it prefers)."""
         match node:
             case PythonNode():
                 return self._python(node)
@@ -318,7 +339,7 @@ class Stage:
         step: RecordStep | BatchStep
         form: Form = "columns"
         if node.form == "record":
-            looking = looking_form(function, node.schema_in)
+            looking = compile_predicate(function, node.schema_in)
             form = "rows" if looking is None else "structs"
             step = RecordStep(
                 node,
@@ -380,7 +401,7 @@ class Stage:
         return run
 
     def _timed(self, node: str, act: Callable[..., None]) -> Callable[..., None]:
-        """`act`, behind which nothing else runs."""
+        """`act`, with its time added to the node's. `act` is the last node on its path."""
 
         def run(chunk: Chunk, **way: str) -> None:
             begun_s = perf_counter()
@@ -401,7 +422,14 @@ class Stage:
     # --- entries ---
 
     def read_stream(self, ref_node: str, index: int, stream: SourceStream, entry: StreamsEntry) -> Iterator[pa.RecordBatch]:
-        """Read stream `index` of a source's streams in this Batch through the stage; yields what leaves as Arrow."""
+        """Read stream `index` of a source's streams in this Batch through the stage; yields the rows that leave it as Arrow.
+
+        Args:
+            ref_node: The source.
+            index: The index of the stream in the Batch's streams of the source.
+            stream: The stream.
+            entry: The stage's entry.
+        """
         counts = self._counted(ref_node)
         rules = self._program.letters
         reading = StageReading(rules, self._entrances, self._counted, self._letters, self._noticers, self._decode_as)
@@ -413,7 +441,7 @@ class Stage:
             if is_traced(block):
                 self._taken.setdefault(ref_node, []).append(block.handed or NOT_WHOLE)
             chunk = self._decoded(origin, decode, counts, noticer)
-            size = len(block)  # a decoder that has seen all lines has told how many
+            size = len(block)  # known only now: a decoder that reads lines counts them
             counts.rows_in += size
             if noticer is None:
                 counts.replayed += size
@@ -423,7 +451,7 @@ class Stage:
             self._seconds[ref_node] += perf_counter() - begun_s
             if len(chunk):
                 self._feed(ref_node, chunk)
-            del chunk, origin, block  # its memory, still in the cache, is what the next block is decoded into
+            del chunk, origin, block  # frees memory that is still in the CPU cache, for the next block
             yield from self._drain()
             sequence += size
             begun_s = perf_counter()
@@ -431,7 +459,7 @@ class Stage:
         self._seconds[ref_node] += perf_counter() - begun_s
 
     def _decode_as(self, source: str, decoder: Decoder) -> Decode:
-        """Decode in the form that suits all readers of the source."""
+        """The decoder method for the form of rows that suits all readers of the source."""
         wanted = self._wanted.get(source, set())
         structs: Callable[[Block], Structs] | None = getattr(decoder, "structs", None)
         if "structs" in wanted and structs is not None:
@@ -456,14 +484,14 @@ class Stage:
         return Chunk(origin, decoded.ordinals, batch=decoded.batch)
 
     def _without(self, chunk: Chunk, sequence: int, skip: Any, counts: Counts) -> Chunk:
-        """The chunk without the records that a native step cannot take."""
+        """The chunk without the records that a Spark SQL step cannot process; these become dead letters."""
         ordinals = chunk.ordinals or ()
         keep = [sequence + ordinal not in skip for ordinal in ordinals]
         for index, ordinal in enumerate(ordinals):
             if sequence + ordinal in skip:
                 node, message = skip[sequence + ordinal]
                 self._letters.bury(node, chunk, index, "sql-error", message)
-                # the source gave it, the native run behind is where it died: the driver adds this to the run's counts
+                # the source gave the record, and it failed in the Spark SQL stage after it: the driver adds this to that stage's counts
                 counts.out += 1
                 self._counted(f"{DIED_IN}{node}").dead += 1
         if all(keep):
@@ -471,8 +499,8 @@ class Stage:
         return chunk.selected(keep)
 
     def read_rows(self, batches: Iterator[pa.RecordBatch], entry: RowsEntry) -> Iterator[pa.RecordBatch]:
-        """Take Arrow rows of the native part through the stage; yields what leaves as Arrow."""
-        # a native run is counted at its ends: what comes out of it is what comes in here
+        """Process Arrow rows of Spark SQL steps in the stage; yields the rows that leave it as Arrow."""
+        # a Spark SQL stage is counted at its ends: its output is the input here
         native = self._counted(entry.native) if entry.native else Counts()
         made = self._counted(MADE_IN + entry.native) if entry.made_of else Counts()
         last = pa.nulls(1, pa.int64())
@@ -484,7 +512,7 @@ class Stage:
             ordinals, batch = arrived.column(AT).to_pylist() if entry.at else None, arrived
             if entry.made_of:
                 made_of = pa.concat_arrays([last, arrived.column(MADE_OF)])
-                # all rows of one but its first: they stand side by side
+                # all rows made of one row except the first; they are adjacent
                 made.out += pc.equal(made_of[1:], made_of[:-1]).true_count
                 last = made_of[-1:]
             if entry.dead:
@@ -512,13 +540,13 @@ class Stage:
             yield from sink.take()
 
     def finish(self) -> tuple[list[pa.RecordBatch], TaskReport]:
-        """End the task: the last Arrow rows, and its report: receipts, dead segment, counts."""
+        """End the task: (the last Arrow rows, its report with write receipts, dead letters and counts)."""
         for exit_ in self._exits:
             exit_.flush()
         receipts = [sink.close() for sink in self._sinks]
         dead, trails = self._letters.close(), self._trails.close()
         for node, step in self._utilities_steps:
-            # what is there already came by a replay
+            # counts that are already there come from a replay
             self._counted(node.node).add(step.total({name: self.counts.pop(id_) for name, id_ in zip(node.names, node.ids, strict=True)}))
         faults.reached("stage.closed")
         report = TaskReport(
@@ -538,7 +566,7 @@ class Stage:
             plan=msgspec.UNSET if self._plan is None else self._plan,
         )
         if self._plan is not None:
-            # from here on the letters may belong to what is committed: who fails now does not know
+            # from here on the dead letters may be part of a commit, and a failure does not tell whether they are
             self._letters.keep()
             self._trails.keep()
             for sink in self._sinks:
@@ -546,7 +574,7 @@ class Stage:
         return list(self._drain()), report
 
     def forget(self) -> None:
-        """Another attempt's report stands: leave nothing of this one behind, its dead letters neither."""
+        """Remove everything that this attempt wrote, including its dead letters, since the report of another attempt is used."""
         self._letters.keep(kept=False)
         self._trails.keep(kept=False)
         self.abort()
@@ -566,7 +594,17 @@ class Stage:
 def run_program(
     program: Program, batches: Iterator[pa.RecordBatch], partition: int, number: int
 ) -> Iterator[tuple[pa.RecordBatch | None, str, TaskReport | None]]:
-    """What `mapInArrow` runs: yields (rows, "", None) on the way and (None, key, report) once per unit."""
+    """Run a stage's program in a task.
+
+    Args:
+        program: The program.
+        batches: The task's input.
+        partition: The number of the task's partition.
+        number: The Batch's number.
+
+    Returns:
+        Yields (rows, "", None) for rows that leave the stage, and (None, key, report) once per task output.
+    """
     batch = program.batch or BatchId("", program.letters.query, "", number, 0)
     entry = program.entry
     if isinstance(entry, RowsEntry):
@@ -583,8 +621,8 @@ def run_program(
 
 
 def _own_part(batches: Iterator[pa.RecordBatch], partition: int) -> tuple[str, Iterator[pa.RecordBatch]]:
-    """(key of the report, the same batches): the partition's own number, the same each time that Spark runs it; one that has no rows has
-    none, and must not stand in another's place."""
+    """(key of the report, the same batches). The key is the partition number in PART, the same each time that Spark runs it. An empty
+    partition has no PART, and a key that differs from all of those."""
     for first in batches:
         if first.num_rows:
             return str(first.column(PART)[0].as_py()), chain([first], batches)
@@ -592,7 +630,7 @@ def _own_part(batches: Iterator[pa.RecordBatch], partition: int) -> tuple[str, I
 
 
 def _units(entry: StreamsEntry, rows: pa.RecordBatch) -> Iterator[tuple[int, str, int, SourceStream]]:
-    """(unit, source, index in the source's streams, stream)"""
+    """(number of the task output, source, index in the source's streams, stream) for each row"""
     if entry.units:
         for unit in rows.column("id").to_pylist():
             node, index = entry.units[unit]
@@ -617,7 +655,7 @@ def _one(
         stage.forget()
         report = report_of(found.report)
         if isinstance(program.entry, RowsEntry):
-            # the stages before this one count what they have read only when they are through
+            # the stages before this one report their counts only when their rows have been read to the end
             for _ in feed.keywords["batches"]:
                 pass
     except BaseException:
@@ -626,11 +664,11 @@ def _one(
     yield None, key, report
 
 
-# What Spark calls on executors: a Program as a function for `mapInArrow`.
+# Creates the functions for `mapInArrow` that run a Program on executors.
 
 
 def tail_function(program: Program) -> ArrowFunction:
-    """A tail stage: one row per unit, its report."""
+    """The function of a task pipeline: returns one row per task output, its report."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _, key, report in run_program(program, batches, *_partition()):
@@ -642,11 +680,12 @@ def tail_function(program: Program) -> ArrowFunction:
 
 
 def middle_function(program: Program, reports: Reports) -> ArrowFunction:
-    """A stage before SQL steps: it yields its rows, and adds its reports to the accumulator when the partition ends."""
+    """The function of a stage before Spark SQL steps: it yields the rows, and adds its reports to the accumulator at the end of the
+    partition."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         partition, number = _partition()
-        if program.batch is not None:  # a helper's Spark knows of no Batch
+        if program.batch is not None:  # in a helper Spark has no Batch number
             number = program.batch.number
         for rows, key, report in run_program(program, batches, partition, number):
             if rows is not None:
@@ -658,7 +697,7 @@ def middle_function(program: Program, reports: Reports) -> ArrowFunction:
 
 
 def _partition() -> tuple[int, int]:
-    """(partition, Batch number; -1 where Spark knows of none)"""
+    """(partition, Batch number; -1 if Spark has none)"""
     from pyspark import TaskContext
 
     context = TaskContext.get()

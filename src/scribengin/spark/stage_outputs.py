@@ -1,4 +1,4 @@
-"""Where rows leave a stage: into a sink's stream, or as Arrow for the native part behind it."""
+"""The exits of a stage: into a sink's stream, or as Arrow to the Spark SQL steps after it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 _ROWS = 16_384
-_CHUNKS = 64  # blocks held back at most: a selective filter keeps a row of each, and a row keeps its block
+_CHUNKS = 64  # the most chunks that wait: after a selective filter a chunk has few rows, but each keeps its block in memory
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The result of one chunk: the number of rows kept, and which ones if some were not."""
+    """The rows of one chunk in a conversion: their number, and their indexes in the chunk if some were removed."""
 
     chunk: Chunk
     size: int
@@ -43,7 +43,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """Rows of some chunks, in their order: Arrow, or JSON with the columns that the sink needs beside."""
+    """Rows of some chunks, in their order: as Arrow, or as JSON with the columns that the sink needs besides."""
 
     parts: list[_Part]
     batch: pa.RecordBatch | None = None
@@ -55,8 +55,8 @@ class _Ready:
 
 
 class _Typed:
-    """Gathers chunks until they are worth a conversion; a row that does not fit is a dead letter of the step it left. `as_json`: how
-    rows that are Python's become JSON, where the sink takes that."""
+    """Collects chunks until there are enough rows for a conversion. A row that does not fit the schema becomes a dead letter of the step
+    that made it. `as_json`: converts rows that are Python objects to JSON, if the sink accepts that."""
 
     def __init__(
         self, schema: Schema, step: str | None, counts: dict[str, Counts], letters: DeadLetterWriter, as_json: JsonRows | None = None
@@ -70,7 +70,7 @@ class _Typed:
         self._rows = 0
 
     def take(self, chunk: Chunk) -> list[_Ready]:
-        """Return what is ready now."""
+        """Add a chunk; returns the rows that are ready."""
         if chunk.is_arrow:
             return [*self.rest(), _Ready([_Part(chunk, len(chunk))], chunk.batch(self.schema)[0])]
         self._waiting.append(chunk)
@@ -78,7 +78,7 @@ class _Typed:
         return self.rest() if self._rows >= _ROWS or len(self._waiting) >= _CHUNKS else []
 
     def rest(self) -> list[_Ready]:
-        """Return what is still gathered."""
+        """Convert and return the rows that are still waiting."""
         waiting, self._waiting, self._rows = self._waiting, [], 0
         if not waiting:
             return []
@@ -109,8 +109,8 @@ class _Typed:
 
 
 class SinkExit:
-    """Writes rows of Batch `batch` to a sink's stream; those that the sink can never take are its dead letters. `unit` names rows of no
-    single record."""
+    """Writes rows of a Batch to a sink's stream; rows that the sink can never accept become its dead letters. `unit` is the id prefix of
+    rows that do not come from single records."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class SinkExit:
         self._stream = stream
         self._batch = batch
         self._unit = unit
-        # what goes on to another tier has not arrived
+        # rows that go on to another tier have not arrived yet
         self._trails = trails if trails.wanted and not wants_origins(stream) else None
         self._counts = counts
         self._letters = letters
@@ -138,14 +138,14 @@ class SinkExit:
         self._typed = _Typed(node.schema, step, all_counts, letters, as_json)
 
     def __call__(self, chunk: Chunk, way: str = "") -> None:
-        """Take a chunk, which came by the input `way`; it may wait for others."""
+        """Add a chunk, which came by the input `way`; its rows may wait for others."""
         if self._several:
             chunk.way = way
         for ready in self._typed.take(chunk):
             self._write(ready)
 
     def flush(self) -> None:
-        """Write the rows that waited for the next batch."""
+        """Write the rows that are still waiting."""
         for ready in self._typed.rest():
             self._write(ready)
 
@@ -208,11 +208,11 @@ class SinkExit:
             index -= part.size
 
     def take(self) -> Sequence[pa.RecordBatch]:
-        """The rows for Spark's own sink, if that writes."""
+        """The rows for Spark's own sink, if it does the writing."""
         return self._stream.take() if gives_rows(self._stream) else ()
 
     def close(self) -> Receipt:
-        """Make the rows durable; returns the receipt."""
+        """Make the rows durable; returns the write receipt."""
         return self._stream.close()
 
     def commit(self, report: Mapping[str, Any]) -> None:
@@ -227,7 +227,7 @@ class SinkExit:
 
 
 class ArrowExit:
-    """Collects Arrow rows, with the AT column where it is wanted, for the generator to yield."""
+    """Collects Arrow rows, with the AT column if the next steps need it, in `out`, from which the task yields them."""
 
     def __init__(
         self,
@@ -247,17 +247,17 @@ class ArrowExit:
         self._typed = _Typed(node.schema, step, all_counts, letters)
 
     def __call__(self, chunk: Chunk) -> None:
-        """Take a chunk; it may wait for others."""
+        """Add a chunk; its rows may wait for others."""
         if self._sieve is not None and (structs := chunk.structs(self._schema)) is not None:
             kept = chunk.selected(self._sieve(structs))
-            # they count as handed on: the native step behind has dropped them
+            # they count as passed on, and as filtered by the Spark SQL step after this stage
             self._counts.out += len(chunk) - len(kept)
             chunk = kept
         if len(chunk):
             self._give(self._typed.take(chunk))
 
     def flush(self) -> None:
-        """Return the rows that are still gathered."""
+        """Convert the rows that are still waiting."""
         self._give(self._typed.rest())
 
     def _give(self, several: list[_Ready]) -> None:

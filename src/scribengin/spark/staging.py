@@ -1,4 +1,4 @@
-"""One part of a Batch on Spark, from its frames to the reports of its units: what the worker does that decides, and what helpers do."""
+"""Runs one part of a Batch on Spark, from its frames to the reports of its tasks. Used by the deciding worker and by helpers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,23 @@ if TYPE_CHECKING:
     from scribengin.state.intents import Intent
 
 
-# A Batch that a sink of Spark's own writes: the tails make the rows, Spark's write is the one action, reports come by the accumulator.
+# A Batch that Spark's own sink writes: the task pipelines make the rows, Spark's write is the one action, and reports come by the
+# accumulator.
 
 
 def write_tails(compiled: Compiled, sink: SparkSink, reports: Reports, number: int) -> list[StageReport]:
-    """Write Batch `number`; what its tails report. A task that failed behind its tail has written some rows and runs again: the report of
-    its last run stands, as for middle stages."""
+    """Write a Batch with Spark's own sink. A task that failed after its pipeline may have written some rows; it runs again, and the report
+    of its last run counts, as for middle stages.
+
+    Args:
+        compiled: The frames.
+        sink: The sink.
+        reports: Receives the reports.
+        number: The Batch's number.
+
+    Returns:
+        The reports of the task pipelines.
+    """
     frames = [map_in_arrow(tail.frame, middle_function(tail.program, reports), sink.columns) for tail in compiled.tails]
     if not frames:
         return []
@@ -52,7 +63,7 @@ def write_tails(compiled: Compiled, sink: SparkSink, reports: Reports, number: i
 
 
 def committing(compiled: Compiled, parts: QueryParts, intent: Intent | None, behind: Mapping[str, Mapping[str, Any]]) -> Compiled:
-    """The frames with the sinks of the members that were chosen, and with unit commits, where these were agreed on."""
+    """The frames with the sinks of the chosen members, and with commits by task output if these were agreed on."""
     compiled = at_members(compiled, parts, behind)
     if intent is None or not intent.units:
         return compiled
@@ -61,13 +72,13 @@ def committing(compiled: Compiled, parts: QueryParts, intent: Intent | None, beh
 
 
 def run_action(compiled: Compiled, parts: QueryParts, reports: Reports, number: int) -> list[StageReport]:
-    """The one action of the part: the reports of all its tail units."""
+    """Run the part's one action; returns the reports of all its task pipelines."""
     by_spark = [sink for sink in parts.sinks.values() if is_written_by_spark(sink)]
     return write_tails(compiled, by_spark[0], reports, number) if by_spark else _run_tails(compiled)
 
 
 def _run_tails(compiled: Compiled) -> list[StageReport]:
-    """Run the tails, which write themselves; what they report."""
+    """Run the task pipelines, which write their output themselves; returns their reports."""
     frames = [map_in_arrow(tail.frame, tail_function(tail.program), "receipt BINARY") for tail in compiled.tails]
     if not frames:
         return []
@@ -75,20 +86,20 @@ def _run_tails(compiled: Compiled) -> list[StageReport]:
 
 
 def read_what_is_left(compiled: Compiled, reports: Reports, number: int) -> None:
-    """Run the stages that Spark has left out because nothing comes of their rows: the other side of a join is empty, or a condition never
-    holds. Their records are counted, and the bad ones become dead letters, as if Spark had looked at each."""
+    """Run the stages that Spark has skipped because their rows cannot have a result: the other side of a join is empty, or a condition
+    never holds. Their records are counted, and the bad ones become dead letters, as if Spark had read them."""
     for middle in reversed(compiled.middles):  # the last one runs those before it
         if not middle.is_read(_reported(reports, number, middle)):
             middle.frame.write.format("noop").mode("append").save()
 
 
 def _reported(reports: Reports, number: int, middle: Middle) -> set[str]:
-    """The keys of a stage's units that have reported in Batch `number`."""
+    """The keys of a stage's task outputs that have reported in Batch `number`."""
     return {key for batch, stage, key in reports.value if (batch, stage) == (number, middle.program.index)}
 
 
 def middle_reports(compiled: Compiled, reports: Reports, number: int) -> list[TaskReport]:
-    """The reports of the stages before SQL steps; none of Batch `number` or an earlier one stay in `reports`."""
+    """The reports of the stages before Spark SQL steps. Removes the reports of Batch `number` and of earlier ones from `reports`."""
     tails = {tail.program.index for tail in compiled.tails}
     middle = [report for (batch, stage, _), report in reports.value.items() if batch == number and stage not in tails]
     for key in [key for key in reports.value if key[0] <= number]:
@@ -114,7 +125,7 @@ def check_whole(query: str, compiled: Compiled, reports: Sequence[StageReport]) 
 
 
 def _rows_units(program: Program) -> range:
-    """The units that a stage that is entered by rows must have reported, where these are known: they commit one by one."""
+    """The task outputs that a stage with rows as input must report, if they are known: if task outputs commit one by one."""
     commits = [node.commit for node in program.nodes if isinstance(node, SinkNode) and node.commit is not None]
     if not commits or not isinstance(program.entry, RowsEntry):
         return range(0)
@@ -122,8 +133,14 @@ def _rows_units(program: Program) -> range:
 
 
 def check_read(compiled: Compiled, streams: Mapping[str, Sequence[SourceStream]], reports: Reports, number: int) -> None:
-    """Every stream of the part that enters native steps was read: what Spark's optimiser leaves out would be in no count. `streams` are
-    those of the whole Batch, without tables. Raises StepError."""
+    """Check that every stream of the part that enters Spark SQL steps was read. What Spark's optimiser leaves out would be in no count.
+
+    Args:
+        streams: Those of the whole Batch, without tables.
+
+    Raises:
+        StepError: Spark has skipped a stream.
+    """
     for middle in compiled.middles:
         entry = middle.program.entry
         if not isinstance(entry, StreamsEntry):

@@ -1,13 +1,13 @@
-"""Chooses the cheapest order of a record's tests from what was observed of them. Deterministic except for sampling.
+"""Chooses the cheapest order of a record's tests from observations. Deterministic except for sampling.
 
-What a test costs is told by the passes of whole blocks. How tests go together (one that drops what another has dropped already is
-worth nothing behind it) is told by a sample: a few records of some blocks are given to all tests, for at most 2 % of the time that the
-tests take anyway, the choosing included; only what is sampled if nothing is known is over and above. Of a sampled record a *mask* is
-kept: bit i is set where test i keeps it. From the masks follows the share that each test drops of what others before it leave, and from
-that and the costs what an order costs a record.
+The cost of a test is measured on passes over whole blocks. How tests overlap (a test that drops only what an earlier one has dropped is
+useless after it) is measured on a sample: a few records of some blocks are given to all tests, for at most 2 % of the tests' own time, the
+choice of the order included. Only the first sampling, when nothing is known, is not limited so. Each sampled record gives a *mask*: bit i
+is set if test i keeps the record. The masks show which share of the records left by earlier tests each test drops; with the costs this
+gives the cost of an order per record.
 
-The next test is each time the one with the lowest cost/(share that it drops). A new order must be 5 % cheaper than the one that runs.
-Old records count less and less; where a test keeps a share that the masks did not foretell, they are forgotten, and sampled anew.
+The next test is always the one with the lowest cost per dropped share. A new order must be 5 % cheaper than the present one. Older records
+have less and less weight; if a test keeps another share than the masks predict, the masks are dropped and sampled again.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ if TYPE_CHECKING:
 
 
 ENOUGH = 256
-"""masks that are gathered at once if nothing is known; what is sampled later costs `SHARE`"""
+"""masks that are collected at once if nothing is known; later sampling is limited by `SHARE`"""
 WINDOW = 1024.0
-"""masks that count"""
+"""the total weight of the masks that are kept"""
 PACE_ROWS = 65_536.0
-"""records whose costs count, of each test"""
+"""the number of records whose costs count, for each test"""
 SHARE = 0.02
-"""of the tests' time that sampling may take"""
+"""the share of the tests' time that sampling may take"""
 FEW, MANY = 16, 128
-"""records of one sample"""
+"""the fewest and the most records of a later sample"""
 MASKS, _LIGHT = 1024, 0.05
-"""how many masks are kept, and what one must weigh at least: many tests have as many masks as there are records"""
+"""the most masks that are kept, and the least weight of one: many tests can have as many masks as there are records"""
 BETTER = 0.95
-"""what a new order may cost of the old one, at most"""
+"""the cost of a new order, at most, as a share of the present order's cost"""
 TOLD_ROWS = 256
-"""that say whether a test keeps what was foretold"""
+"""the number of records after which a test's share is compared with the prediction"""
 _MARGIN = 0.05
 _CALM_BLOCKS = 64
-"""between two times that all is forgotten"""
+"""the blocks between two times that the masks are dropped"""
 _TIMED_FIRST, _TIMED_EVERY = 8, 32
-"""blocks of a task whose passes are timed"""
+"""blocks of a task whose passes are timed: the first ones, then every 32nd"""
 _LOOKED_EVERY = 4
-"""blocks of a task, for one look at whether they are as foretold"""
+"""every how many blocks of a task the shares are compared with the predictions"""
 _LEAST_TIMED = 32
-"""rows of a pass whose time tells something of each"""
+"""the fewest rows of a pass that is timed"""
 
 
 @dataclass(slots=True)
 class Evidence:
-    """What was seen: of each test how many records it was asked and the time that took, and mask → weight."""
+    """Observations: for each test the number of records tested and the time it took, and mask → weight."""
 
     asked: list[float]
     ns: list[float]
@@ -77,13 +77,14 @@ class Evidence:
         return self.ns[test] / self.asked[test] if self.asked[test] else 0.0
 
     def keeps(self, test: int) -> float | None:
-        """The share of all records that the test keeps; None if nothing is known."""
+        """The share of all records that the test keeps; None if unknown."""
         weight = self.weight
         return sum(each for mask, each in self.masks.items() if mask >> test & 1) / weight if weight else None
 
     def timed(self, test: int, rows: int, ns: float) -> None:
-        """A pass over so many rows. One that took much longer than those before was held up by something else: it counts as four times
-        as long, so that costs which really rise are believed soon. One that took much less shows that those before were held up."""
+        """Add a timed pass of a test over `rows` rows. If it took much longer than earlier passes, something else delayed it: at most four
+        times the known cost counts, so that costs that really rise are still followed quickly. If it took much less, the earlier passes
+        were delayed, and their weight is reduced."""
         known = self.cost_ns(test)
         if ns < known * rows / 3:
             part = min(1.0, rows / self.asked[test])
@@ -102,13 +103,13 @@ class Evidence:
         self.shrink(WINDOW)
 
     def shrink(self, weight: float) -> None:
-        """Limit the weight of the masks to that."""
+        """Limit the total weight of the masks."""
         have = self.weight
         if have > weight:
             self.masks = {mask: each * weight / have for mask, each in self.masks.items() if each * weight / have > 1e-3}
 
     def over(self, older: Evidence) -> Evidence:
-        """This with as much of what is older as the windows leave room for."""
+        """This evidence, completed with as much of the older as fits into the limits."""
         room = max(0.0, WINDOW - self.weight)
         have = older.weight
         share = min(1.0, room / have) if have else 0.0
@@ -123,7 +124,7 @@ class Evidence:
         return made
 
     def plus(self, other: Evidence) -> Evidence:
-        """The sum of both, as of two tasks of one Batch."""
+        """The sum of both, for two tasks of one Batch."""
         masks = dict(self.masks)
         for mask, each in other.masks.items():
             masks[mask] = masks.get(mask, 0.0) + each
@@ -150,7 +151,7 @@ def _heaviest(masks: dict[int, float]) -> dict[int, float]:
 
 
 def shares(evidence: Evidence, order: Sequence[int]) -> list[tuple[float, float]]:
-    """Of each place in an order: (weight of the masks that come as far, share of these that the test there keeps)."""
+    """For each position in an order: (weight of the masks that reach it, share of these that the test there keeps)."""
     left = dict(evidence.masks)
     found = []
     for test in order:
@@ -168,7 +169,7 @@ def expected_ns(evidence: Evidence, order: Sequence[int]) -> float:
 
 
 def best_order(evidence: Evidence) -> tuple[int, ...]:
-    """The cheapest order, chosen test by test on the rows that the tests before keep; the written order if tests do not differ."""
+    """The cheapest order, chosen test by test on the rows that earlier tests keep; the order of the flow file if tests do not differ."""
     left, waiting, order = dict(evidence.masks), list(range(len(evidence.asked))), []
     while waiting:
         weight = sum(left.values())
@@ -185,7 +186,8 @@ def best_order(evidence: Evidence) -> tuple[int, ...]:
 
 
 def is_surprising(told: Sequence[Sequence[int]], foretold: Sequence[tuple[float, float]]) -> bool:
-    """`told`: of each place (asked, kept); `foretold` as `shares` gives it. True if one of them cannot well be chance."""
+    """True if observations differ from the prediction more than chance explains. `told`: for each position (tested, kept) records;
+    `foretold`: see `shares`."""
     for (asked, kept), (weight, share) in zip(told, foretold, strict=True):
         off = _MARGIN + 4 * sqrt(share * (1 - share) * (1 / max(1, asked) + 1 / (weight + 1)))
         if asked >= TOLD_ROWS and abs(kept / asked - share) > off:
@@ -194,7 +196,7 @@ def is_surprising(told: Sequence[Sequence[int]], foretold: Sequence[tuple[float,
 
 
 class Chooser:
-    """The order of one task's tests, and what the task sees of them. `older` is what was known when it began."""
+    """The order of one task's tests, and the task's observations of them. `older` is what was known when it began."""
 
     def __init__(
         self,
@@ -221,7 +223,7 @@ class Chooser:
 
     @staticmethod
     def of(names: Sequence[str], learned: Mapping[str, Any], *, clock_ns: Callable[[], int] = perf_counter_ns) -> Chooser:
-        """A chooser with what earlier Batches have learned of the same tests; without evidence if the tests have changed."""
+        """A chooser with the observations of earlier Batches for the same tests; without evidence if the tests have changed."""
         if list(learned.get("names", ())) != list(names) or "known" not in learned:
             return Chooser(names, Evidence.nothing(len(names)), range(len(names)), clock_ns=clock_ns)
         known = learned["known"]
@@ -235,7 +237,7 @@ class Chooser:
         return self._own.over(self._older)
 
     def sample(self, rows: int) -> list[int]:
-        """Which of a block's rows all tests are to be asked about; mostly none."""
+        """The indexes of a block's rows on which all tests are to run; mostly none."""
         size = 0
         if self._known < ENOUGH:
             size = ENOUGH - int(self._known)
@@ -247,7 +249,13 @@ class Chooser:
         return sorted(self._chance.sample(range(rows), size)) if size else []
 
     def sampled(self, answers: Sequence[Sequence[bool]], spent_ns: Sequence[int], begun_ns: int) -> None:
-        """`answers[i]` are those of test i about the sample, `spent_ns[i]` what that took; `begun_ns`: when all of it began."""
+        """Add the results of a sample.
+
+        Args:
+            answers: `answers[i]`: the results of test i for the sample.
+            spent_ns: `spent_ns[i]`: the time that test i took.
+            begun_ns: When the sampling began.
+        """
         masks = [sum(1 << test for test, kept in enumerate(column) if kept) for column in zip(*answers, strict=True)]
         self._own.noted(masks)
         for test, ns in enumerate(spent_ns):
@@ -258,12 +266,19 @@ class Chooser:
         self._budget_ns -= (self._clock_ns() - begun_ns) * paid
 
     def times(self, rows: int) -> bool:
-        """Whether the next block, of so many rows, is worth being timed: the first ones are, then some."""
+        """True if the next block, which has `rows` rows, should be timed: the first ones are, then some."""
         self._blocks += 1
         return rows >= _LEAST_TIMED and (self._blocks <= _TIMED_FIRST or self._blocks % _TIMED_EVERY == 0)
 
     def passed(self, place: int, asked: int, kept: int, ns: int | None) -> None:
-        """A block went through the test at that place of the order; `ns` where it was timed."""
+        """Record that a block has passed a test.
+
+        Args:
+            place: The test's position in the order.
+            asked: The records tested.
+            kept: The records kept.
+            ns: The time that it took; None if it was not timed.
+        """
         test = self.order[place]
         if ns is not None and asked >= _LEAST_TIMED:
             self._own.timed(test, asked, ns)
@@ -273,7 +288,7 @@ class Chooser:
         told[1] += kept
 
     def block_is_through(self) -> None:
-        """Drop the statistics if the new rows differ from what they predicted."""
+        """Drop the masks if the new rows differ from what they predicted."""
         self._calm += 1
         if self._blocks % _LOOKED_EVERY or not any(asked >= TOLD_ROWS for asked, _ in self._told):
             return
@@ -282,7 +297,7 @@ class Chooser:
         self._told = [[0, 0] if asked >= TOLD_ROWS else [asked, kept] for asked, kept in self._told]
 
     def figures(self) -> dict[str, Any]:
-        """The observations of the task, for `orders.learned`."""
+        """The observations of the task; see `learned`."""
         seen = {"forgot": self._forgot, "told": self._told, "budget_ns": round(self._budget_ns), "evidence": self._own.as_json()}
         return {"names": self._names, "order": list(self.order), **seen}
 
@@ -320,10 +335,14 @@ def with_orders(program: Program, orders: Mapping[str, Mapping[str, Any]]) -> Pr
 
 
 def learned(before: Mapping[str, Mapping[str, Any]], reports: Iterable[TaskReport]) -> dict[str, Mapping[str, Any]]:
-    """Step of utilities → `names` as written, `ns` that a record costs each; where they are free also `order`, by which the next Batch
-    begins, `keeps`, the share of all records that each keeps, and `known`, which is for the next Batch alone.
+    """Step of utilities → what its tasks have learned.
 
-    `before` is what the last Batch has left: it is kept for a step without a report.
+    Each has `names` in the order of the flow file and `ns`, the cost of a record in each; in free order also `order`, with which the next
+    Batch begins, `keeps`, the share of all records that each keeps, and `known`, which only the next Batch uses.
+
+    Args:
+        before: What the previous Batch recorded; it is kept for a step without a report.
+        reports: The reports of the tasks.
     """
     found: dict[str, list[Mapping[str, Any]]] = {}
     for report in reports:
@@ -363,7 +382,7 @@ def _of_free(names: list[str], before: Mapping[str, Any], tasks: list[Mapping[st
         order, told = best, [[0, 0] for _ in names]
     costs = [together.cost_ns(test) for test in range(len(names))]
     keeps = [together.keeps(test) for test in range(len(names))]
-    # each task of the next Batch may sample its part of what these have saved up
+    # each task of the next Batch may spend its part of the time that these have saved
     saved_ns = min(max(0, sum(task["budget_ns"] for task in tasks)) / len(tasks), MANY * sum(costs))
     return {
         "names": names,
@@ -375,5 +394,5 @@ def _of_free(names: list[str], before: Mapping[str, Any], tasks: list[Mapping[st
 
 
 def _recent(told: list[list[int]]) -> list[list[int]]:
-    """Those that have told enough start over."""
+    """The counts; those with enough records start again from 0."""
     return [[0, 0] if asked >= TOLD_ROWS else [asked, kept] for asked, kept in told]

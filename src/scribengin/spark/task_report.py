@@ -1,7 +1,7 @@
-"""What tasks tell the driver: the typed report of each task output, the way it takes, and what a Batch's reports come to.
+"""What tasks report to the driver: the typed report of each task output, its transport, and the sums over a Batch's reports.
 
-A stage that writes returns its reports as rows (`StageReport`). A stage before SQL steps adds them to an accumulator of (Batch number,
-stage, key) → report: a partition that ran twice reports the same key twice, and the last report counts.
+A stage that writes returns its reports as rows (`StageReport`). A stage before Spark SQL steps adds them to an accumulator of (Batch
+number, stage, key) → report: a partition that ran twice reports the same key twice, and the last report counts.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ NOWHERE = 2**63
 
 
 class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task output tells the driver.
+    """The report of one task output for the driver.
 
-    Its JSON form is kept beside task outputs that commit one by one (`UnitStream.commit`), so its keys are part of the stored formats.
+    Its JSON form is stored with task outputs that commit one by one (`UnitStream.commit`), so its keys are part of the stored formats.
     """
 
     receipts: list[dict[str, Any]] = []
-    """of each sink, as `Receipt.as_json` gives it"""
+    """the write receipt of each sink, in the form of `Receipt.as_json`"""
     dead: LineSegment | None = None
     counts: dict[str, dict[str, Any]] = {}
     """node → `Counts.as_json`"""
@@ -46,19 +46,19 @@ class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
     """node → seconds spent in it"""
     noticed: list[FormatNotice] = []
     nulls: dict[str, UnfilledColumns] = {}
-    """by source"""
+    """source → its columns without a value"""
     taken: dict[str, dict[str, Any]] = {}
-    """source that is a channel → what was taken of it, see `state.channel_digests`"""
+    """source that is a channel → what the task read of it, see `state.channel_digests`"""
     orders: dict[str, dict[str, Any]] = {}
-    """step of utilities → its figures, see `orders`"""
+    """step of utilities → its figures, see `step_ordering`"""
     newest: dict[str, tuple[int, int | None]] = {}
     """node with a watermark → the newest time in microseconds since 1970, and the AT value of its record"""
     lookups: list[str] = []
-    """marks of the dead records of static sources, see `state.lookups`"""
+    """marks of failed records of static sources, see `state.lookups`"""
     again: dict[str, int] = {}
-    """node → records of static sources that were dead letters before"""
+    """node → records of static sources that had become dead letters before"""
     plan: str | msgspec.UnsetType = msgspec.UNSET
-    """the plan under which a task output was committed by itself"""
+    """the plan under which the task output committed by itself"""
 
     def as_json(self) -> dict[str, Any]:
         """The stored form."""
@@ -67,7 +67,7 @@ class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StageReport(msgspec.Struct, frozen=True):
-    """The report of a task output of a stage that writes; `key` tells the stage's task outputs apart."""
+    """The report of a task output of a stage that writes; `key` identifies the task output in the stage."""
 
     stage: int
     key: str
@@ -75,7 +75,7 @@ class StageReport(msgspec.Struct, frozen=True):
 
 
 def report_of(stored: Mapping[str, Any]) -> TaskReport:
-    """The report in its stored form."""
+    """Read a report in its stored form."""
     return msgspec.convert(stored, TaskReport)
 
 
@@ -89,12 +89,12 @@ class _Merge(AccumulatorParam[dict[Any, Any]]):
 
 
 def new_reports(spark: SparkSession) -> Reports:
-    """A new, empty accumulator. Its value is readable in the driver after the job that feeds it has ended."""
+    """A new, empty accumulator. The driver may read its value after the job that adds to it has ended."""
     return spark.sparkContext.accumulator({}, _Merge())
 
 
-def again_in(reports: Iterable[TaskReport]) -> dict[str, int]:
-    """Node → records of static sources that were dead letters before; see `Letters.again`."""
+def repeated_dead_letters(reports: Iterable[TaskReport]) -> dict[str, int]:
+    """Node → records of static sources that had become dead letters before; see `DeadLetterWriter.again`."""
     again: Counter[str] = Counter()
     for report in reports:
         again.update(report.again)
@@ -102,7 +102,7 @@ def again_in(reports: Iterable[TaskReport]) -> dict[str, int]:
 
 
 def seconds_of(reports: Iterable[TaskReport]) -> dict[str, float]:
-    """Node → seconds, over all tasks; task outputs that had committed before report what they took then."""
+    """Node → seconds, summed over all tasks; a task output that had committed before reports the seconds of that time."""
     seconds: dict[str, float] = {}
     for report in reports:
         for node, spent in report.seconds.items():
@@ -111,7 +111,7 @@ def seconds_of(reports: Iterable[TaskReport]) -> dict[str, float]:
 
 
 def newest_times(reports: Iterable[TaskReport]) -> dict[str, tuple[int, int | None]]:
-    """Node with a watermark → its newest time over all tasks, and the AT value; of equal times the first record."""
+    """Node with a watermark → (its newest time over all tasks, the AT value); for equal times the first record."""
     newest: dict[str, tuple[int, int | None]] = {}
     for report in reports:
         for origin, (us, at) in report.newest.items():

@@ -1,10 +1,10 @@
 """Decides whether a Batch's task outputs commit one by one on the executors, or the Batch as a whole from what they staged.
 
-One by one needs a sink that can, alone in its Query, and units that are the same whenever the Batch runs: no state; in the plan that is
-executed each task has one stream and keeps its rows; no random step before native ones (its second run would feed the tail with other
-rows than the report, which is committed with the first, says); no expression in the vector engine of which only Spark may know what it
-gives. For whether the vector engine or Spark runs the SQL steps must stay the same once a unit is committed: where Spark does, what is
-before them is counted by the stages in front of the units, else by the units.
+Commits one by one need a sink that supports them and is alone in its query, and task outputs that are the same whenever the Batch runs: no
+state; in the executed plan each task has one stream and keeps its rows; no random step before Spark SQL steps (its second run would give
+the task pipeline other rows than the report says that was committed with the first run); no expression in the vector engine that may need
+Spark to evaluate it. Once a task output is committed, it must not change whether the vector engine or Spark runs the SQL steps: if Spark
+does, the steps before them are counted by separate stages, otherwise with the task outputs.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 _OPERATOR = re.compile(r"^[\s:+-]*(?:\*\(\d+\) )?(\w+)", re.MULTILINE)
 _NARROW = frozenset({"Project", "Filter", "Generate", "MapInArrow", "Range"})
-"""Spark's operators that leave each row in the task of its stream. No joins: which of its two sides is read where they meet depends on
-their sizes, and Spark takes ours for the small one."""
+"""Spark's operators that leave each row in the task of its stream. Joins are not listed: which side Spark reads first depends on the sizes
+of the sides, and Spark regards ours as small."""
 _ROWS_A_UNIT = 10_000
 _BYTES_A_ROW = 200
-"""a guess, for streams that know only their bytes"""
+"""an estimate, for streams that have only a byte count"""
 
 
 class OtherIntent(Exception):
-    """Another driver has begun the Batch over other input; `sources` is what it reads."""
+    """Raised if another driver has begun the Batch over other input; `sources` is the input that it reads."""
 
     def __init__(self, sources: tuple[SourceRange, ...]) -> None:
         super().__init__("another driver has started this batch")
@@ -51,7 +51,7 @@ class OtherIntent(Exception):
 
 @dataclass(slots=True)
 class UnitCommits:
-    """Of one Query whose sink can. `cores` is how many tasks run at once."""
+    """Task output commits of one query whose sink supports them. `cores` is the number of tasks that run at once."""
 
     parts: QueryParts
     intents: Intents
@@ -61,7 +61,8 @@ class UnitCommits:
 
     @staticmethod
     def of(parts: QueryParts, intents: Intents, decisions: Decisions, cores: int) -> UnitCommits | None:
-        """None if the Query's Batches always commit as a whole. Raises Refused if the next one has begun to commit unit by unit."""
+        """None if the query's Batches always commit as a whole. Raises Refused if the next Batch has begun to commit its task outputs one
+        by one."""
         sinks = list(parts.sinks.values())
         if len(sinks) == 1 and not parts.query.stateful and commits_units(sinks[0]):
             return UnitCommits(parts, intents, decisions, cores, sinks[0])
@@ -72,12 +73,13 @@ class UnitCommits:
         return None
 
     def begun(self, number: int) -> tuple[SourceRange, ...] | None:
-        """The input of the Batch, if a driver has already started it."""
+        """The input of the Batch if a driver has already begun it, else None."""
         intent = self.intents.read(number)
         return None if intent is None else intent.sources
 
     def in_tail(self, number: int) -> bool | None:
-        """Where the SQL steps of the Batch must run, since units of it may be committed; None if either will do."""
+        """Whether the SQL steps of the Batch must run in the task pipeline, since task outputs of it may be committed; None if both are
+        allowed."""
         intent = self.intents.read(number)
         return intent.in_tail if intent is not None and intent.units else None
 
@@ -90,10 +92,24 @@ class UnitCommits:
         *,
         lost: bool = False,
     ) -> Intent:
-        """What all drivers of the lineage hold to for this Batch, durably. `lost`: some of it was gone before it was read, so that streams
-        may hold less than when it began; a unit that is committed stands with all that it had. Raises OtherIntent, also if another
-        has just begun it and its SQL steps run elsewhere; Refused where its units began to commit one by one, and the flow was changed so
-        that they cannot any more."""
+        """Agree on how this Batch commits, durably for all drivers of the lineage.
+
+        Args:
+            compiled: The Batch's frames.
+            batch: The Batch.
+            ranges: Its input.
+            streams: The streams of its input.
+            lost: True if input was gone before it was read, so that streams may have less than when the Batch began; a committed task
+                output keeps all that it had.
+
+        Returns:
+            The stored intent: this one, or that of the driver that wrote it first.
+
+        Raises:
+            OtherIntent: Another driver has begun the Batch over other input, or with its SQL steps elsewhere.
+            StateError: Another driver has decided the Batch, or committed task outputs do not match its streams.
+            Refused: Task outputs have begun to commit one by one, and the flow was changed so that they cannot continue.
+        """
         hash_ = input_hash(batch, ranges, streams, "")
         units = sum(len(each) for each in streams.values())
         can = self._can(compiled, units, len(streams))
@@ -124,7 +140,7 @@ class UnitCommits:
         return stored
 
     def drop(self, number: int) -> None:
-        """Delete the intents before Batch `number`, which is decided."""
+        """Delete the intents of Batches before Batch `number`, which is decided."""
         self.intents.drop(number)
 
     def _can(self, compiled: Compiled, units: int, sources: int) -> bool:
@@ -136,7 +152,7 @@ class UnitCommits:
         return not isinstance(tail.program.entry, RowsEntry) or (sources == 1 and _stays_in_its_task(tail.frame))
 
     def _pays(self, units: int, streams: Mapping[str, tuple[SourceStream, ...]]) -> bool:
-        """Whether unit commits are faster: fencing each of many small task outputs costs more than one pass over the disk."""
+        """True if commits by task output are faster: fencing each of many small task outputs costs more than one pass over the disk."""
         rows = sum(each.rows if each.rows is not None else each.bytes // _BYTES_A_ROW for listed in streams.values() for each in listed)
         return units <= 2 * self.cores or rows >= units * _ROWS_A_UNIT
 
@@ -151,8 +167,8 @@ def _begun(query: str, number: int) -> Refused:
 
 
 def plan_of(fingerprint: str, intent: Intent | None, reports: Iterable[TaskReport] = ()) -> str:
-    """What a decision calls the plan under which its Batch ran: all of them, where the flow was changed when some units were committed,
-    perhaps more than once. `reports` are those of the units."""
+    """The plan that a decision records for its Batch: all plans under which it ran, joined by `+`, if the flow was changed after some task
+    outputs were committed. `reports` are those of the task outputs."""
     if intent is None or not intent.units:
         return fingerprint
     ran = (report.plan for report in reports if isinstance(report.plan, str))
@@ -160,7 +176,7 @@ def plan_of(fingerprint: str, intent: Intent | None, reports: Iterable[TaskRepor
 
 
 def with_unit_commits(compiled: Compiled, intent: Intent, behind: Mapping[str, Any], plan: str) -> Compiled:
-    """The same pipeline with a sink whose units commit one by one, under the plan `plan`."""
+    """The same frames with a sink whose task outputs commit one by one, under the plan `plan`."""
     (tail,) = compiled.tails
     commit = UnitCommit(intent.units, intent.input_hash, behind, plan)
     nodes = tuple(replace(node, commit=commit) if isinstance(node, SinkNode) else node for node in tail.program.nodes)
@@ -169,12 +185,12 @@ def with_unit_commits(compiled: Compiled, intent: Intent, behind: Mapping[str, A
 
 
 def behind_of(parts: QueryParts, units: int) -> dict[str, Mapping[str, Any]]:
-    """What each sink that asks for it says of its place before a Batch runs."""
+    """Sink → the state of its destination before a Batch runs, for sinks that check it. `units` is passed to the sinks."""
     return {id_: sink.behind(units) for id_, sink in parts.sinks.items() if is_chained(sink)}
 
 
 def at_members(compiled: Compiled, parts: QueryParts, behind: Mapping[str, Mapping[str, Any]]) -> Compiled:
-    """The same pipelines, in which a sink that goes to a group stages with the sink of the chosen member."""
+    """The same frames, in which a sink to a group stages with the sink of the chosen member."""
     chosen = {id_: sink.chosen(behind[id_]) for id_, sink in parts.sinks.items() if chooses(sink)}
     if not chosen:
         return compiled
@@ -189,21 +205,21 @@ def at_members(compiled: Compiled, parts: QueryParts, behind: Mapping[str, Mappi
 
 
 def blame_members(parts: QueryParts, behind: Mapping[str, Mapping[str, Any]], error: Exception) -> None:
-    """Raises Unreachable if a Batch failed because the member that it was to go to is away."""
+    """Raise Unreachable if a Batch failed because the group member that it was to be written to is unavailable."""
     for id_, sink in parts.sinks.items():
         if chooses(sink):
             sink.blame(behind[id_], error)
 
 
 def _stays_in_its_task(frame: DataFrame) -> bool:
-    """True if the executed plan hands no row to another task, has a task for each stream, and is the same for the same rows."""
+    """True if the executed plan keeps each row in its task, has one task for each stream, and gives the same rows each time."""
     operators = _operators(frame)
     deterministic = bool(frame._jdf.queryExecution().analyzed().deterministic())
     return deterministic and set(operators) <= _NARROW and operators.count("Range") == 1
 
 
 def is_narrow(frame: DataFrame) -> bool:
-    """True if the executed plan hands no row to another task, and looks at the rows of each stream by themselves."""
+    """True if the executed plan keeps each row in its task, and processes the rows of each stream separately."""
     return set(_operators(frame)) <= {*_NARROW, "Union"}
 
 
@@ -217,7 +233,7 @@ def _vector_nodes(compiled: Compiled) -> list[VectorNode]:
 
 
 def _order(compiled: Compiled) -> tuple[str, ...]:
-    """The sources in the order in which units are numbered."""
+    """The sources in the order in which task outputs are numbered; empty if there is only one."""
     entry = compiled.tails[0].program.entry
     order = tuple(dict.fromkeys(source for source, _ in entry.units)) if isinstance(entry, StreamsEntry) else ()
     return order if len(order) > 1 else ()

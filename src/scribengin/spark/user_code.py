@@ -1,6 +1,6 @@
-"""The user's modules: packed when a run starts and never unpacked: driver and executors import them straight from the archive.
+"""The user's modules: packed when a run starts, and imported from the archive by driver and executors without unpacking it.
 
-A snapshot, so that an edit during the run changes nothing before the next start.
+The archive is a snapshot: an edit during the run takes effect at the next start.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UserCode:
-    """An archive of a flow folder's `.py` files. `digest` is of its content."""
+    """An archive of a flow folder's `.py` files. `digest` is the digest of the archive."""
 
     archive: str
     digest: str
 
     def load(self, reference: str) -> Any:
-        """What `module:name` stands for. Raises StepError with the user's line where the import fails."""
+        """The object that `module:name` refers to. Raises StepError, with the line of the user's code, if the import fails."""
         activate(self.archive)
         module_name, _, name = reference.partition(":")
         try:
@@ -46,12 +46,12 @@ class UserCode:
 
 
 def pack(folder: Path, state: Path) -> UserCode:
-    """Archive the `.py` files under `folder` into `state/code/<digest>.zip`; the same files give the same archive. What this process has
-    loaded of other flows under their names is forgotten: the archive is what they will be loaded from.
+    """Archive the `.py` files under `folder` as `state/code/<digest>.zip`; the same files give the same archive. Modules that this process
+    has loaded for other flows under the same names are unloaded, so that they are imported from the archive.
 
-    Raises EnvironmentFault if they are too many bytes.
+    Raises EnvironmentFault if the files are too large.
     """
-    from scribengin.spec.load import forget_others  # here, for executors have no use for it
+    from scribengin.spec.load import forget_others  # imported here, since executors do not need it
 
     forget_others(folder.resolve())
     files = code_files(folder)
@@ -67,7 +67,7 @@ def pack(folder: Path, state: Path) -> UserCode:
 
 
 def activate(archive: str) -> None:
-    """Put `archive` first on the Python path; modules of other archives are forgotten."""
+    """Put `archive` first on the Python path; modules of other archives are unloaded."""
     if sys.path and sys.path[0] == archive:
         return
     for path in [path for path in sys.path if code_archive.is_archive(path) and path != archive]:
@@ -76,11 +76,11 @@ def activate(archive: str) -> None:
     if archive in sys.path:
         sys.path.remove(archive)
     sys.path.insert(0, archive)
-    sys.path_importer_cache.pop(archive, None)  # it may have been looked for before it was there
+    sys.path_importer_cache.pop(archive, None)  # a look-up before the archive existed may be cached
 
 
 def deactivate_below(folder: Path) -> None:
-    """Take archives in a folder that is about to go off the Python path: who looks for a module there would fail."""
+    """Remove archives in a folder that is about to be deleted from the Python path: otherwise imports would fail there."""
     gone = tuple(path for path in sys.path if code_archive.is_archive(path) and Path(path).is_relative_to(folder.resolve()))
     for path in gone:
         _leave(path)
@@ -99,7 +99,7 @@ def _forget(is_meant: Callable[[str], bool]) -> None:
 
 
 def code_line(error: BaseException) -> str:
-    """`steps.py:12`: the innermost line of the user's code in the traceback, or an empty text."""
+    """`steps.py:12`: the innermost line of the user's code in the traceback; empty if there is none."""
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)][::-1]
     for file, line in frames:
         if (inner := code_archive.inside(file)) is not None:

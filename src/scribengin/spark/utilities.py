@@ -1,5 +1,5 @@
-"""A step of utilities in a task: Python steps one after the other, in the written order or, with `order: free`, in the
-order that costs least."""
+"""A step of utilities in a task: Python steps one after the other, in the order of the flow file or, with `order: free`, in the cheapest
+order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from time import perf_counter_ns
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from scribengin.spark.predicate_pushdown import looking_form
+from scribengin.spark.predicate_pushdown import compile_predicate
 from scribengin.spark.program import PythonNode
 from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
 from scribengin.spark.step_ordering import Chooser
@@ -42,8 +42,8 @@ READ_ONLY = "the record is read-only: utilities of `order: free` run in any orde
 
 
 def view_of(schema: Schema) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
-    """What makes such a record of a row of `schema`, which itself is never handed out. Lists, structs and maps are copied for it; a row of
-    a flat schema is not."""
+    """A function that makes a read-only record of a row of `schema`; the row itself is never passed to the user's code. Lists, structs and
+    maps are copied for it; a row of a flat schema is not."""
     guards = [(field.name, guard) for field in schema.fields if (guard := _guard(field.type)) is not None]
     if not guards:
         return MappingProxyType
@@ -59,7 +59,7 @@ def view_of(schema: Schema) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
 
 
 def _guard(type_: Type) -> Guard | None:
-    """What makes a value of that type read-only; None if it is so anyway. Of a value of another type nothing is made."""
+    """A function that makes a value of that type read-only; None if it is immutable. A value of another type is returned as it is."""
     match type_.name:
         case "ARRAY":
             return _of_list(_guard(type_.parts[0]))
@@ -121,18 +121,18 @@ class _Dict(dict[Any, Any]):
         return dict, (dict(self),)
 
 
-# A clock for what code costs on a machine that others use too.
+# A clock for the cost of code on a machine with other load.
 
 
 _THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
-"""Linux alone has it"""
+"""Linux only"""
 
 
 class WorkClock:
-    """Nanoseconds in which the thread that asks has worked, or waited of its own accord (for an answer, a disk, a sleep).
+    """Measures the nanoseconds in which the calling thread worked, or waited by its own action (for an answer, a disk, a sleep).
 
-    The time in which another thread had its core is not counted: between two calls in which the thread never gave the core up itself only
-    its CPU time counts. Where the system does not tell, all time counts. About 2 µs a call.
+    Time in which another thread had its core does not count: if the thread did not give up the core itself between two calls, only its CPU
+    time counts. On systems without these figures all time counts. A call takes about 2 µs.
     """
 
     def __init__(self) -> None:
@@ -154,13 +154,11 @@ class WorkClock:
         return time.perf_counter_ns(), time.thread_time_ns(), resource.getrusage(_THREAD).ru_nvcsw
 
 
-# Utilities of `order: free` in a task: tests that look at a record, asked in the order that costs least.
-#
-# A record that every test keeps goes on. One that any test drops is dropped. Of the others, on which at least one has raised, the first
-# of these in the written order is the reason of the dead letter. So a test that raises ends nothing: the others are still asked, and what
-# comes out is the same in any order. Only the counts of each test are those of the order in which they ran.
-#
-# A block goes through each test as a whole, in one list; which record raised, and where it stood, is worked out only where one did.
+# Utilities of `order: free` in a task: tests that read a record, run in the cheapest order. A record that every test keeps is passed on. A
+# record that any test drops is dropped. For any other record at least one test has raised, and the first of these in the order of the flow
+# file gives the reason of the dead letter. So the other tests still run after one that raises, and the output is the same in any order.
+# Only the counts of each test depend on the order. A block passes through each test as a whole, in one list; which record raised, and its
+# index in the block, is computed only if one did.
 
 
 _RAISED = (Exception, StepTimeout, SystemExit, KeyboardInterrupt)
@@ -170,7 +168,7 @@ _WROTE = ("'mappingproxy' object does not support item", *(f"'mappingproxy' obje
 
 @dataclass(frozen=True, slots=True)
 class Utility:
-    """One utility: its function, the same for Structs where it can be had, and its counts."""
+    """One utility: its function, the function for Structs if it can be compiled for them, and its counts."""
 
     name: str
     id: str
@@ -194,7 +192,16 @@ class Free:
         chooser: Chooser | None = None,
         clock_ns: Callable[[], int] | None = None,
     ) -> None:
-        """`learned` as `orders.carried` gives it; `schema`: the columns of what comes in, which are those of what goes out."""
+        """Create the step.
+
+        Args:
+            utilities: The utilities.
+            schema: The columns of the input, which are those of the output too.
+            `letters`: Takes the dead letters.
+            learned: What earlier Batches recorded of the utilities; see `step_ordering.learned`.
+            chooser: Chooses the order; None: one made from `learned`.
+            clock_ns: Returns nanoseconds; None: a WorkClock.
+        """
         self._utilities = utilities
         self._schema = schema
         self._letters = letters
@@ -206,12 +213,12 @@ class Free:
         self.form: Literal["structs", "rows", "columns"] = "rows" if all(test.looking is None for test in utilities) else "structs"
 
     def __call__(self, chunk: Chunk) -> Iterator[tuple[str, Chunk]]:
-        """("", rows) for the step's readers."""
+        """Yields ("", rows) for the step's readers."""
         first, size = self._seen, len(chunk)
         self._seen += size
         hung = [test.hangs.hung(first, size) for test in self._utilities]
         if chunk.is_arrow:
-            _ = chunk.rows  # made once, and no test's cost
+            _ = chunk.rows  # converted once, at no test's cost
         if not any(each is not None for each in hung):
             self._sample(chunk, first)
         raised: dict[int, dict[int, BaseException]] = {}
@@ -228,7 +235,7 @@ class Free:
             if not all(answers):
                 kept = kept.selected(answers)
             if errors:
-                where = _standing(size, masks)
+                where = _kept_by_all(size, masks)
                 for row, error in errors.items():
                     raised.setdefault(where[row], {})[index] = error
             masks.append(answers)
@@ -249,7 +256,7 @@ class Free:
             yield "", kept
 
     def total(self, parts: dict[str, Counts]) -> Counts:
-        """The step's own counts; what its utilities dropped and buried is theirs."""
+        """The step's own counts; rows that its utilities dropped or wrote as dead letters are counted there."""
         dropped, dead = (sum(getattr(part, name) for part in parts.values()) for name in ("filtered", "dead"))
         return Counts(self._seen, self._out, dropped, dead, parts=parts)
 
@@ -262,15 +269,15 @@ class Free:
     def _asked(
         self, test: Utility, kept: Chunk, first: int, size: int, hung: Mapping[int, int] | None, masks: list[list[bool]]
     ) -> tuple[list[bool], dict[int, BaseException]]:
-        """What the test says of each row, True if it raises, and row → what it raised."""
+        """(the test's result for each row, True if it raised; row → what it raised)."""
         structs = kept.structs(self._schema) if test.looking is not None else None
         if structs is not None and hung is None and test.looking is not None and test.looking.many is not None:
-            with suppress(Exception):  # which record it was is found one by one
+            with suppress(Exception):  # the record that raised is found one by one
                 return test.looking.many(structs), {}
         function, rows, view = self._form_of(test, structs, kept)
         errors: dict[int, BaseException] = {}
         if hung is not None:
-            at = [first + index for index in _standing(size, masks)]
+            at = [first + index for index in _kept_by_all(size, masks)]
             rows = rows if view is None else list(map(view, rows))
             return [self._alone(test, function, row, index, at[index], hung, errors) for index, row in enumerate(rows)], errors
         answers: list[Any] = []
@@ -286,13 +293,13 @@ class Free:
                     error: BaseException = stopped(function, row if view is None else view(row))
                 except _RAISED as raised:
                     error = raised
-                # extend keeps what it had: the record that raised is the one after it
+                # extend keeps the results so far: the record that raised is the next one
                 errors[len(answers)] = error
                 answers.append(True)
         return _as_bools(answers, errors), errors
 
     def _form_of(self, test: Utility, structs: list[Any] | None, kept: Chunk) -> tuple[Callable[[Any], Any], list[Any], Any]:
-        """(what to call, with which rows, what makes them read-only)"""
+        """(the function to call, the rows, the function that makes them read-only; None if they need none)"""
         if structs is not None and test.looking is not None:
             return test.looking.one, structs, None
         return test.function, kept.rows, self._view
@@ -300,7 +307,7 @@ class Free:
     def _alone(
         self, test: Utility, function: Any, row: Any, index: int, at: int, hung: Mapping[int, int], errors: dict[int, BaseException]
     ) -> bool:
-        """What the test says of a record near which an earlier try hung."""
+        """The test's result for a record close to which an earlier attempt hung."""
         checksum = checksum_of(row)
         try:
             if hung.get(at) == checksum:
@@ -317,8 +324,8 @@ class Free:
         return answer
 
     def _sample(self, chunk: Chunk, first: int) -> None:
-        """Ask every test of a few records, to learn its cost and how the tests depend on each other. Changes nothing else: they are asked
-        again with the others of their block."""
+        """Run every test on a few records, to measure its cost and how the tests depend on each other. This has no other effect: the
+        records are tested again with the others of their block."""
         indexes = self.chooser.sample(len(chunk))
         if not indexes:
             return
@@ -339,8 +346,9 @@ class Free:
     # --- the dead ---
 
     def _without_dead(self, chunk: Chunk, kept: Chunk, masks: list[list[bool]], raised: dict[int, dict[int, BaseException]]) -> Chunk:
-        """The rows that all tests keep; those of the others on which one has raised are buried, in the order of the block."""
-        where = _standing(len(chunk), masks)
+        """The rows that all tests keep. Rows that no test drops, and on which one has raised, become dead letters, in the order of the
+        block."""
+        where = _kept_by_all(len(chunk), masks)
         for row in where:
             if row in raised:
                 index = min(raised[row])
@@ -352,8 +360,8 @@ class Free:
         return kept.selected([row not in raised for row in where])
 
 
-def _standing(size: int, masks: list[list[bool]]) -> list[int]:
-    """Where in the block each row stands that all `masks` have kept, each over what the one before it left."""
+def _kept_by_all(size: int, masks: list[list[bool]]) -> list[int]:
+    """The indexes in the block of the rows that all `masks` have kept; each mask is over the rows that the one before kept."""
     where = list(range(size))
     for mask in masks:
         where = list(compress(where, mask))
@@ -361,7 +369,7 @@ def _standing(size: int, masks: list[list[bool]]) -> list[int]:
 
 
 def _as_bools(answers: list[Any], errors: dict[int, BaseException]) -> list[bool]:
-    """None drops, as it does in a python step; anything else that is no bool is as if the test had raised."""
+    """The results as bools. None drops, as in a python step; any other value that is not a bool counts as an error of the test."""
     kinds = set(map(type, answers))
     if kinds <= {bool}:
         return answers
@@ -380,11 +388,20 @@ def _text_of_error(error: BaseException) -> str:
 def utilities_step(
     node: UtilitiesNode, code: UserCode, counts: Sequence[Counts], letters: DeadLetterWriter, hangs: Sequence[Watchpoint], *, settle: bool
 ) -> InARow | Free:
-    """The step of one task, with instances of its own; `counts` and `hangs` are those of each utility. `settle` as in RecordStep."""
+    """The step of one task, with its own instances of the user's functions.
+
+    Args:
+        node: The step's node.
+        code: The user's code.
+        counts: The counts of each utility.
+        `letters`: Takes the dead letters.
+        hangs: A watchpoint for each utility.
+        settle: See `RecordStep`.
+    """
     functions = [instantiate(code.load(reference), node.node) for reference in node.references]
     if node.free:
         tests = [
-            Utility(name, id_, function, looking_form(function, node.schema_in), count, point)
+            Utility(name, id_, function, compile_predicate(function, node.schema_in), count, point)
             for name, id_, function, count, point in zip(node.names, node.ids, functions, counts, hangs, strict=True)
         ]
         return Free(tests, node.schema_in, letters, node.learned)
@@ -392,8 +409,8 @@ def utilities_step(
 
 
 class InARow:
-    """As python steps that each read the one before. Those before the last give the step's own columns, as python steps without a
-    `schema:` do."""
+    """Python steps that each read the output of the one before. Those before the last have the step's own columns, like python steps
+    without a `schema:`."""
 
     def __init__(
         self,
@@ -417,14 +434,14 @@ class InARow:
             if form == "batch":
                 self._steps.append(BatchStep(id_, function, schema_in=node.schema_in, schema_out=schema_out, **own))
                 continue
-            looking = looking_form(function, node.schema_in)
+            looking = compile_predicate(function, node.schema_in)
             if index == 0:
                 self.form = "rows" if looking is None else "structs"
             as_python = PythonNode(id_, (), reference, "record", node.schema_in, schema_out, (), node.limit_s)
             self._steps.append(RecordStep(as_python, function, looking, settle=settle or index < last, **own))
 
     def __call__(self, chunk: Chunk) -> Iterator[tuple[str, Chunk]]:
-        """("", rows) for the step's readers."""
+        """Yields ("", rows) for the step's readers."""
         chunks = [chunk]
         for index, step in enumerate(self._steps):
             begun_ns = perf_counter_ns()
@@ -434,7 +451,7 @@ class InARow:
             yield "", out
 
     def total(self, parts: dict[str, Counts]) -> Counts:
-        """The step's own counts, of its utilities'."""
+        """The step's own counts, from those of its utilities."""
         each = list(parts.values())
         dropped, dead, made = (sum(getattr(part, name) for part in each) for name in ("filtered", "dead", "made"))
         return Counts(each[0].rows_in, each[-1].out, dropped, dead, made=made, parts=parts)

@@ -1,4 +1,4 @@
-"""Prepares in advance what the first Batch would wait for: Spark's Python daemon with our modules, a Python worker, the code paths of a
+"""Prepares in advance what the first Batch would wait for: Spark's Python daemon with our modules, a Python worker, and the code paths of a
 Batch."""
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _BATCH_S = 120.0
 
 
 def warm_up(spark: SparkSession) -> None:
-    """Run a job of one row through Python. Raises nothing: what is wrong with Spark the flow's own jobs tell better."""
+    """Run a job of one row through Python. Raises nothing: the flow's own jobs report problems of Spark better."""
     with suppress(Exception):
         map_in_arrow(spark.newSession().range(1), _same, "id BIGINT").collect()
 
 
 def begin_warm_up(spark: SparkSession) -> None:
-    """Start `warm_up` in a thread, beside what is done before the first Batch."""
+    """Start `warm_up` in a thread, in parallel with the work before the first Batch."""
     threading.Thread(target=warm_up, args=(spark,), name="warm up", daemon=True).start()
 
 
 def warm_up_streams(spark: SparkSession) -> bool:
-    """The same, and a Batch of a Query of its own, which reads and keeps nothing and has ended then: for who has time. Whether that Batch
-    came through."""
+    """Do the same, and run one Batch of a separate query, which reads and keeps nothing; for a caller that has the time. True if the Batch
+    succeeded."""
     warm_up(spark)
     through = threading.Event()
 

@@ -1,8 +1,10 @@
-"""Steps that hang in code which Python cannot interrupt (a C library that waits for ever): the daemon watches its workers' clocks.
+"""Detects steps that hang in code which Python cannot interrupt (a C library that waits for ever): the daemon watches the clocks of its
+workers.
 
-A worker writes what it is at, and until when, into memory that it shares with the daemon: 48 bytes per chunk of records. The daemon
-looks once a second. A worker past its time is ended by SIGABRT, on which Spark's fault handler tells the user's line, and what it was
-at is remembered. Spark tries the task again; the chunk then goes record by record, and at the third try the record is known.
+A worker writes what it processes, and its deadline, into memory that it shares with the daemon: 48 bytes per chunk of records. The daemon
+checks once a second. It ends a worker past its deadline with SIGABRT, on which Spark's fault handler reports the line of the user's code,
+and remembers what the worker processed. Spark repeats the task; the chunk is then processed record by record, and at the third attempt the
+record is known.
 """
 
 from __future__ import annotations
@@ -23,21 +25,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-# How long a user's function may take, and the outcome of a record that takes longer.
+# The time that a user's function may take, and the outcome of a record that takes longer.
 
 
 class StepTimeout(BaseException):
-    """A record took longer than the step's `time_limit`. It is not an Exception: a user's `except Exception` must not swallow it."""
+    """A record took longer than the step's `time_limit`. It is not an Exception: a user's `except Exception` must not catch it."""
 
 
 class TimeLimit:
-    """Interrupts what runs for longer than the limit, one record or one call; works in the main thread, where executors run steps.
+    """Interrupts a record or a call that takes longer than the limit. Works in the main thread, where executors run steps.
 
-    Of what it cannot interrupt the daemon knows by `hangs`.
+    `hangs` informs the daemon, for code that cannot be interrupted.
     """
 
     def __init__(self, hangs: Watchpoint, start: int, length: int, *, checksum: int = 0, remaining: Iterator[Any] | None = None) -> None:
-        """`start`, `length` and `checksum` as in Watchpoint.begin; `remaining` tells that records are getting through."""
+        """`start`, `length` and `checksum`: see `Watchpoint.begin`. `remaining` is the iterator over the records, which shows progress."""
         self._hangs = hangs
         self._at = (start, length, checksum)
         self._remaining = remaining
@@ -60,7 +62,7 @@ class TimeLimit:
 
     def _tick(self, *_: object) -> None:
         self._hangs.beat()
-        # a list iterator knows how much is left: no progress over four quarters of the limit is one record that hangs
+        # a list iterator knows how many records are left: without progress over four quarters of the limit one record hangs
         left = self._remaining.__length_hint__() if self._remaining is not None else 0  # type: ignore[attr-defined]
         self._ticks = self._ticks + 1 if left == self._left else 1
         self._left = left
@@ -77,13 +79,13 @@ def hung_error(point: Watchpoint) -> StepTimeout:
 
 
 def stopped(function: Callable[[Any], Any], row: Any) -> StopIteration:
-    """What `map` takes for the end of its records: a StopIteration of the function's own, as of a `next` that finds nothing. The function
-    is asked once more, for its line."""
+    """The function's own StopIteration, as from a `next` without a default, which `map` takes for the end of its records. The function is
+    called again to get its line."""
     try:
         function(row)
     except StopIteration as error:
         return error
-    except Exception:  # the first time it was another
+    except Exception:  # the second call raised something else
         pass
     return StopIteration()
 
@@ -95,10 +97,10 @@ def checksum_of(row: Any) -> int:
 
 LOOK_S = 1.0
 _WORK = struct.Struct("=qdQqqQ")
-"""a worker's slot: pid, until when (0: at nothing), then what it is at, as in _HUNG"""
+"""a worker's slot: pid, deadline (0: idle), then what it processes, as in _HUNG"""
 _UNTIL = struct.Struct("=d")
 _HUNG = struct.Struct("=QqqQ")
-"""key of the unit's step, first record, how many, checksum of the record (0: not known which it is)"""
+"""key of the task output's step, first record, number of records, checksum of the record (0: unknown which one it is)"""
 _COUNT = struct.Struct("=Q")
 _SLOTS, _HUNGS = 512, 4096
 _FIRST_HUNG = _COUNT.size + _SLOTS * _WORK.size
@@ -106,7 +108,7 @@ _FIRST_HUNG = _COUNT.size + _SLOTS * _WORK.size
 
 @dataclass(slots=True)
 class _Shared:
-    """The table, as this process sees it. `slot`: this worker's; None in the daemon, and where all are taken."""
+    """The shared table, as this process sees it. `slot`: this worker's; None in the daemon, and if all slots are in use."""
 
     table: mmap.mmap
     daemon: int
@@ -117,15 +119,15 @@ _shared: _Shared | None = None
 
 
 class Watchpoint:
-    """One step of one unit, in a worker. Does nothing in a process that no daemon watches."""
+    """One step of one task output, in a worker. Does nothing in a process that no daemon watches."""
 
     def __init__(self, name: str, limit_s: float) -> None:
-        """`name` is the same in each try of the task; a worker is ended when it gives no sign of life for twice the limit."""
+        """`name` is the same in each attempt of the task. The worker is ended if it shows no progress for twice the limit."""
         self.limit_s = limit_s
         self._key = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
 
     def begin(self, start: int, length: int, checksum: int) -> None:
-        """Records `start` to `start + length` of the unit are about to go through the step."""
+        """Record that the step starts to process the records from `start` on, `length` of them, in the task output."""
         if _shared is not None and _shared.slot is not None:
             _WORK.pack_into(_shared.table, _at(_shared.slot), os.getpid(), self._until(), self._key, start, length, checksum)
 
@@ -140,7 +142,11 @@ class Watchpoint:
             _UNTIL.pack_into(_shared.table, _at(_shared.slot) + 8, 0.0)
 
     def hung(self, start: int, length: int) -> dict[int, int] | None:
-        """What an earlier try hung at among these records: record → checksum, as far as it is known; None if none did."""
+        """The records among these at which an earlier attempt hung.
+
+        Returns:
+            Record → its checksum, for the records that are known; empty if only a range is known; None if no attempt hung here.
+        """
         if _shared is None:
             return None
         (count,) = _COUNT.unpack_from(_shared.table, 0)
@@ -158,7 +164,7 @@ class Watchpoint:
 
 
 def watch_workers() -> None:
-    """In the daemon, before it forks: share the table, give each worker a slot, look at them once a second."""
+    """Start to watch. Called in the daemon before it forks: share the table, give each worker a slot, check the slots once a second."""
     global _shared
     _shared = _Shared(mmap.mmap(-1, _FIRST_HUNG + _HUNGS * _HUNG.size), os.getpid())
     os.register_at_fork(before=_choose, after_in_child=_take)
@@ -192,7 +198,7 @@ def _check_clocks(*_: Any) -> None:
             if _lives(pid):
                 _remember(at)
                 _end(pid, signal.SIGABRT)
-                # one that the fault handler cannot end either
+                # a worker that the fault handler cannot end either
                 _WORK.pack_into(_shared.table, _at(slot), -pid, now + LOOK_S, *at)
             else:
                 _WORK.pack_into(_shared.table, _at(slot), 0, 0.0, *at)
@@ -216,7 +222,7 @@ def _end(pid: int, with_: signal.Signals) -> None:
 
 
 def _lives(pid: int) -> bool:
-    """True for a worker of this daemon; its number may belong to another process by now."""
+    """True if the pid is a running worker of this daemon; the pid may belong to another process by now."""
     try:
         return os.waitpid(abs(pid), os.WNOHANG) == (0, 0)
     except ChildProcessError:

@@ -1,8 +1,8 @@
-"""The watermark of a running Query: who moved it, and how it advances when an input brings no more rows.
+"""The watermark of a running query: which row moved it, and how it advances if an input brings no more rows.
 
-Spark lets the slowest input rule, for ever. Where an input with `idle` has brought nothing for so long, the watermark of the others is
-set in Spark's tracker, by its own `setWatermark`, at a Batch's end and between Batches. Spark writes it to its offset log with the next
-Batch, and all is judged by that log: what a kill takes away is set again by the next process.
+In Spark the slowest input always limits the watermark. If an input with `idle` has brought no rows for that time, the watermark of the
+other inputs is set in Spark's tracker, by its own `setWatermark`, at a Batch's end and between Batches. Spark writes it to its offset log
+with the next Batch, and all decisions depend on that log: if the process is killed before, the next process sets it again.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ if TYPE_CHECKING:
     from scribengin.state.decisions import Decisions
 
 _TOLD_PART = 0.05
-"""the share of a Batch's rows at a step that may be late without a word"""
+"""the share of a Batch's rows at a step that may be late without a notice"""
 _LOOKED_BACK = 8
-"""Batches among which the one is that moved the watermark under which another ran"""
+"""how many earlier Batches are searched for the one that moved the watermark"""
 
 
 @dataclass(slots=True)
 class IdleInputs:
-    """Handles inputs that bring no more rows."""
+    """Advances the watermark past inputs that bring no more rows."""
 
     idle_us: Mapping[str, int]
-    """node with a watermark → after how long without rows it is left out; only of those that say it"""
+    """node with a watermark → the time without rows, in µs, after which it is ignored; only nodes with `idle`"""
     slack_us: int
-    """by how much a step keeps the watermark further back than the inputs say: a `dedupe` with a long `within`"""
+    """by how many µs a step's watermark is behind that of its inputs: a `dedupe` with a long `within`"""
     tell: Callable[[str], None]
     clocks: Mapping[str, Clock] = field(default_factory=dict)
 
     @staticmethod
     def of(parts: QueryParts, tell: Callable[[str], None]) -> IdleInputs:
-        """Of the Query's flow. `tell` hears when the watermark goes on."""
+        """The idle inputs of the query's flow. `tell` is called with a message when the watermark advances without an input."""
         flow, idle_us, slack_us = parts.plan.flow, dict[str, int](), 0
         for id_ in (*parts.query.sources, *(node.id for node in parts.query.nodes)):
             mark = declared_watermark(parts, id_)
@@ -69,7 +69,7 @@ class IdleInputs:
         return idle_nodes(self.clocks, self.idle_us, now_us)
 
     def advance(self, query: StreamingQuery, now_us: int) -> None:
-        """Set the watermark of `query` to that of the inputs that are not idle, where it is behind."""
+        """Set the watermark of `query` to that of the inputs that are not idle, if it is behind."""
         if not self.idle_us:
             return
         reached_us = watermark_without_idle(self.clocks, self.idle_us, now_us)
@@ -83,7 +83,7 @@ class IdleInputs:
 
 
 def declared_watermark(parts: QueryParts, id_: str) -> Watermark | None:
-    """The watermark that the node itself declares."""
+    """The watermark that the node itself declares, or None."""
     node = parts.plan.flow.node(id_)
     return None if isinstance(node, Sink) else node.watermark
 
@@ -94,7 +94,14 @@ def late_notice(
     decisions: Decisions,
     streams_of: Callable[[Decision], Mapping[str, Sequence[SourceStream]]],
 ) -> str:
-    """What is to be told where more than a few per cent of a Batch's rows were late at a step; else nothing."""
+    """A notice if more than a few per cent of a Batch's rows were late at a step, else an empty text.
+
+    Args:
+        parts: The query.
+        decision: The Batch.
+        decisions: The query's decisions.
+        streams_of: A decision → source → the streams that its Batch read.
+    """
     node, share = max(
         ((node, _late_share(counts)) for node, counts in decision.counts.items()), key=lambda each: each[1], default=("", 0.0)
     )
@@ -116,7 +123,8 @@ def _late_share(counts: Counts) -> float:
 
 
 def _mover(decision: Decision, decisions: Decisions, mark_us: int) -> tuple[str, Clock] | None:
-    """(node, its clock) whose newest row set the watermark at `mark_us`; the newest row there is if none fits."""
+    """(node, its clock) whose newest row set the watermark to `mark_us`. If none matches, that of the slowest input; None if it is
+    unknown."""
     number = decision.batch.number
     found: tuple[str, Clock] | None = None
     for before in range(number - 1, max(-1, number - 1 - _LOOKED_BACK), -1):
@@ -138,7 +146,7 @@ def _named(
     streams_of: Callable[[Decision], Mapping[str, Sequence[SourceStream]]],
     decisions: Decisions,
 ) -> str:
-    """`rows (b.jsonl:1, "ts" is 2099-01-01T00:00:00Z)`, with the place where it can still be found."""
+    """`rows (b.jsonl:1, "ts" is 2099-01-01T00:00:00Z)`, with the place if it can still be found."""
     mark = declared_watermark(parts, node)
     assert mark is not None
     assert clock.newest_us is not None
@@ -146,7 +154,7 @@ def _named(
     place = ""
     moved = decisions.read(clock.batch)
     if clock.at is not None and moved is not None:
-        # a source that is gone, or lost its right: the rest of the sentence is what counts
+        # if a source is gone or cannot be accessed any more, the message has no place
         with suppress(Exception):
             refs = parts.sources
             opened: dict[str, Any] = {id_: open_source(ref.type, ref.place) for id_, ref in refs.items()}

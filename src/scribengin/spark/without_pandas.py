@@ -1,4 +1,4 @@
-"""What PySpark does by importing pandas, done without it: that import is 0.4 s of a core and 40 MB at every start of a run."""
+"""Does what PySpark does by importing pandas without that import, which takes 0.4 s of a core and 40 MB at every start of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def map_in_arrow(df: DataFrame, run: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], columns: str) -> DataFrame:
-    """`df.mapInArrow(run, columns)`, which asks for pandas and does not use it."""
+    """`df.mapInArrow(run, columns)`, which requires pandas but does not use it."""
     from pyspark.sql import DataFrame
     from pyspark.sql.udf import UserDefinedFunction
     from pyspark.util import PythonEvalType
@@ -25,14 +25,15 @@ def map_in_arrow(df: DataFrame, run: Callable[[Iterator[pa.RecordBatch]], Iterat
 
 
 class _OnlyOfNumpy:
-    """PySpark's converter for Py4J, asked for values of NumPy's classes only: it takes no other. With each value that is no plain one it
-    asks a module of PySpark's own tests, which imports pandas, whether NumPy is installed."""
+    """Wraps PySpark's converter for Py4J, so that it is called for values of NumPy's classes only, which are all that it converts. For
+    every value that is not a plain one, the converter otherwise asks a module of PySpark's own tests, which imports pandas, whether NumPy
+    is installed."""
 
     def __init__(self, converter: Any) -> None:
         self._converter = converter
 
     def can_convert(self, value: object) -> bool:
-        """Called by Py4J: whether this converter applies."""
+        """Called by Py4J: True if this converter applies."""
         return any(each.__module__ == "numpy" for each in type(value).__mro__) and self._converter.can_convert(value)
 
     def convert(self, value: object, client: Any) -> Any:
@@ -40,8 +41,8 @@ class _OnlyOfNumpy:
         return self._converter.convert(value, client)
 
 
-def ask_for_numpys_own_only() -> None:
-    """Of this process, from now on; once is enough, and again changes nothing."""
+def limit_numpy_converters() -> None:
+    """Wrap PySpark's converters in this process. Idempotent."""
     from py4j.protocol import INPUT_CONVERTER
     from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 

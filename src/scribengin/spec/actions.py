@@ -23,7 +23,7 @@ _PARSE_CSV = ("delimiter", "null", "quote", "escape", "quoted_null", "trim", "ex
 
 
 def read_action(reader: DocumentReader, read: Read, owner: SectionOwner) -> tuple[str, Action] | None:
-    """Return (operation, action) of a step; None if a Problem was noted."""
+    """(operation, action) of a step; None if a Problem was reported."""
     given = [name for name in keys.operation_names() if name in read.given]
     inputs: tuple[str, ...] = read.values.get("from", ())
     if not given:
@@ -235,7 +235,7 @@ def _merge(reader: DocumentReader, value: Read, _read: Read, owner: SectionOwner
 
 
 def _both(reader: DocumentReader, value: Read, owner: SectionOwner, name: str, inputs: tuple[str, ...] = ()) -> None:
-    """`time` and `within` need each other. A join names the time column of each of its `inputs`."""
+    """Report an error if one of `time` and `within` is set without the other. A join names the time column of each of its `inputs`."""
     time = f"{{{', '.join(f'{id_}: COLUMN' for id_ in inputs or ('INPUT', 'INPUT'))}}}" if name == "join" else "COLUMN"
     for one, other, example in (("time", "within", "10m"), ("within", "time", time)):
         if one in value.given and other not in value.given:

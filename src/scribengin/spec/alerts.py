@@ -35,7 +35,7 @@ _WEB = re.compile(r"https?://[^\s/]+")
 
 
 def parse_condition(text: str) -> Condition:
-    """The condition of `when`. Raises ValueError with what is wrong and, behind a semicolon, what to write.
+    """Parse the condition of `when`. Raises ValueError with what is wrong and, after a semicolon, what to write.
 
     >>> parse_condition("lag over 100_000 rows for 2m")
     Condition(measure='lag_rows', over=100000.0, span_s=120.0)
@@ -54,7 +54,7 @@ def parse_condition(text: str) -> Condition:
 
 
 def show_condition(condition: Condition) -> str:
-    """Return the text of a condition; `parse_condition` reads it back as an equal value.
+    """The text of a condition; `parse_condition` reads it back as an equal value.
 
     >>> show_condition(Condition("restarts", 3.0, 600.0))
     'restarts over 3 in 10m'
@@ -74,7 +74,7 @@ def show_condition(condition: Condition) -> str:
 
 
 def read_alerts(reader: DocumentReader, sections: Sections, read: Read) -> dict[str, Alert]:
-    """Return the alerts of the flow whose sections are `read`."""
+    """The alerts of the flow whose sections are `read`."""
     mapping: Mapping | None = read.values.get("alerts")
     if mapping is not None and not mapping.entries:
         reader.error(

@@ -1,7 +1,7 @@
 """The Python form of a flow: `source(…).filter(…).map(f).to(…)`, and `Flow(name, sink, …)`.
 
-Every call records the keys of a flow file and its own line. `build_flow` writes them as a flow file and reads it with the
-parser: one set of rules for both forms, and `parse(dump(flow)) == flow` by construction. Texts have the same meaning as in the file.
+Every call records the keys of a flow file and its own line. `build_flow` writes them as a flow file and reads it with the parser. So both
+forms have one set of rules, and `parse(dump(flow)) == flow` by construction. Texts have the same meaning as in the file.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
 
 
-# Python values as the plain data of a flow file.
+# Converts Python values to the plain data of a flow file.
 
 
 def plain(value: Any) -> Any:
-    """Texts, numbers, booleans, lists and mappings; a path, a timedelta, a Schema or a Secret becomes its text in a flow file.
+    """The value as texts, numbers, booleans, lists and mappings; a path, a timedelta, a Schema or a Secret becomes its text in a flow file.
 
     >>> from datetime import timedelta
     >>> plain({"within": timedelta(minutes=10), "key": ("id",)})
@@ -62,7 +62,8 @@ Texts = str | Sequence[str]
 
 
 class Common(TypedDict, total=False):
-    """Keys of every step beside its operation, as in the flow file. `id` is its name; the default is a stable generated name."""
+    """The keys that every step can have besides its operation, as in the flow file. `id` is its name; the default is a stable generated
+    name."""
 
     id: str
     require: Mapping[str, str]
@@ -89,7 +90,7 @@ class _Names:
 
 @dataclass(eq=False, slots=True)
 class _Node:
-    """One declared node, as the data that a flow file would have for it."""
+    """A declared node, with the data that a flow file would have for it."""
 
     section: str
     id: str
@@ -110,7 +111,7 @@ class Stream:
 
     @property
     def id(self) -> str:
-        """The name of these rows, in `from` and in SQL."""
+        """The name of these rows in `from` and in SQL."""
         return f"{self._node.id}.{self._branch}" if self._branch else self._node.id
 
     def __getitem__(self, branch: str) -> Stream:
@@ -126,11 +127,11 @@ class Stream:
         return self._step("select", dict(named) if named is not None else list(columns), common)
 
     def sql(self, query: str, *others: Stream, emit: str | None = None, **common: Unpack[Common]) -> Stream:
-        """A Spark SQL query over this stream and others; each is a table of its id."""
+        """Apply a Spark SQL query to this stream and others; each is a table named by its id."""
         return self._step("sql", query, {**common, **_given(emit=emit)}, others=others)
 
     def map(self, function: Function, *, schema: str | Schema | None = None, **common: Unpack[Common]) -> Stream:
-        """A record function: a dict in; a dict, True, False, None or a list out."""
+        """Apply a record function: a dict in; a dict, True, False, None or a list out."""
         return self._python(function, {}, {**common, **_given(schema=schema)})
 
     def python(
@@ -142,7 +143,7 @@ class Stream:
         schema: str | Schema | None = None,
         **common: Unpack[Common],
     ) -> Stream:
-        """A function of any form (`@record`, `@batch`, `@frame`, a class), as an object or as `module:name`."""
+        """Apply a function of any form (`@record`, `@batch`, `@frame`, a class), given as an object or as `module:name`."""
         long = _given(branches=branches or None, time_limit=time_limit)
         return self._python(function, long, {**common, **_given(schema=schema)})
 
@@ -153,7 +154,8 @@ class Stream:
         schema: str | Schema | None = None,
         **common: Unpack[Common],
     ) -> Stream:
-        """A sequence of Python functions as one step; `order="free"`: tests (`-> bool`) run in the cheapest order."""
+        """Apply a sequence of Python functions as one step. With `order="free"` they are tests (`-> bool`) and run in the cheapest
+        order."""
         references = [_reference_of(function) for function in functions]
         stream = self._step("utilities", references, {**common, **_given(order=order, schema=schema)})
         stream._node.functions = tuple(None if isinstance(function, str) else function for function in functions)
@@ -176,8 +178,8 @@ class Stream:
         time: Literal["exact", "truncate"] | None = None,
         **common: Unpack[Common],
     ) -> Stream:
-        """Parse a text column; its fields replace it. `delimiter` to `encoding` are for csv; `time="truncate"` cuts off decimals
-        beyond microseconds."""
+        """Parse a text column; its fields replace it. `delimiter` to `encoding` are for csv; `time="truncate"` cuts off decimals beyond
+        microseconds."""
         cells = _given(
             delimiter=delimiter,
             null=null if null is None or isinstance(null, str) else list(null),
@@ -191,9 +193,9 @@ class Stream:
         return self._step("parse", {"column": column, "format": format, "schema": schema, **cells, **_given(time=time)}, common)
 
     def route(self, cases: Mapping[str, str] | None = None, *, otherwise: str | None = None, **more: Any) -> Stream:
-        """Split by predicates, the first that holds: `routed["big"]` are the rows of one branch.
+        """Split the rows by predicates; the first that is true decides. `routed["big"]` are the rows of one branch.
 
-        `more` holds further cases, and `id`, `require`, `on_error`, `watermark`; a branch of such a name goes into `cases`.
+        `more` has further cases, and `id`, `require`, `on_error`, `watermark`; a branch of such a name goes into `cases`.
         """
         common, named = _parted(more)
         return self._step("route", {**(cases or {}), **named, **_given(otherwise=otherwise)}, common)
@@ -212,7 +214,7 @@ class Stream:
         within: str | timedelta | None = None,
         **common: Unpack[Common],
     ) -> Stream:
-        """Join with another stream, this one is the left one. `time` names both time columns: `("ts", "at")`."""
+        """Join with another stream; this one is the left one. `time` names both time columns: `("ts", "at")`."""
         columns = dict(zip((self.id, other.id), time, strict=True)) if isinstance(time, tuple) else time
         return self._step("join", _given(key=key, how=how, time=columns, within=within), common, others=(other,))
 
@@ -275,13 +277,13 @@ class Grouped:
         self._window = window
 
     def window(self, time: str, *, size: str | timedelta, slide: str | timedelta | None = None, time_zone: str | None = None) -> Grouped:
-        """Also group by time."""
+        """Also group by time windows."""
         return Grouped(self._stream, self._columns, _given(time=time, size=size, slide=slide, time_zone=time_zone))
 
     def agg(self, columns: Mapping[str, str] | None = None, /, **more: Any) -> Stream:
         """Compute columns of each group: `agg(n="count(*)", id="by_user")`.
 
-        `more` holds further columns, and `id`, `emit`, `late`, `require`, `on_error`, `watermark`; a column of such a name goes into
+        `more` has further columns, and `id`, `emit`, `late`, `require`, `on_error`, `watermark`; a column of such a name goes into
         `columns`.
         """
         common, named = _parted(more)
@@ -297,7 +299,8 @@ class Output:
 
 
 def make_source(type: str, *, id: str | None = None, **keys: Any) -> Stream:
-    """A source of that type: its options, and `schema`, `watermark`, `static`, `on_error`, `high_water`, `low_water`, `capacity`."""
+    """A source of that type. `keys` are its options, and `schema`, `watermark`, `static`, `on_error`, `high_water`, `low_water`,
+    `capacity`."""
     name = id or type
     return Stream(_Node("sources", name, {"type": type, **keys}, (), _Names(name), caller()))
 
@@ -319,9 +322,10 @@ def build_flow(
     sink_types: Mapping[str, NodeType],
     environment: Mapping[str, str],
 ) -> Flow:
-    """Build the Flow of these sinks. Its folder is the folder of the calling file, unless `calls.data_in` sets another.
+    """Build the Flow of these sinks. Its folder is the folder of the calling file, unless `call_sites.data_in` sets another.
 
-    Raises InputError with every Problem, at its call.
+    Raises:
+        InputError: It holds every Problem, at its call.
     """
     place = caller()
     nodes = _all_nodes([output.node for output in sinks])
@@ -409,7 +413,7 @@ def _left_out(nodes: list[_Node]) -> list[Problem]:
 
 
 def _at_call(problem: Problem, parsed: Parsed, nodes: list[_Node], whole: Place) -> Problem:
-    """Move a problem from its place in the written flow file to the call that made the node there."""
+    """The problem with its place in the written flow file replaced by that of the call that made the node there."""
     starts = sorted((parsed.places.key((node.section, node.id)).line, index) for index, node in enumerate(nodes))
     sections = {
         parsed.places.key((section,)).line for section in ("sources", "steps", "sinks", "tiers", "edges", "groups", "alerts", "tests")
@@ -424,7 +428,7 @@ def _reference_of(function: Function) -> str:
 
 
 def _reference(function: Callable[..., Any], place: Place) -> str:
-    """`module:name` of a function or class, by which executors and a restarted flow find it again."""
+    """`module:name` of a function or class, by which executors and a restarted flow find it."""
     name = getattr(function, "__qualname__", "")
     module = getattr(function, "__module__", "")
     if not name or not module or "<" in name:
@@ -441,7 +445,7 @@ def _reference(function: Callable[..., Any], place: Place) -> str:
 
 
 STEP = "utilities"
-"""what the one step of an app is called: its utilities are `utilities.f` in the ledger"""
+"""the id of the one step of an app: the ledger names its utilities `utilities.f`"""
 
 
 def build_app(
@@ -455,7 +459,21 @@ def build_app(
     on_error: str | None,
     **rest: Any,
 ) -> Flow:
-    """`sink` has the keys of a sink in a flow file; several sinks get the same rows. `rest` as in `build_flow`. Raises InputError."""
+    """Build the Flow of an app.
+
+    Args:
+        name: The name of the flow.
+        source: Its source.
+        utilities: The functions of its step; empty: no step.
+        sink: The keys of a sink in a flow file; or a list of these, for sinks that all receive the same rows.
+        order: The `order` of the step.
+        schema: The `schema` of the step.
+        on_error: The `on_error` of the step.
+        rest: See `build_flow`.
+
+    Raises:
+        InputError: A part is invalid.
+    """
     place = caller()
     if not isinstance(source, Stream):
         raise InputError([Problem("app-part", place, f"the app's source is {_kind(source)}", 'write source("files", path="data", …)')])

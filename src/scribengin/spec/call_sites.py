@@ -1,4 +1,4 @@
-"""Places of a flow that was made in Python: the line of the call that made each node."""
+"""The places of a flow that was built in Python: the line of the call that made each node."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def data_folder() -> Folder | None:
 
 @dataclass(frozen=True, slots=True)
 class CallPlaces:
-    """`spec.places.Places` over calls: every path inside a node is the place of the call that made it."""
+    """`spec.places.Places` for calls: the place of every path inside a node is that of the call that made the node."""
 
     whole: Place
     nodes: Mapping[str, Place]
 
     @staticmethod
     def of(flow: Flow, whole: Place) -> CallPlaces:
-        """Return the places of a flow; `whole` is the place of everything that belongs to no node."""
+        """The places of a flow; `whole` is the place of everything that belongs to no node."""
         return CallPlaces(whole, flow.calls)
 
     def key(self, path: Path) -> Place:
@@ -63,7 +63,7 @@ class CallPlaces:
 
 
 def caller() -> Place:
-    """Return the place in the user's code that called into Scribengin."""
+    """The place in the user's code that called into Scribengin."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "scribengin":
         frame = frame.f_back

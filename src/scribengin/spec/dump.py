@@ -1,4 +1,4 @@
-"""The model back to a flow file: `parse(dump(flow)) == flow`."""
+"""Converts the model back to a flow file: `parse(dump(flow)) == flow`."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     )
 
 
-# A test of a flow as the plain data of a flow file.
+# Converts a test of a flow to the plain data of a flow file.
 
 
 def dump_test(test: FlowTest) -> dict[str, Any]:
-    """Return the data that `read_tests` reads back as an equal test."""
+    """The data that `read_tests` reads back as an equal test."""
     data: dict[str, Any] = {"name": escaped(test.name)}
     if test.given:
         data["given"] = {source: _given_rows(batches) for source, batches in test.given.items()}
@@ -109,7 +109,7 @@ def _time(time: datetime) -> str:
 
 
 def parts_data(flow: Flow, *, resolved: bool) -> dict[str, Any]:
-    """`tiers`, `edges` and `groups`, those that the flow has. `resolved` writes defaults out too."""
+    """`tiers`, `edges` and `groups` as data, those that the flow has. `resolved` also writes defaults."""
     data = {
         "tiers": {id_: _tier(tier, resolved=resolved) for id_, tier in flow.tiers.items()},
         "edges": {id_: edge_data(edge) for id_, edge in flow.edges.items()},
@@ -119,7 +119,7 @@ def parts_data(flow: Flow, *, resolved: bool) -> dict[str, Any]:
 
 
 def edge_data(edge: EdgeProperties) -> dict[str, Any]:
-    """The keys of one edge, or of `defaults.edge`."""
+    """The keys of one edge, or of `defaults.edge`, as data."""
     return _given(
         channel=_channel(edge.channel) if edge.channel else None,
         compression=edge.compression,
@@ -139,7 +139,7 @@ def edge_data(edge: EdgeProperties) -> dict[str, Any]:
 
 
 def waters_data(source: Source) -> dict[str, Any]:
-    """`high_water`, `low_water` and `capacity` of a source."""
+    """`high_water`, `low_water` and `capacity` of a source, as data."""
     levels = {name: getattr(source, name) for name in ("high_water", "low_water", "capacity")}
     return {name: _depth(level) for name, level in levels.items() if level}
 
@@ -225,14 +225,14 @@ def _texts(texts: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 def dump_flow(flow: Flow, *, source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType], resolved: bool = False) -> str:
-    """YAML text. `resolved` writes every default out. Secrets appear as their references, never as their values."""
+    """The flow as YAML text. `resolved` also writes every default. Secrets appear as their references, never as their values."""
     return write_yaml(flow_data(flow, source_types=source_types, sink_types=sink_types, resolved=resolved))
 
 
 def flow_data(
     flow: Flow, *, source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType], resolved: bool = False
 ) -> dict[str, Any]:
-    """The flow as the plain data that its file holds: mappings, lists, texts, numbers, booleans."""
+    """The flow as the plain data of its file: mappings, lists, texts, numbers, booleans."""
     data: dict[str, Any] = {"version": flow.version, "name": flow.name}
     if flow.about:
         data["about"] = escaped(flow.about)
@@ -430,7 +430,7 @@ def _options(options: Mapping[str, Any], declared: NodeType | None, filled_from:
 
 
 def _with_defaults(option: Option, value: Any) -> Any:
-    """Sections with their default values filled in."""
+    """The value with the default values of its sections."""
     if not option.keys or value is None:
         return value
     if isinstance(value, Mapping):
@@ -439,7 +439,7 @@ def _with_defaults(option: Option, value: Any) -> Any:
 
 
 def _declared(value: Any, option: Option | None) -> Any:
-    """The value of an option; one that is not known is shown as text."""
+    """The value of an option as data; without a declaration it is a text."""
     if option is not None and option.keys and isinstance(value, Mapping):
         return {name: _declared(item, option.key(name)) for name, item in value.items()}
     if option is not None and option.keys:
@@ -448,7 +448,7 @@ def _declared(value: Any, option: Option | None) -> Any:
 
 
 def _holds(option: Option, options: Mapping[str, Any]) -> bool:
-    """Whether the option applies together with the given ones."""
+    """True if the option applies together with the given ones."""
     return option.name in options or not option.formats or options.get("format") in option.formats
 
 

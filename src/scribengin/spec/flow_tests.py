@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 CrashPoint = Literal["staged", "decided", "published"]
 ALL = ""
-"""the key of `FlowTest.dead` that means all steps together"""
+"""the key of `FlowTest.dead` for all steps together"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Expected:
     count: int | None = None
     files: tuple[str, ...] = ()
     ordered: bool = False
-    """whether `rows` and `files` must come in this order"""
+    """True if `rows` and `files` must be in this order"""
     at: Path = field(default=(), compare=False)
-    """its path inside the test"""
+    """the path of this expectation inside the test"""
 
 
 @dataclass(frozen=True, slots=True)

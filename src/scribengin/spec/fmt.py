@@ -11,14 +11,14 @@ from scribengin.core.errors import InputError
 from scribengin.core.problems import Problem
 from scribengin.spec.yaml_document import Document, Mapping, Node, Scalar
 
-_WIDE = 1_000_000  # no line is broken anew: a text that is long stays in its line
+_WIDE = 1_000_000  # no line is broken again: long texts stay on one line
 _TYPED = ("null", "bool", "int", "float", "timestamp")
 _COMMENT = re.compile(r"^( *)#.*$", re.MULTILINE)
 _LINE = re.compile(r"^( *)[^\s#].*$", re.MULTILINE)
 
 
 def format_text(text: str, file: str = "flow.yaml") -> str:
-    """Return the document, formatted. Formatting a formatted text changes nothing. Raises InputError if the text is not valid YAML."""
+    """The document, formatted. Formatting a formatted text changes nothing. Raises InputError if the text is not valid YAML."""
     before = Document(text, file)
     errors = [problem for problem in before.problems if problem.severity == "error"]
     if errors:
@@ -28,7 +28,7 @@ def format_text(text: str, file: str = "flow.yaml") -> str:
     from ruamel.yaml.error import YAMLError
 
     laid_out = text
-    for _ in range(4):  # comments behind values settle in their columns after the values did
+    for _ in range(4):  # comments after values get their final columns only after the values did
         try:
             again = _comments_with_their_lines(laid_out, _round_trip(laid_out))
         except YAMLError as error:
@@ -57,7 +57,7 @@ def _round_trip(text: str) -> str:
     from ruamel.yaml.scalarstring import ScalarString
 
     class Written(ScalarString):
-        """A number, boolean or null as it is written: `0o7` and `1e3` keep their spelling."""
+        """A number, boolean or null with its spelling: `0o7` and `1e3` stay as they are written."""
 
         tag = ""
 
@@ -87,9 +87,9 @@ def _round_trip(text: str) -> str:
 
 
 def _comments_with_their_lines(before: str, after: str) -> str:
-    """Indent each comment line like the line with the same indentation before formatting: the next line, else the previous one."""
+    """Indent each comment line like the line that had the same indentation before formatting: the next line, else the previous one."""
     own_before, own_after = _own_comments(before), _own_comments(after)
-    if len(own_before) != len(own_after):  # a comment moved behind a value: nothing to line up
+    if len(own_before) != len(own_after):  # a comment was moved to the end of a value's line, so they cannot be matched
         return after
     parts: list[str] = []
     at = 0

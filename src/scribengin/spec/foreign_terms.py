@@ -14,9 +14,10 @@ Origin = Literal["Scribengin", "Flume", "Storm", "Kafka Connect", "Flink", "Redp
 
 @dataclass(frozen=True, slots=True)
 class OldWord:
-    """`ours` is a key, a choice or a type of the flow file; `note` adds details if one word is not enough.
+    """A term of another system. `ours` is the corresponding key, choice or type of the flow file; `note` adds details if one word is not
+    enough.
 
-    `runs` is false if this version does not support it yet.
+    `runs` is False if this version does not support it yet.
     """
 
     word: str
@@ -185,14 +186,14 @@ _ELSEWHERE: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("webhook", "rest", "https", "api"), ("http", "with `url`")),
     **dict.fromkeys(("generator", "seq", "datagen"), ("sequence", "")),
 }
-"""Types of other systems → (our type, the options to write with it)"""
+"""types of other systems → (our type, the options to write with it)"""
 _NO_TYPE = {
     **dict.fromkeys(("kinesis", "pubsub", "rabbitmq", "amqp", "mqtt", "nats", "pulsar", "sqs", "eventbridge"), _OVER_KAFKA),
     **dict.fromkeys(("mysql", "mariadb", "oracle", "mssql", "sqlserver", "snowflake", "bigquery", "redshift", "clickhouse"), _OVER_SPARK),
     **dict.fromkeys(("mongodb", "mongo", "dynamodb", "redis", "iceberg", "hudi", "orc", "xml"), _OVER_SPARK),
     **dict.fromkeys(("gcs", "gs", "azure", "abfs", "abfss", "adls"), "`type: objects` supports stores with the S3 API"),
 }
-"""Types of other systems that are not supported → an alternative"""
+"""types of other systems that are not supported → an alternative"""
 
 _NO_JOIN = {
     **dict.fromkeys(
@@ -201,7 +202,7 @@ _NO_JOIN = {
     ),
     **dict.fromkeys(("cross",), "write a sql step with CROSS JOIN"),
 }
-"""Join types of other systems that `how` does not support → an alternative"""
+"""join types of other systems that `how` does not support → an alternative"""
 
 UNITS = {
     **dict.fromkeys(("millis", "millisecond", "milliseconds", "msec"), "ms"),
@@ -219,7 +220,7 @@ UNITS = {
     **dict.fromkeys(("gi", "gib"), "GiB"),
     **dict.fromkeys(("ti", "tib"), "TiB"),
 }
-"""Units as other tools write them (in lower case), and as they are written here."""
+"""units as other tools write them (in lower case) → as they are written here"""
 
 
 def _folded(word: str) -> str:
@@ -232,7 +233,7 @@ for _word in WORDS:
 
 
 def our_word(word: str, known: Collection[str]) -> str | None:
-    """Return the word of `known` that corresponds to a word of another system.
+    """The word of `known` that corresponds to a word of another system; None if there is none.
 
     >>> our_word("transforms", ["steps", "sinks"])
     'steps'
@@ -241,7 +242,7 @@ def our_word(word: str, known: Collection[str]) -> str | None:
 
 
 def old_word(word: str, known: Collection[str]) -> str:
-    """Return a hint for a word of another system, if the corresponding word is in `known`; else an empty text.
+    """A hint for a word of another system, if the corresponding word is in `known`; else an empty text.
 
     >>> old_word("transforms", ["steps", "sinks"])
     'did you mean "steps"? ("transforms" is a word of Kafka Connect)'
@@ -254,7 +255,7 @@ def old_word(word: str, known: Collection[str]) -> str:
 
 
 def type_word(word: str, known: Collection[str]) -> str:
-    """Return what to write for a type of another system, or that it is not supported; an empty text if the type is not known.
+    """What to write for a type of another system, or that it is not supported; an empty text if the type is unknown.
 
     >>> type_word("s3", ["files", "objects"])
     'write type: objects, with `url: s3://BUCKET/PREFIX`'
@@ -275,7 +276,7 @@ def type_word(word: str, known: Collection[str]) -> str:
 
 
 def join_word(word: str, known: Collection[str]) -> str:
-    """Return the alternative for a join type of another system that is not in `known`; else an empty text.
+    """The alternative for a join type of another system that is not in `known`; else an empty text.
 
     >>> join_word("cross", ["inner", "semi"])
     'write a sql step with CROSS JOIN'
@@ -284,7 +285,7 @@ def join_word(word: str, known: Collection[str]) -> str:
 
 
 def translate(word: str) -> str:
-    """Return a hint with our term for a word of another system, whatever its place in the file; else an empty text.
+    """A hint with our term for a word of another system, whatever its place in the file; else an empty text.
 
     >>> translate("choke")
     '"choke" of Flume is "limit" here: a property of an edge'

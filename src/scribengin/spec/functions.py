@@ -1,4 +1,4 @@
-"""What a user's module imports: `from scribengin import record, batch, frame, to`."""
+"""The names that a user's module imports: `from scribengin import record, batch, frame, to`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MARK = "__scribengin_form__"
 
 
 def record(function: _F) -> _F:
-    """Mark a function (or a class with `__call__` and `open`) that takes one dict.
+    """Mark a function (or a class with `__call__` and `open`) that receives one dict.
 
     It returns a dict; True to keep the record, False or None to drop it; a list or generator of dicts; or `to("branch", row)`.
     """
@@ -20,19 +20,20 @@ def record(function: _F) -> _F:
 
 
 def batch(function: _F) -> _F:
-    """Mark a function that takes a `pyarrow.RecordBatch` and returns one (or an iterable of them)."""
+    """Mark a function that receives a `pyarrow.RecordBatch` and returns one (or an iterable of them)."""
     setattr(function, _MARK, "batch")
     return function
 
 
 def frame(function: _F) -> _F:
-    """Mark a function that takes a Spark DataFrame and returns one; it is counted at its two ends and has no dead letters."""
+    """Mark a function that receives a Spark DataFrame and returns one. Only its input and output are counted, and it has no dead
+    letters."""
     setattr(function, _MARK, "frame")
     return function
 
 
 def form_of(function: object) -> Form:
-    """The form in which `function` takes rows: as marked, else `record`."""
+    """The form in which `function` receives rows: that of its mark, else `record`."""
     form: Form = getattr(function, _MARK, "record")
     return form
 

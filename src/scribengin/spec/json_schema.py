@@ -1,6 +1,6 @@
 """JSON Schema (draft 2020-12) of flow files, for editors; from the same declarations as the parser.
 
-It knows keys, kinds, choices and options. Rules that need several nodes, SQL or a module's code are checked by `validate`.
+It covers keys, kinds, choices and options. `validate` checks rules that need several nodes, SQL or a module's code.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _FORMS: dict[str, str] = {
     "names": "[NAME]",
     "function": '"module:function"',
 }
-"""Placeholders that errors show for values with names from the user's flow; an example would name nodes of another flow."""
+"""placeholders that errors show for values with names from the user's flow; an example would name nodes of another flow"""
 
 KeyKind = Literal[
     "text",
@@ -58,13 +58,15 @@ KeyKind = Literal[
     "raws",
     "own",
 ]
-"""What a value is. `int_or_word` is a whole number or one of `choices`; `raw` text that may be blank in quotes; `expression` SQL text;
-`expressions` a mapping of name to SQL; `selection` that or a list; `cases` the branches of a route; `times` a mapping of input to column;
-`names` a list of branch names; `columns` one column or a list; `inputs` one id or a list; `function` `module:name` or a section; `nodes` a
-mapping of id to section; `word_or_section` one of `choices` or a section; `sections` a list of sections; `bytes` a size; `group` `NAME` or
-`NAME.MEMBER`; `secrets` a mapping of text to text that may be secret; `labels` one of names to texts; `bound` a percentage or a number;
-`words` a list of texts in their order; `raws` a text or such a list, blank or not; `own` what a reader of its own reads, which gets the
-node."""
+"""The kind of a value.
+
+`int_or_word`: a whole number or one of `choices`. `raw`: text that may be blank in quotes. `expression`: SQL text. `expressions`: a mapping
+of name to SQL. `selection`: that or a list. `cases`: the branches of a route. `times`: a mapping of input to column. `names`: a list of
+branch names. `columns`: one column or a list. `inputs`: one id or a list. `function`: `module:name` or a section. `nodes`: a mapping of id
+to section. `word_or_section`: one of `choices` or a section. `sections`: a list of sections. `bytes`: a size. `group`: `NAME` or
+`NAME.MEMBER`. `secrets`: a mapping of text to text that may be secret. `labels`: a mapping of names to texts. `bound`: a percentage or a
+number. `words`: a list of texts in order. `raws`: a text or such a list, blank or not. `own`: a separate reader reads the node.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +84,11 @@ class Key:
     low: float | None = None
     high: float | None = None
     placeholder: str = ""
-    """what errors show instead of the example, if that is a text of its author's own"""
+    """shown by errors in place of the example, if that is a text of the author's own"""
 
     @property
     def form(self) -> str:
-        """What errors show for its value: the example, with capitals in place of names from the user's flow."""
+        """The value as errors show it: the example, with capitals in place of names from the user's flow."""
         if self.kind == "section" and self.section is not None:
             inner = [key for key in self.section.keys if key.required] or list(self.section.keys[:1])
             return f"{{{', '.join(f'{key.name}: {key.form}' for key in inner)}}}"
@@ -97,14 +99,14 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A mapping with declared keys. `called` is its name in messages; `filled` is true if an empty one is an error."""
+    """A mapping with declared keys. `called` is its name in messages; `filled` is True if an empty mapping is an error."""
 
     called: str
     doc: str
     keys: tuple[Key, ...] = field(default=())
     filled: bool = False
     misplaced: tuple[tuple[str, str], ...] = ()
-    """(key of the same section elsewhere, why it may not stand in this one)"""
+    """(key that this section has in another place, the reason that it is not allowed here)"""
 
     def key(self, name: str) -> Key | None:
         """The declaration of that key, or None."""
@@ -112,5 +114,5 @@ class Section:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The keys that this version reads."""
+        """The names of the keys that this version reads."""
         return tuple(key.name for key in self.keys)

@@ -1,6 +1,6 @@
-"""Every key of a flow file, declared once: feeds the parser, the error texts, the JSON Schema and docs/flow-file.md.
+"""Every key of a flow file, declared once: for the parser, the error texts, the JSON Schema and docs/flow-file.md.
 
-The options of a source or sink type are declared by its connector (`core.options`); they stand beside these keys.
+The options of a source or sink type are declared by its connector (`core.options`); they are written beside these keys.
 """
 
 from __future__ import annotations
@@ -591,5 +591,5 @@ SECTIONS: tuple[Section, ...] = (*_OWN, *tier_keys.SECTIONS, ALERT)
 
 
 def operation_names() -> tuple[str, ...]:
-    """The keys of which a step has exactly one."""
+    """The names of the operations, of which a step has exactly one."""
     return tuple(key.name for key in OPERATIONS)

@@ -1,4 +1,4 @@
-"""A flow from its file: `.yaml` and `.yml` are parsed, `.py` is executed, or only compiled if no code may run."""
+"""Loads a flow from its file: `.yaml` and `.yml` are parsed, `.py` is executed, or only compiled if no code may run."""
 
 from __future__ import annotations
 
@@ -34,11 +34,18 @@ def load_flow(
     execute: bool = True,
     base: Path | None = None,
 ) -> Parsed:
-    """Read a flow file; problems name it by `path` as given. Never raises because of the file's content.
+    """Read a flow file. Never raises because of the file's content.
 
-    A `.py` file is a module that sets `flow`, or `app`. With `execute=False` (`validate`) it is compiled, never run: then `flow`
-    is None, with a warning that only its syntax was checked. `base` is the folder that paths of data and secrets are relative to, if
-    it is not the file's folder, which contains its code.
+    A `.py` file is a module that sets `flow`, or `app`.
+
+    Args:
+        path: The file; problems have this path as it is given.
+        source_types: The known types of sources.
+        sink_types: The known types of sinks.
+        environment: The values for `${env:…}`.
+        execute: False (`validate`): a `.py` file is compiled and not executed; the flow is None, with a warning that only the syntax was
+            checked.
+        base: The folder that paths of data and secrets are relative to; None: the file's folder, which also contains its code.
     """
     file = str(path)
     try:
@@ -129,10 +136,9 @@ def executed_in() -> frozenset[str]:
 
 def forget_others(folder: Path) -> None:
     """Unload modules of other Python flows whose names also exist in this folder: a flow must import its own modules if another flow, or
-    another version of it, was executed before.
-    """
+    another version of it, was executed before."""
     others = tuple(str(other) + os.sep for other in _FOLDERS if other != folder)
-    _unload(folder, lambda file: file.startswith(others) and "site-packages" not in file)  # an environment may lie in such a folder
+    _unload(folder, lambda file: file.startswith(others) and "site-packages" not in file)  # an environment may be inside such a folder
 
 
 def _unload(folder: Path, is_meant: Callable[[str], bool]) -> None:
@@ -144,10 +150,10 @@ def _unload(folder: Path, is_meant: Callable[[str], bool]) -> None:
 
 
 def _module(path: Path) -> ModuleType:
-    """The executed module, under its own name: its functions are found again as `name:function`, from the flow's folder."""
+    """Execute the file as a module under its own name, so that its functions are found as `name:function` in the flow's folder."""
     folder = path.resolve().parent
     forget_others(folder)
-    _unload(folder, lambda file: code_archive.inside(file) is not None)  # of flows that ran in this process
+    _unload(folder, lambda file: code_archive.inside(file) is not None)  # modules of flows that ran in this process
     _FOLDERS.add(folder)
     if sys.path[:1] != [str(folder)]:
         sys.path.insert(0, str(folder))

@@ -1,7 +1,7 @@
 """The declared Flow: frozen values, equal if they have the same meaning. Independent of Spark and connectors.
 
-`parse` (YAML) and `build` (Python) both make these; `dump` writes them back: `parse(dump(flow)) == flow`.
-Places of the text are kept beside the model (`Located`), never in it, so that moving a line changes no plan.
+`parse` (YAML) and `build` (Python) both make these; `dump` writes them back: `parse(dump(flow)) == flow`. The places of the text are kept
+separately (`Places`), so that moving a line changes no plan.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Measure = Literal["progress", "lag_rows", "lag_s", "dead", "restarts"]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """When an alert fires: `measure` is above `over` for `span_s` seconds (lags), or counts more within them (dead letters, restarts).
-    For `progress`: no Batch was committed for `span_s` although there is unread input."""
+    """When an alert fires: if `measure` is above `over` for `span_s` seconds (lags), or counts more than `over` within them (dead letters,
+    restarts). For `progress`: if no Batch was committed for `span_s` seconds although there is unread input."""
 
     measure: Measure
     over: float
@@ -40,7 +40,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """What is reported to whom. Every alert is also written to the master's log."""
+    """An alert: its condition, and who receives it. Every alert is also written to the master's log."""
 
     id: str
     when: Condition
@@ -81,8 +81,8 @@ class Pack:
 
 @dataclass(frozen=True, slots=True)
 class Encryption:
-    """AES-GCM. Either `keyring`, the path of a file with a line `ID BASE64` a key, whose last line encrypts; or `keys` (id →
-    BASE64), of which `use` encrypts. `none` turns off the encryption of `defaults.edge`."""
+    """AES-GCM encryption. Either `keyring`, the path of a file with one line `ID BASE64` per key, of which the last encrypts; or `keys` (id
+    → BASE64), of which `use` encrypts. `none` turns off the encryption of `defaults.edge`."""
 
     keyring: str | None = None
     keys: Mapping[str, Any] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Encryption:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A rate limit: rows and bytes a second."""
+    """A rate limit: rows and bytes per second."""
 
     rows: int | None = None
     bytes: int | None = None
@@ -141,7 +141,7 @@ Evolve = Literal["strict", "add", "lenient"]
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """`ts 10m`: rows of `column` more than `delay_s` seconds behind the newest seen are late."""
+    """A watermark such as `ts 10m`: rows are late if their `column` is more than `delay_s` seconds behind the newest seen."""
 
     column: str
     delay_s: float
@@ -158,7 +158,7 @@ class SchemaSpec:
     fields: Schema
     evolve: Evolve = "strict"
     learned: tuple[str, ...] = field(default=(), compare=False)
-    """those of `fields` that the flow does not declare but the data had, with `evolve: add`"""
+    """the columns of `fields` that the flow does not declare and the data had, with `evolve: add`"""
 
 
 Standby = Literal["none", "warm"]
@@ -177,12 +177,12 @@ class Resources:
     spark: Mapping[str, str] = field(default_factory=dict)
     """settings of its Spark session, which override Scribengin's own"""
     standby: Standby | None = None
-    """None: as `defaults` says"""
+    """None: the value in `defaults`"""
 
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """A part of the graph that runs separately. `steps` are ids of nodes; the planner places the others."""
+    """A part of the graph that runs separately. `steps` are ids of nodes; the planner assigns the others."""
 
     id: str
     steps: tuple[str, ...]
@@ -190,9 +190,9 @@ class Tier:
     resources: Resources = field(default_factory=Resources)
     trigger_s: float | None = None
     acknowledge: Literal["checkpoint", "state"] = "checkpoint"
-    """when a row kept in state counts as processed: when it is in the checkpoint, or when it has left the state"""
+    """when a row that is kept as state counts as processed: when it is in the checkpoint, or when it has left the state"""
     workers: int | Literal["each"] = 1
-    """on a control plane: how many workers stage its Batches, or one on each host of its group; one of them decides each Batch"""
+    """on a control plane: the number of workers that stage its Batches, or one on each host of its group; one of them decides each Batch"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ class Defaults:
     retain_s: float | None = None
     """how long, in seconds, dead letters are kept; None: no limit"""
     retain_bytes: int | None = None
-    """how many bytes of dead letters a Query keeps; None: no limit"""
+    """how many bytes of dead letters a query keeps; None: no limit"""
     profile: Profile = "balanced"
     """selects the defaults of options for batch sizes and intervals"""
     edge: EdgeProperties = field(default_factory=EdgeProperties)
@@ -243,7 +243,7 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """`options` hold typed values of the connector's declared options (given ones only), `type` and the keys below aside."""
+    """A source. `options` has typed values of the connector's declared options (only those given), without `type` and the keys below."""
 
     id: str
     type: str
@@ -255,12 +255,13 @@ class Source:
     high_water: Depth | None = None
     low_water: Depth | None = None
     capacity: Depth | None = None
-    """back-pressure thresholds: flows that write its data are throttled above the first, not below the second, and pause at the third"""
+    """back-pressure thresholds: flows that write its data are throttled above the first, run freely below the second, and pause at the
+    third"""
 
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """`together` names the Query that this sink shares; `trigger_s` overrides the default."""
+    """A sink. `together` names the query that it shares with other sinks; `trigger_s` overrides the default."""
 
     id: str
     inputs: tuple[str, ...]
@@ -280,7 +281,7 @@ class Sink:
         return f"topic {self.options['topic']}" if "topic" in self.options else self.type
 
 
-# What a step does: one class per kind.
+# The actions of a step: one class per kind.
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +293,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """`select: {name: expression}`, or a list of expressions (`id`, `upper(user) AS who`)."""
+    """The action `select: {name: expression}`, or a list of expressions (`id`, `upper(user) AS who`)."""
 
     columns: tuple[tuple[str, str], ...]
     """(output name, expression)"""
@@ -307,9 +308,10 @@ class Sql:
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """`slide_s` equals `size_s` for tumbling windows. The window's columns are `window_start` and `window_end`.
+    """Time windows. `slide_s` equals `size_s` for tumbling windows. The columns of a window are `window_start` and `window_end`.
 
-    Windows begin where the clock of `time_zone` shows a multiple of the size since the beginning of 1970: a day's at local midnight.
+    A window begins where the local clock of `time_zone` shows a multiple of the size since the beginning of 1970: a window of a day at
+    local midnight.
     """
 
     time: str
@@ -320,7 +322,7 @@ class WindowSpec:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """`aggregate: {by, window, emit, columns}`."""
+    """The action `aggregate: {by, window, emit, columns}`."""
 
     by: tuple[str, ...]
     columns: tuple[tuple[str, str], ...]
@@ -329,7 +331,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """`join: {key, how, time, within}`: exactly two inputs, the first is the left one."""
+    """The action `join: {key, how, time, within}`: exactly two inputs, the first is the left one."""
 
     key: tuple[str, ...]
     how: Literal["inner", "left", "right", "full", "semi"] = "inner"
@@ -340,7 +342,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Parse:
-    """`parse: {column, format, schema}`: the parsed fields replace `column`. The fields below are for csv."""
+    """The action `parse: {column, format, schema}`: the parsed fields replace `column`. The fields below are for csv."""
 
     column: str
     format: str
@@ -354,7 +356,7 @@ class Parse:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`route: {branch: predicate, …, otherwise: branch}`: read as `step.branch`."""
+    """The action `route: {branch: predicate, …, otherwise: branch}`; branches are read as `step.branch`."""
 
     cases: tuple[tuple[str, str], ...]
     """(branch, predicate); the first true predicate decides"""
@@ -363,9 +365,10 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Python:
-    """The action `python: "module:name"`."""
+    """The action `python: "module:name"`.
 
-    """`function` is set only by the Python form; equality ignores it, `reference` names it."""
+    `function` is set only by the Python form; equality ignores it, `reference` names it.
+    """
 
     reference: str
     branches: tuple[str, ...] = ()
@@ -385,7 +388,7 @@ class Dedupe:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """`merge: {how: union | intersect, key, time, within, origin}`: a bare `from: [a, b]` is a union by name."""
+    """The action `merge: {how: union | intersect, key, time, within, origin}`. A bare `from: [a, b]` is a union by name."""
 
     how: Literal["union", "intersect"] = "union"
     key: tuple[str, ...] = ()
@@ -397,9 +400,9 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Utilities:
-    """`utilities: ["module:f", "module:g"]`, with `order` beside it: a sequence of Python functions as one step.
+    """The action `utilities: ["module:f", "module:g"]`, with `order` beside it: a sequence of Python functions as one step.
 
-    `functions` is set only by the Python form, one per reference or none at all; equality ignores it.
+    `functions` is set only by the Python form: one per reference, or none at all. Equality ignores it.
     """
 
     references: tuple[str, ...]
@@ -409,7 +412,7 @@ class Utilities:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name of each after the step's dot: the function's name, with a number if the name occurs twice.
+        """The name of each utility, which follows the step's dot: the function's name, with a number if the name occurs twice.
 
         >>> Utilities(("steps:Near", "steps:f", "more:f")).names
         ('near', 'f', 'f_2')
@@ -422,7 +425,7 @@ class Utilities:
         return tuple(names)
 
     def function(self, index: int) -> Callable[..., Any] | None:
-        """The function object, if the flow was built in Python."""
+        """The function object of a utility if the flow was built in Python, else None."""
         return self.functions[index] if self.functions else None
 
 
@@ -443,7 +446,7 @@ class Step:
     watermark: Watermark | None = None
     schema: SchemaSpec | None = None
     late: Late | None = None
-    """what a step that keeps state does with rows behind its watermark"""
+    """what a stateful step does with rows behind its watermark"""
 
 
 Node = Source | Step | Sink
@@ -458,7 +461,7 @@ class RecordBound:
     records: int | None = None
 
     def text(self) -> str:
-        """As a flow file writes it.
+        """The limit as a flow file has it.
 
         >>> RecordBound(percent=0.5).text(), RecordBound(records=100).text()
         ('0.5%', '100')
@@ -468,7 +471,7 @@ class RecordBound:
         return f"{Decimal(repr(self.percent)).normalize():f}%"
 
     def allows(self, records: int, of: int) -> bool:
-        """Whether the numbers are within the limit. A percentage of no records allows any number, and so does 100 %: a step may make
+        """True if `records` of `of` are within the limit. A percentage of no records allows any number, and so does 100 %: a step may make
         several rows from a record, and each may become a dead letter."""
         if self.percent is not None:
             return of == 0 or self.percent >= 100 or records * 100 <= self.percent * of
@@ -480,7 +483,7 @@ BeyondMaxDead = Literal["fail", "degrade"]
 
 @dataclass(frozen=True, slots=True)
 class MaxDead:
-    """How many of the records that a Query reads may become dead letters, in a Batch and in a run. None: no limit."""
+    """How many of the records that a query reads may become dead letters, in a Batch and in a run. None: no limit."""
 
     batch: RecordBound | None = None
     run: RecordBound | None = None
@@ -489,7 +492,7 @@ class MaxDead:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A flow as the user declares it. The mappings keep the file's order; paths of data are relative to `folder`."""
+    """A flow as the user declares it. The mappings are in the file's order; paths of data are relative to `folder`."""
 
     name: str
     sources: Mapping[str, Source]
@@ -509,7 +512,7 @@ class Flow:
     """labels by which commands and permissions select flows"""
     tests: tuple[FlowTest, ...] = ()
     test_files: tuple[str, ...] = ()
-    """paths and globs of files that hold further tests, from the flow's folder"""
+    """paths and globs of files with further tests, relative to the flow's folder"""
     version: int = 1
     folder: Path = field(default=Path(), compare=False)
     code: Path | None = field(default=None, compare=False)
@@ -523,7 +526,7 @@ class Flow:
         return self.folder if self.code is None else self.code
 
     def node(self, id_: str) -> Node:
-        """Return the node with that id, or with the id before the dot of `step.branch`. Raises KeyError if there is none."""
+        """The node with that id, or with the id before the dot of `step.branch`. Raises KeyError if there is none."""
         name = id_.partition(".")[0]
         for nodes in (self.sources, self.steps, self.sinks):
             if name in nodes:

@@ -1,4 +1,4 @@
-"""Parses the text of a flow file into the model, with every Problem in file order."""
+"""Parses the text of a flow file to the model, with every Problem in file order."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _TEXT = Schema((Field("value", Type("STRING")),))
 
 
 def source_columns(reader: DocumentReader, read: Read, owner: SectionOwner) -> SchemaSpec | None:
-    """The schema of a source with what its options add. A name with two columns is noted as a Problem. None if only the location
-    knows the columns, or if they are not known."""
+    """The schema of a source with the columns that its options add. Reports a Problem for two columns of one name. None if the columns are
+    unknown, or known only at the source."""
     declared: SchemaSpec | None = read.values.get("schema")
     if not added_fields(read.options) or not isinstance(read.options.get("format", "json"), str):
         return declared
     if declared is None and read.options.get("format") != "text":
-        _names_stand_once(reader, read, owner, ())
+        _check_unique_columns(reader, read, owner, ())
         return None
     spec = declared or SchemaSpec(_TEXT)
-    _names_stand_once(reader, read, owner, spec.fields.names)
+    _check_unique_columns(reader, read, owner, spec.fields.names)
     _types_fit(reader, read, owner, spec.fields)
     return replace(spec, fields=with_added(spec.fields, read.options))
 
@@ -53,8 +53,9 @@ def _node(read: Read, option: str, column: str) -> Node:
     return node.entries[column][1] if isinstance(node, Mapping) else node
 
 
-def _names_stand_once(reader: DocumentReader, read: Read, owner: SectionOwner, declared: Iterable[str]) -> None:
-    """A list names columns that are added to those of the data; a data column with the same name is a different column."""
+def _check_unique_columns(reader: DocumentReader, read: Read, owner: SectionOwner, declared: Iterable[str]) -> None:
+    """Report columns that are added by a list and have the name of another column: a data column with the same name is a different
+    column."""
     metadata: dict[str, str] = read.options.get("metadata") or {}
     folders: dict[str, str] = read.options.get("partition_columns") or {}
     beside = {name.lower(): name for name in declared}
@@ -102,10 +103,10 @@ _SECTION_OF: dict[str, Literal["source", "step", "sink"]] = {"sources": "source"
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """`flow` is None only if the text is not a mapping; otherwise it has every node that could be read.
+    """The result of parsing. `flow` is None only if the text is not a mapping; otherwise it has every node that could be read.
 
-    With errors it is only for further checks, not for running: `broken` names the nodes that have an error or could not be
-    read, so that no check reports them as missing or incomplete.
+    With errors it can only be checked further, not run: `broken` names the nodes that have an error or could not be read, so that no check
+    reports them as missing or incomplete.
     """
 
     flow: Flow | None
@@ -115,8 +116,8 @@ class Parsed:
     """the references `${…}` without a value on this machine: `env:NAME`, `secret:env/NAME`, `secret:file/PATH`"""
     broken: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
-    """those of `tiers`, `edges`, `groups`, `defaults` in which there is an error; those of `sources`, `steps`, `sinks` that are missing or
-    could not be read at all"""
+    """the sections `tiers`, `edges`, `groups`, `defaults` with an error; those of `sources`, `steps`, `sinks` that are missing or could not
+    be read at all"""
 
     @property
     def ok(self) -> bool:
@@ -134,7 +135,17 @@ def parse_flow(
     environment: Mapping_[str, str],
     code: Path | None = None,
 ) -> Parsed:
-    """Parse a flow file. `file` is its name in problems. Its paths are relative to `folder`, its modules to `code` (default: `folder`)."""
+    """Parse a flow file.
+
+    Args:
+        text: Its text.
+        file: Its name in problems.
+        folder: The folder that its paths are relative to.
+        source_types: The known types of sources.
+        sink_types: The known types of sinks.
+        environment: The values for `${env:…}`.
+        code: The folder of its modules; None: `folder`.
+    """
     document = Document(text, file)
     reader = DocumentReader(document, environment, folder)
     flow, broken, unread = None, frozenset[str](), frozenset[str]()
@@ -150,7 +161,7 @@ def parse_flow(
 
 
 def _is_unread(read: Read, section: str) -> bool:
-    """Whether nothing is known of a section that already has an error."""
+    """True if nothing could be read of a section, which then has an error already."""
     mapping: Mapping | None = read.values.get(section)
     return not mapping.entries if mapping is not None else section in read.given or section != "steps"
 
@@ -197,7 +208,7 @@ class _FlowReader:
         return flow, frozenset(self._broken), unread if sound else unread | {"defaults"}
 
     def _defaults(self, read: Read) -> tuple[Defaults, bool]:
-        """Return (the values, whether they are without an error)."""
+        """(the values, True if they have no error)."""
         given: Read | None = read.values.get("defaults")
         if given is None:
             return Defaults(), "defaults" not in read.given

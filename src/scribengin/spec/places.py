@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from scribengin.core.problems import Place
 
 Path = tuple[str | int, ...]
-"""Keys and list indexes from the document's root: `("steps", "hot", "filter")`."""
+"""keys and list indexes from the document's root: `("steps", "hot", "filter")`"""
 
 
 class Places(Protocol):
-    """Every method falls back to the nearest parent that has a place, so that any path gives one."""
+    """Finds the place of a path. Every method falls back to the nearest parent that has a place, so that any path gives one."""
 
     def key(self, path: Path) -> Place:
         """The place of the key itself."""

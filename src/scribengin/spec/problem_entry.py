@@ -18,7 +18,7 @@ sources:
   orders:
     {type: files, path: data, format: json, schema: "id BIGINT, user STRING, amount DOUBLE, ts TIMESTAMP", watermark: ts 10m}
 """
-"""Up to the first source; the lines of further ones may follow"""
+"""the beginning of a flow, up to the first source; the lines of further sources may follow"""
 
 Slot = Literal["file", "top", "source", "step", "sink"]
 

@@ -1,4 +1,4 @@
-"""Reads `tests` of a flow file, and files of tests."""
+"""Reads the `tests` of a flow file, and files of tests."""
 
 from __future__ import annotations
 
@@ -43,7 +43,13 @@ def read_tests(reader: DocumentReader, sections: Sections, node: Node) -> tuple[
 
 
 def parse_tests(text: str, file: str, *, folder: Path) -> tuple[tuple[FlowTest, ...], tuple[Problem, ...], Places, At]:
-    """(tests, problems, places, where the list stands) of a file of tests: a list of them, or a mapping with the key `tests`."""
+    """(tests, problems, places, the path of the list) of a file of tests: a list of them, or a mapping with the key `tests`.
+
+    Args:
+        text: The text of the file.
+        file: Its name in problems.
+        folder: The folder that paths are relative to.
+    """
     document = Document(text, file)
     reader = DocumentReader(document, {}, folder)
     root, prefix = document.root, ()  # type: tuple[Node | None, At]
@@ -72,7 +78,7 @@ def parse_crash(text: str) -> Crash | None:
 
 
 def data_of(node: Node) -> Any:
-    """Return a node as plain data; values without quotes are typed by YAML's core schema. `${…}` is text here."""
+    """A node as plain data; values without quotes are typed by YAML's core schema. `${…}` is text here."""
     match node:
         case Scalar():
             return resolve_plain(node.value) if node.plain else node.value
@@ -172,7 +178,7 @@ class _Test:
         return expect, dead
 
     def _dead(self, node: Node) -> dict[str, Expected]:
-        """`dead: 2`, `dead: [{…}]`, or `dead: {step: …}`."""
+        """Read `dead: 2`, `dead: [{…}]`, or `dead: {step: …}`."""
         at: At = ("expect", "dead")
         if not isinstance(node, Mapping) or {*node.entries} & {*keys.EXPECT.names}:
             return {ALL: self._sink(node, at, letters=True)}
@@ -271,7 +277,7 @@ class _Test:
             self._reader.error("twice", node, message, "keep one of them")
 
     def _called(self, at: At) -> str:
-        """`` `given.tweets` of test "…" ``, and which row."""
+        """The name of a value in messages: `` `given.tweets` of test "…" ``, with the index of a row."""
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in at)
         return f"`{path[1:]}` of {self._owner.called}"
 

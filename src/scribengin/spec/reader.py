@@ -1,4 +1,4 @@
-"""Reads nodes by the declarations of `keys` and `core.options`, and notes every Problem."""
+"""Reads nodes by the declarations of `keys` and `core.options`, and reports every Problem."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 NAME_PATTERN = r"[a-z][a-z0-9_]{0,62}"
 NAME = re.compile(rf"{NAME_PATTERN}\Z")
-"""Ids of nodes, names of flows, Queries and branches."""
+"""the ids of nodes, and the names of flows, queries and branches"""
 
 
 class DocumentReader:
-    """Reads one document once. Methods that read a value return None if they noted a Problem instead."""
+    """Reads one document once. Methods that read a value return None if they reported a Problem instead. Their `what` is the name of the
+    value in messages, `example` a valid value for the remedy."""
 
     def __init__(self, document: Document, environment: Mapping_[str, str], folder: Path) -> None:
         self.document = document
@@ -37,17 +38,17 @@ class DocumentReader:
         self._texts: dict[int, str | Secret | None] = {}
 
     def error(self, code: str, at: Node | int, message: str, remedy: str) -> None:
-        """Note an error at a node, or at a character of the document."""
+        """Report an error at a node, or at a character of the document."""
         self.document.problem(code, at if isinstance(at, int) else at.start, message, remedy)
 
     def error_inside(self, code: str, at: Scalar, offset: int, message: str, remedy: str) -> None:
-        """Note an error at character `offset` of a scalar's text."""
+        """Report an error at character `offset` of a scalar's text."""
         place = self.places.inside_node(at, offset)
         self.document.problem_at(code, place, message, remedy)
 
     @property
     def errors(self) -> int:
-        """How many errors were noted so far."""
+        """The number of errors so far."""
         return sum(problem.severity == "error" for problem in self.document.problems)
 
     def mapping(self, node: Node, what: str, example: str) -> Mapping | None:
@@ -77,7 +78,7 @@ class DocumentReader:
         return None
 
     def text(self, node: Node, what: str, example: str) -> str | None:
-        """The text of a scalar, `${…}` filled in; numbers and booleans as written. A secret is an error."""
+        """The text of a scalar, with `${…}` filled in; numbers and booleans as written. A secret is an error."""
         scalar = self.scalar(node, what, example)
         if scalar is None:
             return None
@@ -92,7 +93,7 @@ class DocumentReader:
         return value
 
     def raw_text(self, node: Node, what: str, example: str) -> str | None:
-        """Read a text like `text`, but accept an empty or blank text in quotes too."""
+        """Read a text like `text`, but also accept an empty or blank text in quotes."""
         if isinstance(node, Scalar) and node.style and not node.value.strip():
             return node.value
         return self.text(node, what, example)
@@ -115,7 +116,7 @@ class DocumentReader:
         return text if text is not None and self.check_name(text, node, what) else None
 
     def check_name(self, text: str, at: Node, what: str) -> bool:
-        """Whether `text` is a valid id; otherwise note a Problem with a valid name."""
+        """True if `text` is a valid id; otherwise report a Problem with a valid name."""
         if NAME.match(text):
             return True
         better = re.sub(r"\W+|_+", "_", text.lower(), flags=re.ASCII).strip("_").lstrip("0123456789_")[:63]
@@ -137,7 +138,7 @@ class DocumentReader:
         return scalar.plain and resolve_plain(scalar.value) is None
 
     def _filled(self, scalar: Scalar) -> str | Secret | None:
-        """The scalar's text with its references filled in; faults are noted once, and give None."""
+        """The scalar's text with its references filled in. Errors are reported once, and the result is None."""
         if "$" not in scalar.value:
             return scalar.value
         if id(scalar) not in self._texts:
@@ -151,7 +152,7 @@ class DocumentReader:
             if fault.reference:
                 self.unresolved[fault.reference] = None
         if filled.spans:
-            self.places.filled[id(scalar)] = replace(filled, text="")  # the places need no text, and must keep no secret
+            self.places.filled[id(scalar)] = replace(filled, text="")  # the places need no text, and must not keep a secret
         if filled.faults:
             return None
         return Secret(filled.text, scalar.value) if filled.secret else filled.text

@@ -54,8 +54,8 @@ _NODES = (keys.SOURCE, keys.STEP, keys.SINK, tier_keys.TIER, tier_keys.EDGE, tie
 
 @dataclass(frozen=True, slots=True)
 class SectionOwner:
-    """The name in messages of what is read: `` `window.size` of step "g" ``. `start` is the offset of its declaration in the document.
-    `id` is None for what has none, as the flow itself."""
+    """The owner of keys that are read, named in messages: `` `window.size` of step "g" ``. `start` is the offset of its declaration in the
+    document. `id` is None if it has none, such as the flow itself."""
 
     kind: str
     start: int
@@ -72,7 +72,7 @@ class SectionOwner:
         return f"`{self.prefix}{name}` of {self.called}"
 
     def inner(self, name: str, start: int) -> SectionOwner:
-        """Return the owner of the keys of a nested section."""
+        """The owner of the keys of a nested section."""
         return replace(self, start=start, prefix=f"{self.prefix}{name}.")
 
 
@@ -84,34 +84,34 @@ class Read:
     options: dict[str, Any] = field(default_factory=dict)
     given: dict[str, tuple[Scalar, Node]] = field(default_factory=dict)
     sound: bool = True
-    """False if it has an error"""
+    """False if the section has an error"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Types:
-    """`known` is the type whose options are allowed beside the keys; `any` is true if the type is not known."""
+    """`known` is the type whose options are allowed beside the keys; `any` is True if the type is unknown."""
 
     known: NodeType | None
     any: bool
 
 
 def _inputs_of(node: Node) -> list[str]:
-    """The ids in `from:` of a step as it stands in the document, without branches."""
+    """The ids in `from:` of a step as written in the document, without branches."""
     given = node.entries.get("from") if isinstance(node, Mapping) else None
     items = [] if given is None else given[1].items if isinstance(given[1], Sequence) else [given[1]]
     return [item.value.partition(".")[0] for item in items if isinstance(item, Scalar)]
 
 
 def _shown(option: Option, owner: SectionOwner) -> str:
-    """The example value of an option, with the id of its node for that of the reference's sink; the option's name in capitals if the
-    example has columns, which would be those of another flow."""
+    """The example value of an option, with the id of its node in place of that of the reference's sink. The option's name in capitals if
+    the example has columns, which would be those of another flow."""
     if not option.example or "{" in option.example:
         return option.name.upper()
     return option.example.replace("kept", owner.id) if owner.id else option.example
 
 
 class Sections:
-    """Reads sections of one document. The types of all connectors are needed to find out to which type a misplaced key belongs."""
+    """Reads sections of one document. The types of all connectors are needed to find the type to which a misplaced key belongs."""
 
     def __init__(self, reader: DocumentReader, source_types: Mapping_[str, NodeType], sink_types: Mapping_[str, NodeType]) -> None:
         self.reader = reader
@@ -120,7 +120,18 @@ class Sections:
     def read(
         self, section: Section, node: Node, owner: SectionOwner, *, of_type: NodeType | None = None, any_option: bool = False
     ) -> Read | None:
-        """Read the section at `node`; None if it is not a mapping. `any_option`: the type is unknown, so any key may be an option."""
+        """Read the section at `node`.
+
+        Args:
+            section: Its declaration.
+            node: The node in the document.
+            owner: Its name in messages.
+            of_type: The type whose options it may have besides its keys.
+            any_option: True if the type is unknown: then any key may be an option.
+
+        Returns:
+            The content; None if the node is not a mapping.
+        """
         called = f"`{owner.prefix.rstrip('.')}` of {owner.called}" if owner.prefix else owner.called
         first = next((key for key in section.keys if key.required), section.keys[0])
         mapping = self.reader.mapping(node, called, f"{{{first.name}: {first.form}, …}}")
@@ -148,14 +159,14 @@ class Sections:
                     read.options[name] = found
             elif any_option or not comma_trouble(self.reader, mapping, key_node, value, called):
                 strange.append((key_node, value))
-        for key_node, value in strange:  # only now is it known which keys are free
+        for key_node, value in strange:  # only now it is known which keys are free
             self._unknown(key_node, value, section, owner, _Types(of_type, any_option), read)
         self._missing(section, read, owner, of_type)
         read.sound = self.reader.errors == before
         return read
 
     def type_of(self, role: str, node: Node, owner: SectionOwner) -> tuple[str | None, NodeType | None]:
-        """Return the value of `type:` and its declaration; an unknown type is reported."""
+        """(the value of `type:`, its declaration); an unknown type is reported."""
         known = self._types[role]
         entry = node.entries.get("type") if isinstance(node, Mapping) else None
         if entry is None:
@@ -265,7 +276,7 @@ class Sections:
         return Watermark(given["column"], given["delay"], given.get("ahead"), given.get("idle"))
 
     def _nodes(self, node: Node, what: str, form: str) -> Mapping | None:
-        """Read a mapping of id to node. A list of nodes has dashes before the ids: it is reported once, and read without the dashes."""
+        """Read a mapping of id to node. A list of nodes (with dashes before the ids) is reported once, and read as if it had no dashes."""
         if not isinstance(node, Sequence) or not node.items:
             return self.reader.mapping(node, what, form)
         entries: dict[str, tuple[Scalar, Node]] = {}
@@ -281,7 +292,7 @@ class Sections:
         return Mapping(entries, node.start, flow=False)
 
     def _ids(self, owner: SectionOwner) -> list[str]:
-        """The ids of the sources and steps that the owner can read: not itself, nor a step that reads from it, which would make a cycle."""
+        """The ids of the sources and steps that the owner can read: not itself, nor a step downstream of it, which would make a cycle."""
         root = self.reader.document.root
         entries = root.entries if isinstance(root, Mapping) else {}
         parts = [entries[name][1] for name in ("sources", "steps") if name in entries]
@@ -331,7 +342,7 @@ class Sections:
         meant = fold(name) if fold(name) in free else our_word(name, free)
         meant = meant or self._by_value(value, section, free)
         if types.any and meant is None and nearest(name, needed.intersection(free)) is None:
-            return  # perhaps an option of the type that is not known
+            return  # it may be an option of the unknown type
         near = did_you_mean(meant, free) if meant == fold(name) else old_word(name, free)
         if meant is not None and not near:
             near = f'did you mean "{meant}"?'
@@ -379,7 +390,7 @@ class Sections:
         return taking[0] if len(taking) == 1 else None
 
     def _elsewhere(self, name: str, section: Section) -> str:
-        """The places where a misplaced key would be valid."""
+        """The places where a misplaced key would be valid; empty if there are none."""
         sections = [other for other in keys.SECTIONS if other not in tier_keys.PARTS or section in tier_keys.SECTIONS]
         others = [other for other in sections if other is not section and name in other.names]
         homes = [f"a{'n' * (other.called[0] in 'ae')} {other.called}" if other in _NODES else f"`{other.called}`" for other in others]

@@ -117,7 +117,7 @@ WATERS = (
     Key("low_water", "section", "below it, they are no longer throttled", "{age: 1m}", default="half of high_water", section=SOURCE_DEPTH),
     Key("capacity", "section", "at this limit, they pause", "{age: 1h}", default="twice high_water", section=SOURCE_DEPTH),
 )
-"""of a source"""
+"""the back-pressure thresholds of a source"""
 EDGE = Section(
     "edge",
     "Properties of an edge between two tiers: `NODE -> READER`, or `route.branch -> READER`.",
@@ -197,7 +197,7 @@ DEFAULT_EDGE = replace(
 """`defaults.edge`: default values for all edges"""
 
 MOST_WORKERS = 16
-"""the maximum for a tier: each further worker saves less of a Batch's time, and all of them wait for the slowest"""
+"""the most workers of a tier: each further worker saves less of a Batch's time, and all of them wait for the slowest"""
 STANDBY = Key(
     "standby",
     "choice",
@@ -277,5 +277,5 @@ GROUP = Section(
 )
 
 PARTS: tuple[Section, ...] = (CHANNEL, DEFAULT_CHANNEL, ENCRYPTION, PACK, LIMIT, DEPTH, RESOURCES, MEMBER)
-"""The sections inside the others"""
+"""the sections inside the others"""
 SECTIONS: tuple[Section, ...] = (TIER, EDGE, DEFAULT_EDGE, GROUP, *PARTS)

@@ -33,7 +33,7 @@ _OF_KIND = {"kafka": ("topic", "bootstrap", "config", "replication"), "folder": 
 
 @dataclass(frozen=True, slots=True)
 class TierParts:
-    """`unread` names the sections with an error; consequences of these errors are not reported."""
+    """The content of the three sections. `unread` names the sections with an error; consequences of these errors are not reported."""
 
     tiers: dict[str, Tier] = field(default_factory=dict)
     edges: dict[str, EdgeProperties] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class TierParts:
 
 
 def read_parts(reader: DocumentReader, sections: Sections, read: Read, default: EdgeProperties) -> TierParts:
-    """The three sections of a flow that was `read`; `default` is the value of `defaults.edge`."""
+    """The three sections of a flow whose keys are `read`; `default` is the value of `defaults.edge`."""
     parts = _Parts(reader, sections, default)
     unread = []
     found: dict[str, dict[str, Any]] = {}
@@ -118,10 +118,10 @@ class _Parts:
             for index, one in enumerate(given, start=1)
             if one is not None and "at" in one.values
         ]
-        self._told_twice(owner, given)
+        self._check_unique_members(owner, given)
         return (id_, Group(id_, tuple(members))) if members else None
 
-    def _told_twice(self, owner: SectionOwner, given: list[Read | None]) -> None:
+    def _check_unique_members(self, owner: SectionOwner, given: list[Read | None]) -> None:
         for what, called in (("at", "the place"), ("name", "the name")):
             seen: set[str] = set()
             for index, one in enumerate(given, start=1):
@@ -134,14 +134,14 @@ class _Parts:
 
 
 def read_waters(reader: DocumentReader, read: Read, owner: SectionOwner) -> dict[str, Depth | None]:
-    """`high_water`, `low_water` and `capacity` of a source; checks that they are in ascending order in each measure."""
+    """`high_water`, `low_water` and `capacity` of a source. Checks that they are in ascending order in each measure."""
     levels = {level: _filled(Depth, read.values.get(level), age="age_s") for level in ("high_water", "low_water", "capacity")}
     _EdgeReader(reader, read, owner, EdgeProperties()).check_levels(EdgeProperties(**levels))
     return levels
 
 
 class _EdgeReader:
-    """One section of properties. `default` fills in what it does not set: an edge must be valid together with it."""
+    """Reads one section of edge properties. `default` fills in what it does not set: an edge must be valid together with it."""
 
     def __init__(self, reader: DocumentReader, read: Read, owner: SectionOwner, default: EdgeProperties) -> None:
         self._reader = reader
@@ -173,7 +173,7 @@ class _EdgeReader:
         return edge
 
     def _error(self, code: str, name: str, message: str, remedy: str) -> None:
-        """Note a Problem at the value of a key."""
+        """Report a Problem at the value of a key."""
         self._reader.error(code, self._read.given[name][1], message, remedy)
 
     def _channel(self, given: str | Read | None) -> Channel | None:
@@ -240,7 +240,7 @@ class _EdgeReader:
 
 
 def _wrong_keys(given: Read, known: Mapping_[str, Any], use: str | None) -> Iterator[tuple[str, str, str]]:
-    """(message, remedy, at which key; empty for the whole)."""
+    """(message, remedy, the key at fault; empty for the whole) for keys of an encryption that do not fit together."""
     has_ring, has_keys = "keyring" in given.given, "keys" in given.given
     if has_ring and has_keys:
         yield "has both a keyring and keys", "keep one of the two", "keys"
@@ -257,18 +257,18 @@ def _wrong_keys(given: Read, known: Mapping_[str, Any], use: str | None) -> Iter
 
 
 def _first(own: Depth | None, default: Depth | None, attribute: str) -> float | None:
-    """The value of one measure of an edge, else of the default."""
+    """The value of one measure of an edge, else of the default; None if neither sets it."""
     values: list[float | None] = [getattr(depth, attribute) for depth in (own, default) if depth is not None]
     return next((value for value in values if value is not None), None)
 
 
 def _filled(make: Callable[..., Any], given: Read | None, **renamed: str) -> Any:
-    """Build the value of a section whose keys are the fields, except those in `renamed`."""
+    """Build a value from a section. Each key is a field of the same name, except for those in `renamed`."""
     return None if given is None else make(**{renamed.get(name, name): value for name, value in given.values.items()})
 
 
 def _meant(text: str) -> str:
-    """The probably intended edge, if the text contains two names."""
+    """A remedy with the probably intended edge, if the text contains two names; else empty."""
     names = _TWO_NAMES.match(text)
     if names is None:
         return ""

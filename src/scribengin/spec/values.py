@@ -1,4 +1,7 @@
-"""Readers of single values, one for each kind that `keys` and `core.options` declare."""
+"""Readers of single values, one for each kind that `keys` and `core.options` declare.
+
+They return None if they reported a Problem. `what` is the name of the value in messages, `example` a valid value for the remedy.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ _N = TypeVar("_N", float, int)
 
 
 class Bounds(NamedTuple):
-    """The bounds of a number; `kind` determines the unit in which they are shown."""
+    """The bounds of a number, inclusive; `kind` determines the unit in which they are shown."""
 
     kind: str
     low: float | None
@@ -53,7 +56,7 @@ def bounds_of(option: Option) -> Bounds:
 
 
 def read_option(reader: DocumentReader, option: Option, node: Node, what: str) -> Any:
-    """Read the typed value of a connector's option; None if a Problem was noted."""
+    """Read the typed value of a connector's option; None if a Problem was reported."""
     value = _read_option(reader, option, node, what)
     if value is None or option.check is None:
         return value
@@ -142,7 +145,7 @@ def _read_section(reader: DocumentReader, option: Option, node: Node, what: str)
 
 
 def _read_columns(reader: DocumentReader, option: Option, node: Node, what: str) -> dict[str, str] | None:
-    """Read column → one of the option's choices, or a type if it has no choices; empty for a column of a list."""
+    """Read column → one of the option's choices, or a type if it has no choices; the type is empty for a column of a list."""
     if not isinstance(node, Mapping):
         names = read_texts(reader, node, what, option.example)
         read = None if names is None else {name: name if option.choices else "" for name in names}
@@ -167,7 +170,7 @@ def _read_columns(reader: DocumentReader, option: Option, node: Node, what: str)
 
 
 def _read_texts_and_sections(reader: DocumentReader, option: Option, node: Node, what: str) -> tuple[Any, ...] | None:
-    """A list of texts and sections, or one of them; no text twice."""
+    """Read a list of texts and sections, or one of them; no text twice."""
     items = [node] if isinstance(node, Mapping) else reader.items(node, what, option.example)
     if items is None:
         return None
@@ -184,7 +187,7 @@ def _read_texts_and_sections(reader: DocumentReader, option: Option, node: Node,
 
 
 def read_int(reader: DocumentReader, node: Node, what: str, example: str, bounds: Bounds) -> int | None:
-    """A whole number within the bounds."""
+    """Read a whole number within the bounds."""
     value = reader.typed(node, what, example)
     if value is None:
         return None
@@ -200,7 +203,7 @@ def read_int(reader: DocumentReader, node: Node, what: str, example: str, bounds
 def read_int_or_word(
     reader: DocumentReader, node: Node, what: str, example: str, bounds: Bounds, words: Collection[str]
 ) -> int | str | None:
-    """A whole number within the bounds, or one of the words."""
+    """Read a whole number within the bounds, or one of the words."""
     value = reader.typed(node, what, example)
     if value is None or value in words:
         return None if value is None else str(value)
@@ -231,7 +234,7 @@ def read_duration(reader: DocumentReader, node: Node, what: str, example: str, b
 
 
 def read_float(reader: DocumentReader, node: Node, what: str, example: str, bounds: Bounds) -> float | None:
-    """A finite number within the bounds."""
+    """Read a finite number within the bounds."""
     value = reader.typed(node, what, example)
     if value is None:
         return None
@@ -249,7 +252,7 @@ def read_bytes(reader: DocumentReader, node: Node, what: str, example: str, boun
 
 
 def read_bound(reader: DocumentReader, node: Node, what: str, example: str) -> RecordBound | None:
-    """`1%`, or a whole number."""
+    """Read `1%`, or a whole number."""
     text = reader.text(node, what, example)
     if text is None:
         return None
@@ -264,7 +267,7 @@ def read_bound(reader: DocumentReader, node: Node, what: str, example: str) -> R
 
 
 def read_texts_by_name(reader: DocumentReader, node: Node, what: str, example: str, *, secret: bool) -> dict[str, str | Secret] | None:
-    """A mapping of texts; with `secret` those that hold `${secret:…}` are Secrets."""
+    """Read a mapping of texts; with `secret`, those that contain `${secret:…}` are Secrets."""
     mapping = reader.mapping(node, what, example)
     if mapping is None:
         return None
@@ -275,7 +278,7 @@ def read_texts_by_name(reader: DocumentReader, node: Node, what: str, example: s
 
 
 def read_labels(reader: DocumentReader, node: Node, what: str, example: str) -> dict[str, str] | None:
-    """A mapping of names to texts of one line, of up to 63 characters each."""
+    """Read a mapping of names to texts of one line, of up to 63 characters each."""
     mapping = reader.mapping(node, what, example)
     if mapping is None:
         return None
@@ -307,7 +310,7 @@ def read_group(reader: DocumentReader, node: Node, what: str, example: str) -> s
 
 
 def read_texts(reader: DocumentReader, node: Node, what: str, example: str) -> tuple[str, ...] | None:
-    """A list of texts, or one text; no text twice."""
+    """Read a list of texts, or one text; no text twice."""
     items = reader.items(node, what, example)
     if items is None:
         return None
@@ -326,7 +329,7 @@ def read_texts(reader: DocumentReader, node: Node, what: str, example: str) -> t
 
 
 def read_words(reader: DocumentReader, node: Node, what: str, example: str) -> tuple[str, ...] | None:
-    """A list of texts in their order, or one text."""
+    """Read a list of texts in order, or one text."""
     items = reader.items(node, what, example)
     if items is None:
         return None
@@ -338,12 +341,12 @@ def read_words(reader: DocumentReader, node: Node, what: str, example: str) -> t
 
 
 def read_text_or_texts(reader: DocumentReader, node: Node, what: str, example: str) -> str | tuple[str, ...] | None:
-    """A text, or a list of texts in their order; they may be blank."""
+    """Read a text, or a list of texts in order; they may be blank."""
     return read_words(reader, node, what, example) if isinstance(node, Sequence) else reader.raw_text(node, what, example)
 
 
 def read_names(reader: DocumentReader, node: Node, what: str, example: str) -> tuple[str, ...] | None:
-    """Read texts that follow the rule of ids; see `read_texts`."""
+    """Read texts that are valid as ids; see `read_texts`."""
     texts = read_texts(reader, node, what, example)
     items = reader.items(node, what, example) if texts else ()
     if texts is None or items is None:
@@ -353,7 +356,7 @@ def read_names(reader: DocumentReader, node: Node, what: str, example: str) -> t
 
 
 def read_pairs(reader: DocumentReader, node: Node, what: str, example: str) -> Pairs | None:
-    """A mapping of names to texts, in order."""
+    """Read a mapping of names to texts, in order."""
     mapping = reader.mapping(node, what, example)
     if mapping is None:
         return None
@@ -370,7 +373,7 @@ def read_pairs(reader: DocumentReader, node: Node, what: str, example: str) -> P
 
 
 def read_selection(reader: DocumentReader, node: Node, what: str, example: str) -> Pairs | None:
-    """(name, expression) from a mapping or from a list of `column` and `expression AS name`."""
+    """Read (name, expression) pairs from a mapping, or from a list of `column` and `expression AS name`."""
     if isinstance(node, Mapping):
         return read_pairs(reader, node, what, example)
     items = reader.items(node, what, example)
@@ -421,14 +424,14 @@ def read_schema(reader: DocumentReader, node: Node, what: str) -> Schema | None:
 
 
 def _schema_fault(error: SchemaSyntaxError) -> tuple[str, str]:
-    """(message, remedy)"""
+    """(message, remedy) of an error in a schema."""
     message, _, remedy = error.message.partition("; ")
     unknown = _UNKNOWN_TYPE.match(message)
     return message, (did_you_mean(unknown.group(1).upper(), _TYPES) if unknown else "") or remedy
 
 
 def comma_trouble(reader: DocumentReader, mapping: Mapping, key: Scalar, value: Node, what: str) -> bool:
-    """Whether a key of `{…}` has no value because a comma or a missing space cut off a text; if so, note a Problem."""
+    """True if a key of `{…}` has no value because a comma or a missing space cut off a text; then a Problem is reported."""
     if not (mapping.flow and isinstance(value, Scalar) and value.plain and not value.value and key.plain):
         return False
     if value.start > key.end and reader.document.text[key.end : value.start].strip():
@@ -444,7 +447,7 @@ def comma_trouble(reader: DocumentReader, mapping: Mapping, key: Scalar, value: 
 
 
 def _whole(text: str) -> int | None:
-    """Return the whole number for `1_000`, `1,000` or `1e3`, or None."""
+    """The whole number for `1_000`, `1,000` or `1e3`; None if the text is not one."""
     try:
         number = float(text.replace(",", "").replace("_", ""))
         return int(number) if number.is_integer() else None

@@ -1,4 +1,4 @@
-"""`${env:NAME}`, `${env:NAME:-default}`, `${secret:env/NAME}`, `${secret:file/PATH}` and `$${`, filled in after parsing."""
+"""Fills in `${env:NAME}`, `${env:NAME:-default}`, `${secret:env/NAME}`, `${secret:file/PATH}` and `$${`, after parsing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ReferenceFault:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A text with its references filled in. `secret` is true if one of them is a secret: then all of `text` is secret."""
+    """A text with its references filled in. `secret` is True if one of them is a secret: then all of `text` is secret."""
 
     text: str = field(repr=False)
     secret: bool
@@ -50,7 +50,7 @@ class Filled:
 
 
 def fill(text: str, environment: Mapping[str, str], folder: Path) -> Filled:
-    """Fill in every reference; one that cannot be filled in stays unchanged and gets a Fault."""
+    """Fill in every reference; one that cannot be filled in stays unchanged and gets a fault."""
     parts: list[str] = []
     faults: list[ReferenceFault] = []
     spans: list[tuple[int, int, int, int]] = []
@@ -71,7 +71,7 @@ def fill(text: str, environment: Mapping[str, str], folder: Path) -> Filled:
 
 
 def _value(found: re.Match[str], environment: Mapping[str, str], folder: Path) -> tuple[str, ReferenceFault | None, bool]:
-    """Return (the value, or the reference itself with a Fault; whether it is a secret)."""
+    """(the value, or the reference itself; the fault, if it could not be filled in; True if it is a secret)."""
     whole, inner, offset = found.group(), found.group(1), found.start()
     if inner is None:
         return "${", None, False

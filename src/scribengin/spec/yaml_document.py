@@ -1,4 +1,4 @@
-"""Reads YAML text into located nodes, with every fault as a Problem. libyaml parses; scalars are typed by YAML 1.2."""
+"""Reads YAML text to located nodes, with every fault as a Problem. libyaml parses; scalars are typed by YAML 1.2."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INDICATORS = {
 
 
 def explain(error: yaml.MarkedYAMLError, text: str) -> tuple[str, str, int]:
-    """Return (message, remedy, offset of the character in the text)."""
+    """(message, remedy, offset of the character in the text)."""
     mark = error.problem_mark or error.context_mark
     offset = min(mark.index, len(text)) if mark else 0
     opened = error.context_mark.index if error.context_mark else offset
@@ -104,7 +104,8 @@ def _quote_name(text: str, offset: int) -> str:
 
 
 def _stray_colon(text: str, offset: int) -> tuple[str, str, int]:
-    """Explain `: ` where no key is possible: a text that contains it, or an earlier line without its space or with a value and children."""
+    """Explain `: ` where no key is possible: it is in a text, or an earlier line has no space after its colon, or has both a value and
+    children."""
     line = _line_at(text, offset)
     before = text[: offset - _column(text, offset)].rstrip().rpartition("\n")[2]
     glued = re.match(r"\s*(?:- )?([A-Za-z_][\w-]*):(\S.*)\Z", before)
@@ -152,7 +153,7 @@ def _flow(text: str, offset: int, opened: int, context: str) -> tuple[str, str, 
 
 @dataclass(slots=True, eq=False)
 class Scalar:
-    """`value` is the text without quotes and escapes; `style` is `''` (plain), `'`, `"`, `|` or `>`.
+    """A scalar. `value` is the text without quotes and escapes; `style` is `''` (plain), `'`, `"`, `|` or `>`.
 
     `start` and `end` are character offsets of the whole scalar in the document, quotes included.
     """
@@ -170,7 +171,7 @@ class Scalar:
 
 @dataclass(slots=True, eq=False)
 class Mapping:
-    """Entries in order, unique by key. `flow` is true for `{…}`."""
+    """A mapping with entries in order, unique by key. `flow` is True for `{…}`."""
 
     entries: dict[str, tuple[Scalar, Node]]
     start: int
@@ -179,7 +180,7 @@ class Mapping:
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """Items in order. `flow` is true for `[…]`."""
+    """A list with items in order. `flow` is True for `[…]`."""
 
     items: list[Node]
     start: int
@@ -220,7 +221,7 @@ def resolve_plain(text: str) -> str | int | float | bool | None:
 
 
 def kind_of(node: Node) -> str:
-    """Return how messages name the found value: `a list`, `a mapping`, `nothing`, `the number 7`, `the text "x"`."""
+    """The found value as messages name it: `a list`, `a mapping`, `nothing`, `the number 7`, `the text "x"`."""
     if isinstance(node, Mapping):
         return "a mapping"
     if isinstance(node, Sequence):
@@ -236,7 +237,7 @@ def kind_of(node: Node) -> str:
 
 
 def shorten(text: str, limit: int = 60) -> str:
-    """Return the text in quotes on one line, cut if it is long."""
+    """The text in quotes on one line, cut if it is long."""
     line = " ".join(text.split())
     return f'"{line}"' if len(line) <= limit else f'"{line[: limit - 1]}…"'
 
@@ -282,16 +283,16 @@ class Document:
         return Place(self.file, line, offset - self._lines[line - 1] + 1)
 
     def problem(self, code: str, offset: int, message: str, remedy: str, *, warning: bool = False) -> None:
-        """Note a Problem at a character of the text."""
+        """Report a Problem at a character of the text."""
         self.problem_at(code, self.place(offset), message, remedy, warning=warning)
 
     def problem_at(self, code: str, place: Place, message: str, remedy: str, *, warning: bool = False) -> None:
-        """Note a Problem at a place."""
+        """Report a Problem at a place."""
         self.problems.append(Problem(code, place, message, remedy, "warning" if warning else "error"))
 
 
 class _UnusedFeatureError(Exception):
-    """Note a YAML feature that flow files do not use; reading stops there."""
+    """The text has a YAML feature that flow files do not use; reading stops there."""
 
     def __init__(self, offset: int, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -299,7 +300,7 @@ class _UnusedFeatureError(Exception):
 
 
 class _Composer:
-    """Events to nodes, by descent. Under `x-…` keys everything is allowed, without warnings."""
+    """Builds nodes from libyaml's events, by recursive descent. Under `x-…` keys everything is allowed, without warnings."""
 
     def __init__(self, document: Document) -> None:
         self._document = document

@@ -1,4 +1,4 @@
-"""Places of a flow that was read from YAML text."""
+"""The places of a flow that was read from YAML text."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from scribengin.spec.yaml_document import Document
 
 
-# From a character of a scalar's value to the character of the document that wrote it: through quotes, escapes and folding.
-#
-# The rules are YAML's own, read backwards; each reading is compared with the value that libyaml gave, so that a rule that does not
-# fit gives no place instead of a wrong one.
+# Maps a character of a scalar's value to the character of the document that wrote it: through quotes, escapes and folding. YAML's rules are
+# applied in reverse. Each reading is compared with the value that libyaml gave, so that a rule that does not fit gives no place instead of
+# a wrong one.
 
 
 _FOLD = re.compile(r"[ \t]*(?:\r\n|\r|\n)[ \t\r\n]*")
@@ -32,11 +31,12 @@ _ESCAPES = {
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
 
 Piece = tuple[str, int]
-"""a character of the value, and where it was written"""
+"""a character of the value, and its offset in the document"""
 
 
 def offset_in_text(text: str, scalar: Scalar, offset: int) -> int | None:
-    """Where character `offset` of the value stands in `text`; the end of the value gives the place after its last character."""
+    """The offset in `text` of character `offset` of the scalar's value; for the end of the value, the offset after its last character. None
+    if it cannot be determined."""
     for pieces in _readings(text, scalar):
         if "".join(piece[0] for piece in pieces) == scalar.value:
             if offset < len(pieces):
@@ -58,7 +58,7 @@ def _readings(text: str, scalar: Scalar) -> Iterator[list[Piece]]:
 
 
 def _folded(found: re.Match[str]) -> Iterator[Piece]:
-    """One line break is a space, n of them n-1 breaks; the blanks around them are nothing."""
+    """The characters for folded line breaks: one break gives a space, n of them n-1 breaks; blanks around them give nothing."""
     breaks = [match.start() + found.start() for match in _BREAK.finditer(found.group())]
     if len(breaks) == 1:
         yield " ", breaks[0]
@@ -97,7 +97,7 @@ def _double_quoted(text: str, at: int, end: int) -> Iterator[Piece]:
         elif text[at] != "\\":
             yield text[at], at
             at += 1
-        elif text[at + 1] in "\r\n":  # an escaped break: the lines are one; blank lines after it are breaks
+        elif text[at + 1] in "\r\n":  # an escaped break joins the lines; blank lines after it are breaks
             joined = _FOLD.match(text, at + 1, end)
             assert joined is not None
             for found in list(_BREAK.finditer(joined.group()))[1:]:
@@ -110,7 +110,7 @@ def _double_quoted(text: str, at: int, end: int) -> Iterator[Piece]:
 
 
 def _blocks(text: str, scalar: Scalar) -> Iterator[list[Piece]]:
-    """The readings for each indentation that the block may have; an explicit one (`|2`) counts from a parent unknown here."""
+    """The readings for each indentation that the block may have; an explicit one (`|2`) is relative to a parent that is unknown here."""
     header = _BREAK.search(text, scalar.start)
     if header is None:
         yield []
@@ -123,7 +123,8 @@ def _blocks(text: str, scalar: Scalar) -> Iterator[list[Piece]]:
 
 
 def _block(text: str, at: int, scalar: Scalar, indent: int, flags: str) -> list[Piece]:
-    """As libyaml scans a block scalar: `kept` is the break after the last line, `blank` the breaks of empty lines after it."""
+    """The characters of a block scalar, as libyaml scans it. `kept` is the break after the last line, `blank` the breaks of empty lines
+    after it."""
     pieces: list[Piece] = []
     kept: list[Piece] = []
     after_blank = False
@@ -153,7 +154,7 @@ def _block(text: str, at: int, scalar: Scalar, indent: int, flags: str) -> list[
 
 
 def _breaks(text: str, at: int, indent: int) -> tuple[int, list[Piece]]:
-    """Skip the indentation and empty lines: where the next line's text begins, and the breaks on the way."""
+    """Skip the indentation and empty lines: (the offset at which the next line's text begins, the breaks before it)."""
     blank: list[Piece] = []
     while True:
         start = at
@@ -169,13 +170,13 @@ def _breaks(text: str, at: int, indent: int) -> tuple[int, list[Piece]]:
 
 @dataclass(slots=True)
 class DocumentPlaces:
-    """`spec.places.Places` over a Document. A path that does not exist gives its nearest existing parent."""
+    """`spec.places.Places` for a Document. A path that does not exist has the place of its nearest existing parent."""
 
     document: Document
     filled: dict[int, Filled] = field(default_factory=dict)
     """id of a scalar with `${…}` → its text after filling in"""
     spelled: dict[str, str] = field(default_factory=dict)
-    """name of an edge (`a -> b`) → how the document writes it"""
+    """name of an edge (`a -> b`) → its spelling in the document"""
 
     def key(self, path: Path) -> Place:
         """The place of the key itself; for an item of a list, the place where the item begins."""

@@ -18,7 +18,7 @@ _WIDTH = 140
 
 
 def write_yaml(data: Mapping[str, Any], *, open_levels: int = 2) -> str:
-    """Return the document. Mappings of the first `open_levels` levels use a line for each key; deeper ones use `{…}` if they fit.
+    """The document. Mappings of the first `open_levels` levels have a line for each key; deeper ones are `{…}` if they fit.
 
     Values are None, booleans, ints, floats, texts, lists and mappings. A text of several lines becomes a block if YAML allows it.
     """
@@ -63,7 +63,7 @@ def _flow(value: Any) -> str:
 
 
 def write_scalar(value: Any) -> str:
-    """Return one value on one line, in quotes if needed.
+    """One value on one line, in quotes if needed.
 
     >>> write_scalar("yes"), write_scalar("a > 5"), write_scalar("a: b"), write_scalar(2.0), write_scalar(True)
     ('"yes"', 'a > 5', '"a: b"', '2.0', 'true')
@@ -100,7 +100,7 @@ def _chomping(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Escape a text for a flow file, where `${` begins a reference: a plain `${` is written `$${`."""
+    """The text escaped for a flow file, where `${` begins a reference: a plain `${` is written `$${`."""
     return text.replace("${", "$${")
 
 

@@ -1,1 +1,1 @@
-"""The rules that a flow must keep, grouped by what they look at. Each is a function from a Subject to Problems."""
+"""The rules that a flow must keep, grouped by what they check. Each is a function from a Subject to Problems."""

@@ -98,7 +98,7 @@ def everything_is_read(subject: Subject) -> Iterator[Problem]:
     """A step without a reader is an error; a source or a branch without a reader is a warning."""
     graph = subject.graph
     if any(id_ not in subject.flow.sources for id_ in subject.broken) or subject.unread & {"steps", "sinks"} or graph.cycles:
-        return  # what could not be read may read anything, and so may what reads itself by mistake
+        return  # a node that could not be read may read anything, and so may a node of a cycle
     if not subject.flow.sinks:
         message = "the flow has no sink, so it would not process anything"
         yield subject.problem("missing-key", ("sinks",), message, "add one under sinks:")
@@ -121,7 +121,7 @@ def everything_is_read(subject: Subject) -> Iterator[Problem]:
 
 
 def _meant(subject: Subject) -> set[str]:
-    """The nodes that unknown inputs probably meant: they count as read."""
+    """The nodes that unknown inputs probably refer to: they count as used."""
     known = [*subject.flow.sources, *subject.flow.steps]
     unknown = {base(reference) for reference in subject.graph.references} - subject.graph.nodes.keys()
     return {id_ for reference in unknown for id_ in known if f'"{id_}"' in did_you_mean(reference, known)}

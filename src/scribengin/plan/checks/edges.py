@@ -75,7 +75,7 @@ def edges_are_cut(subject: Subject) -> Iterator[Problem]:
             yield subject.problem_at_key("edge-uncut", path, message, "take the edge out, or move one of the two nodes to another tier")
 
 
-def one_channel_says_one_thing(subject: Subject) -> Iterator[Problem]:
+def shared_channels_have_one_definition(subject: Subject) -> Iterator[Problem]:
     """Edges of one node into one tier share a channel, so they must have the same properties."""
     for channel in subject.channels:
         first, *others = [_Named.of(subject, name) for name in channel.names]
@@ -87,7 +87,7 @@ def one_channel_says_one_thing(subject: Subject) -> Iterator[Problem]:
                 yield subject.problem_at_key("edges-differ", ("edges", told.name), message, "write the same for both")
 
 
-def channels_have_places_of_their_own(subject: Subject) -> Iterator[Problem]:
+def channel_places_are_unique(subject: Subject) -> Iterator[Problem]:
     """A topic or folder has the rows of one reference, for one tier or several, or the rows of the inputs of one union."""
     named = [(channel, place) for channel in subject.channels if (place := _place(subject, channel)) is not None]
     for index, (channel, place) in enumerate(named):
@@ -230,7 +230,7 @@ def _written_location(subject: Subject, name: str) -> str:
 
 
 def _meet(one: tuple[str, str], other: tuple[str, str]) -> bool:
-    """Whether two places are the same, or one folder is inside the other."""
+    """True if two places are the same, or one folder is inside the other."""
     if one[0] == other[0] == "folder":
         left, right = FilePath(one[1]), FilePath(other[1])
         return left.is_relative_to(right) or right.is_relative_to(left)

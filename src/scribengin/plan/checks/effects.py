@@ -27,7 +27,7 @@ def tables_are_read_whole(subject: Subject) -> Iterator[Problem]:
             yield subject.problem_at_key("no-effect", path_of(source, name), message, remedy, severity="warning")
 
 
-def channels_use_what_is_said(subject: Subject) -> Iterator[Problem]:
+def channels_support_their_properties(subject: Subject) -> Iterator[Problem]:
     """Only Kafka channels have partitions, and the members of a group set the brokers."""
     for planned in subject.channels:
         for name in planned.names:
@@ -47,7 +47,7 @@ def channels_use_what_is_said(subject: Subject) -> Iterator[Problem]:
                 yield subject.problem_at_key("no-effect", ("edges", name, "channel", "bootstrap"), message, remedy, severity="warning")
 
 
-def state_is_acknowledged_where_it_is(subject: Subject) -> Iterator[Problem]:
+def only_stateful_tiers_acknowledge_state(subject: Subject) -> Iterator[Problem]:
     """`acknowledge: state` is only for tiers with a step that keeps state."""
     if subject.shaken or "tiers" in subject.unread:
         return

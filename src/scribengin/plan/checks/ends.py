@@ -1,4 +1,4 @@
-"""Rules on single sources and sinks: formats, schemas, abilities of sinks, and what sinks of one Query must share."""
+"""Rules on single sources and sinks: formats, schemas, abilities of sinks, and what sinks of one query must share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NEED_SCHEMA = ("json", "csv", "avro")
 """formats whose data do not declare their columns"""
 _TEMPLATE = re.compile(r"\{([^{}]*)\}")
 _NOT_BY_SPARK = (*("quote", "escape", "quoted_null", "trim", "extra_cells", "comment", "skip_lines", "columns", "header_names", "null"),)
-"""options of CSV"""
+"""options of CSV that `parse: spark` does not support"""
 _NESTED = ("ARRAY", "MAP", "STRUCT", "BINARY")
 
 
@@ -101,7 +101,7 @@ def schemas_are_known(subject: Subject) -> Iterator[Problem]:
                 remedy = 'add the columns that you need: schema: "COLUMN TYPE, COLUMN TYPE"'
                 if subject.has(source, "inferable"):
                     path = str(source.options.get("path", "FILE"))
-                    typed = path if "://" in path else str(subject.flow.folder / path)  # from where the person is
+                    typed = path if "://" in path else str(subject.flow.folder / path)  # relative to the folder in which the user is
                     remedy += f"; to get a proposal, run: scribengin infer {shlex.quote(typed)}"
                 message = f"{called(source)} reads {format_ or untyped} and has no schema"
                 yield subject.problem_at_key("schema-missing", path_of(source), message, remedy)
@@ -166,7 +166,7 @@ def options_fit_the_delivery(subject: Subject) -> Iterator[Problem]:
 
 
 def spark_writes_alone(subject: Subject) -> Iterator[Problem]:
-    """A sink that Spark writes cannot share its Query: the Batch has one action, which is Spark's write."""
+    """A sink that Spark writes cannot share its query: the Batch has one action, which is Spark's write."""
     for name, sinks in query_sinks(subject.flow).items():
         for sink in sinks if len(sinks) > 1 else ():
             if written_by_spark(subject.flow, sink, subject.sink_types):
@@ -178,8 +178,8 @@ def spark_writes_alone(subject: Subject) -> Iterator[Problem]:
                 yield subject.problem("delivery-together", path_of(sink, "together"), message, remedy)
 
 
-def queries_are_named_once(subject: Subject) -> Iterator[Problem]:
-    """Sinks of one Query have the same trigger; the name of a Query is not the id of another sink."""
+def query_names_are_unique(subject: Subject) -> Iterator[Problem]:
+    """Sinks of one query have the same trigger; the name of a query is not the id of another sink."""
     for name, sinks in query_sinks(subject.flow).items():
         first, *others = sinks
         for sink in others:
@@ -234,7 +234,7 @@ def columns_fit_the_sink(subject: Subject) -> Iterator[Problem]:
 
 
 def _named(sink: Sink) -> Iterator[tuple[Path, str]]:
-    """The columns that options of a message sink name, and the option."""
+    """(the option's path, the column) for the columns that options of a message sink name."""
     options = sink.options
     yield from ((("topic",), name) for name in _TEMPLATE.findall(options.get("topic", "")))
     yield from (((option,), options[option]) for option in ("key", "timestamp") if options.get(option))

@@ -87,14 +87,14 @@ def added_columns_fit_the_sinks(subject: Subject) -> Iterator[Problem]:
 
 
 def _with_probe(flow: Flow, source: Source) -> Flow:
-    """The schema with one more column."""
+    """The flow with one more column in the schema of the source."""
     assert source.schema is not None
     fields = Schema((*source.schema.fields.fields, Field(_PROBE, Type("STRING"))))
     return replace(flow, sources={**flow.sources, source.id: replace(source, schema=replace(source.schema, fields=fields))})
 
 
 def _narrowed(graph: Graph, source: Source, step: str) -> bool:
-    """Whether every path from the source to the step contains a step that declares its columns."""
+    """True if every path from the source to the step contains a step that declares its columns."""
     waiting = [step]
     while waiting:
         node = graph.nodes[waiting.pop()]

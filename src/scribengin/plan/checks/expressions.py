@@ -57,7 +57,7 @@ def _named(subject: Subject, step: Step, path: Path, names: tuple[str, ...], doe
 
 
 def _joined(subject: Subject, step: Step, path: Path, names: tuple[str, ...], does: str) -> Iterator[Problem]:
-    """As `_named`; a column that no input has is reported once."""
+    """Like `_named`, but a column that neither input has is reported once."""
     inputs = [(reference, subject.resolved.of(reference)) for reference in step.inputs]
     columns = [[column.name for column in known] for _, known in inputs if known is not None]
     for index, name in enumerate(names):
@@ -121,7 +121,7 @@ def unions_match(subject: Subject) -> Iterator[Problem]:
                     yield subject.problem("union-columns", path, message, "cast one of them in a select step before")
 
 
-def names_stand_once(subject: Subject) -> Iterator[Problem]:
+def column_names_are_unique(subject: Subject) -> Iterator[Problem]:
     """No output has two columns of one name."""
     for step in subject.flow.steps.values():
         match step.action:
@@ -140,7 +140,7 @@ def names_stand_once(subject: Subject) -> Iterator[Problem]:
             case Join(key=key, how=how) if len(step.inputs) == 2 and how != "semi":
                 left, right = (subject.resolved.of(reference) or () for reference in step.inputs)
                 if not all(find(left, name) and find(right, name) for name in key):
-                    continue  # the key is wrong: which columns are the same without it cannot be known
+                    continue  # the key is wrong: the columns that both sides have cannot be compared without it
                 both = [column.name for column in left if is_near(right, column.name) and column.name not in key]
                 if both:
                     kept = ", ".join(f"{both[0]} AS {step.inputs[1].replace('.', '_')}_{both[0]}" for _ in both[:1])
@@ -166,7 +166,7 @@ class _Input(NamedTuple):
     columns: Columns | None
 
 
-def queries_hold(subject: Subject) -> Iterator[Problem]:
+def sql_steps_are_valid(subject: Subject) -> Iterator[Problem]:
     """The text of every sql step can be parsed, and names existing inputs and columns."""
     for step in subject.flow.steps.values():
         if not isinstance(step.action, Sql):
@@ -184,7 +184,7 @@ def queries_hold(subject: Subject) -> Iterator[Problem]:
                     yield subject.problem("sql-input-unread", path_of(step, "from", index), message, "take it out, or use it in the query")
 
 
-def expressions_hold(subject: Subject) -> Iterator[Problem]:
+def expressions_are_valid(subject: Subject) -> Iterator[Problem]:
     """Predicates and expressions can be parsed and name existing columns; a predicate is BOOLEAN."""
     for step in subject.flow.steps.values():
         over = _Input(step.inputs[0], subject.resolved.of(step.inputs[0])) if len(step.inputs) == 1 else _Input("its inputs", None)
@@ -224,7 +224,7 @@ def _expression(subject: Subject, step: Step, path: Path, expression: str, over:
     text = parse_expression(expression)
     strange = list(unknown_functions(text, own=subject.may_have_own_functions))
     lacking = aggregates and text.tree is not None and not has_aggregate(text)
-    if lacking and strange:  # no aggregate, for a function that is not there: one mistake, and it cannot run
+    if lacking and strange:  # no aggregate, but a function that does not exist: a single mistake, and the query cannot run
         strange = [replace(fault, severity="error") for fault in strange]
     faults = [*check_expression(text, over.columns, over.id), *strange, *refused_functions(text)]
     faults += [*risky_casts(text, over.columns or ()), *implicit_casts_of(text, over.columns)]

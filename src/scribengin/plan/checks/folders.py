@@ -89,8 +89,8 @@ def done_files_can_go(subject: Subject) -> Iterator[Problem]:
 
 
 def folder_of(subject: Subject, node: Source | Sink, types: Mapping[str, NodeType]) -> Path | None:
-    """The folder of a node whose type has a `path`; of a glob, the part before its first wildcard. None if it is relative to each of a
-    group's members."""
+    """The folder of a node whose type has a `path`; for a glob, the part before its first wildcard. None if there is none, or if it is
+    relative to each member of a group."""
     if target(node) is not None:
         return None
     declared = types[node.type].option("path") if node.type in types else None

@@ -93,7 +93,7 @@ def sinks_can_be_members(subject: Subject) -> Iterator[Problem]:
 
 
 def _kept_alone(subject: Subject, sink: Sink, option: Option | None, why: str) -> Problem:
-    """Report a sink that cannot go to a group because of its type or an option."""
+    """The problem of a sink that cannot go to a group because of its type or an option."""
     if option is None:
         able = [type_.type for type_ in subject.sink_types.values() if type_.by_member is not None and not type_.internal]
         message = f"{called(sink)} goes to {sink.to}, but a sink of type {sink.type} cannot go to a group: {why}"

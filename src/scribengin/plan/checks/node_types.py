@@ -36,14 +36,14 @@ def node_types_hold(subject: Subject) -> Iterator[Problem]:
 
 @dataclass(frozen=True)
 class SubjectNode:
-    """A node of the subject, as the checks of its type see it (`CheckedNode`)."""
+    """A node of the subject, in the form that the checks of its type read (`CheckedNode`)."""
 
     subject: Subject
     node: Source | Sink
 
     @property
     def id(self) -> str:
-        """Its name in the flow."""
+        """The name of the node in the flow."""
         return self.node.id
 
     @property
@@ -53,37 +53,37 @@ class SubjectNode:
 
     @property
     def role(self) -> Literal["source", "sink"]:
-        """Which of the two it is."""
+        """`source` or `sink`."""
         return "source" if isinstance(self.node, Source) else "sink"
 
     @property
     def called(self) -> str:
-        """Its name in messages."""
+        """The name of the node in messages."""
         return called(self.node)
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The given options."""
+        """The options in the flow file."""
         return self.node.options
 
     @property
     def group(self) -> str | None:
-        """The group of a sink."""
+        """The group that a sink goes to; None for others."""
         return self.node.to if isinstance(self.node, Sink) else None
 
     @property
     def static(self) -> bool:
-        """Whether it is a static source."""
+        """True for a static source."""
         return isinstance(self.node, Source) and self.node.static
 
     @property
     def schema(self) -> Schema | None:
-        """The declared columns of a source."""
+        """The declared columns of a source; None if there are none."""
         return self.node.schema.fields if isinstance(self.node, Source) and self.node.schema is not None else None
 
     @property
     def columns(self) -> Columns | None:
-        """Its columns, or those of its input."""
+        """The columns of a source, or of the input of a sink; None if unknown."""
         return self.subject.resolved.of(self.node.id)
 
     @property
@@ -92,7 +92,7 @@ class SubjectNode:
         return self.subject.flow.folder
 
     def placements(self) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-        """Each place of a sink, and where it is written."""
+        """(the path in the document, the options) for each location of a sink."""
         if isinstance(self.node, Source):
             return
         option = self.subject.sink_types[self.node.type].by_member
@@ -102,7 +102,7 @@ class SubjectNode:
             yield own if index is None else ("groups", group, "members", index, "at"), options
 
     def earlier(self) -> Iterator[SubjectNode]:
-        """The nodes of its section before it."""
+        """The nodes before it in its section."""
         nodes: Mapping[str, Source | Sink] = self.subject.flow.sources if isinstance(self.node, Source) else self.subject.flow.sinks
         for node in nodes.values():
             if node.id == self.node.id:
@@ -110,11 +110,11 @@ class SubjectNode:
             yield SubjectNode(self.subject, node)
 
     def module_file(self, name: str) -> pathlib.Path | None:
-        """The source file of a module of the flow's code."""
+        """The source file of a module of the flow's code; None if it is not found."""
         return find_module(name, self.subject.flow.code_folder)
 
     def path(self, *keys: str | int) -> Path:
-        """The keys of the node, or of a value inside it."""
+        """The path of the node, or of a value inside it."""
         return path_of(self.node, *keys)
 
     def problem(self, code: str, path: Path, message: str, remedy: str = "", *, severity: Severity = "error") -> Problem:

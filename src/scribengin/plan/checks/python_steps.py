@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from scribengin.spec.places import Path
 
 
-# Rules on utilities: each exists and returns records; those that may be reordered are tests.
+# Rules on utilities: each exists and returns records; those that can be reordered are tests.
 
 
 def utility_functions_are_there(subject: Subject) -> Iterator[Problem]:
-    """As the rule of that name for python steps, at each item of the list."""
+    """Like `functions_are_there`, for each item of a list of utilities."""
     told: set[Problem] = set()
     for step, path, reference, info in _each(subject):
         for fault in info.problems:

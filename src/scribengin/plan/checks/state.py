@@ -1,4 +1,4 @@
-"""Rules on the inputs and outputs of Queries that keep state."""
+"""Rules on the inputs and outputs of queries that keep state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def emit_fits(subject: Subject) -> Iterator[Problem]:
     """`emit` other than append belongs to an aggregation, and every sink after it must support it."""
     for step in subject.flow.steps.values():
         if step.emit == "append" or (step.id in subject.functions and subject.functions[step.id].form == "frame"):
-            continue  # what a frame function does only Spark can tell
+            continue  # the output of a frame function is known only to Spark
         if not _aggregates(subject, step):
             message = f"{called(step)} has emit: {step.emit}, but is not an aggregation over a stream"
             yield subject.problem("emit-useless", path_of(step, *_emit_key(step)), message, "take `emit` out")
@@ -54,8 +54,8 @@ def _aggregates(subject: Subject, step: Step) -> bool:
     return isinstance(step.action, Aggregate) or (isinstance(step.action, Sql) and sql_shape(step, subject.resolved).aggregates is not None)
 
 
-def nothing_means_per_batch(subject: Subject) -> Iterator[Problem]:
-    """LIMIT, ORDER BY and OVER have no meaning on an endless stream; on a Batch they would have another one at each run."""
+def sql_is_independent_of_batches(subject: Subject) -> Iterator[Problem]:
+    """LIMIT, ORDER BY and OVER have no meaning on an endless stream; on a Batch their meaning would differ from run to run."""
     for step in subject.flow.steps.values():
         if not isinstance(step.action, Sql):
             continue
@@ -72,7 +72,7 @@ def nothing_means_per_batch(subject: Subject) -> Iterator[Problem]:
             yield subject.problem_inside("sql-per-batch", path_of(step, "sql"), offset, message, remedy=remedy)
 
 
-# Rules on static sources: tables that are read whole beside a stream.
+# Rules on static sources: tables that are read completely, beside a stream.
 
 
 def static_is_supported(subject: Subject) -> Iterator[Problem]:
@@ -84,8 +84,8 @@ def static_is_supported(subject: Subject) -> Iterator[Problem]:
             yield subject.problem("static-unsupported", path_of(source, "static"), message, "take `static` out")
 
 
-def static_stands_beside_a_stream(subject: Subject) -> Iterator[Problem]:
-    """A static side is the right side of a join, or a table of a sql step that reads a stream too."""
+def static_inputs_join_streams(subject: Subject) -> Iterator[Problem]:
+    """A static input is the right side of a join, or a table of a sql step that also reads a stream."""
     static = subject.resolved.static
     for sink in subject.flow.sinks.values():
         for index, reference in enumerate(sink.inputs):
@@ -141,8 +141,8 @@ def unions_have_every_watermark(subject: Subject) -> Iterator[Problem]:
         yield subject.problem("watermark-partly", path_of(step, "from", index), message, remedy)
 
 
-def state_is_left_on_one_way(subject: Subject) -> Iterator[Problem]:
-    """Spark keeps the state of one stream: all sinks of a Query with state read the same step."""
+def state_has_one_output(subject: Subject) -> Iterator[Problem]:
+    """Spark keeps the state of one stream: all sinks of a query with state read the same step."""
     forms = {id_: info.form for id_, info in subject.functions.items()}
     for name, sinks in query_sinks(subject.flow).items():
         members = subject.graph.upstream(sink.id for sink in sinks)

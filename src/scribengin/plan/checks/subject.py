@@ -64,17 +64,17 @@ class Subject:
     broken: frozenset[str] = frozenset()
     """nodes that the parser could not read, or only in part"""
     unread: frozenset[str] = frozenset()
-    """those of `tiers`, `edges`, `groups`, `defaults` that the parser could not read, or only in part; those of `sources`, `steps`,
+    """the sections `tiers`, `edges`, `groups`, `defaults` that the parser could not read, or only in part; those of `sources`, `steps`,
     `sinks` that it could not read at all"""
     _about: dict[Problem, str] = field(default_factory=dict)
     """problem → its node"""
 
     def declared(self, node: Source | Sink) -> NodeType | None:
-        """The declaration of its type; None if the type is unknown."""
+        """The declaration of the node's type; None if the type is unknown."""
         return (self.source_types if isinstance(node, Source) else self.sink_types).get(node.type)
 
     def has(self, node: Source | Sink, ability: str) -> bool:
-        """Whether its type declares that ability."""
+        """True if the node's type declares that ability."""
         declared = self.declared(node)
         return declared is not None and ability in declared.abilities
 
@@ -90,7 +90,7 @@ class Subject:
 
     @cached_property
     def assignment(self) -> Assignment:
-        """Which tier each node runs in."""
+        """The tier of each node."""
         return assign(self.graph)
 
     @cached_property
@@ -121,15 +121,15 @@ class Subject:
 
     @cached_property
     def may_have_own_functions(self) -> bool:
-        """Whether SQL of this flow may use functions that are not Spark's: a `@frame` function can register some, and settings of
-        a tier can define them."""
+        """True if the flow's SQL may use functions that are not Spark's: a `@frame` function can register some, and settings of a tier can
+        define them."""
         infos = [*self.functions.values(), *(info for infos in self.utilities.values() for info in infos)]
         settings = [key for tier in self.flow.tiers.values() for key in tier.resources.spark]
         return any(info.form == "frame" or info.kind == "unknown" for info in infos) or any(key.startswith(_BRINGING) for key in settings)
 
     @property
     def knows_nodes(self) -> bool:
-        """False where a whole section of nodes could not be read: then a node that is not here may be in it."""
+        """False if a whole section of nodes could not be read: an unknown node may be in it."""
         return not self.unread.intersection(NODE_SECTIONS)
 
     @cached_property
@@ -140,7 +140,7 @@ class Subject:
         return self.graph.downstream([*first, *(id_ for cycle in self.graph.cycles for id_ in cycle)])
 
     def follows(self, problem: Problem) -> bool:
-        """Whether the problem may be only a consequence of another one."""
+        """True if the problem may be only a consequence of another one."""
         return self._about.get(problem) in self.shaken and not problem.code.startswith(_STANDS_ALONE)
 
     def problem(self, code: str, path: Path, message: str, remedy: str = "", *, severity: Severity = "error") -> Problem:
@@ -163,11 +163,11 @@ class Subject:
         return problem
 
     def fault(self, fault: SqlFault, path: Path, name: str) -> Problem:
-        """A fault inside the text at `path`; `name` is the owner of the text."""
+        """The problem for a fault inside the text at `path`; `name` is the owner of the text."""
         return self.problem_inside(fault.code, path, fault.offset, f"{name}: {fault.message}", remedy=fault.remedy, severity=fault.severity)
 
     def item(self, path: Path, key: str, index: int) -> Path:
-        """The path of an item that may stand in a mapping (under `key`) or in a list (at `index`)."""
+        """The path of an item that may be in a mapping (under `key`) or in a list (at `index`)."""
         in_mapping = (*path, key)
         return in_mapping if self.places.value(in_mapping) != self.places.value(path) else (*path, index)
 

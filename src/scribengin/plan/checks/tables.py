@@ -99,7 +99,7 @@ def passwords_are_secrets(subject: Subject) -> Iterator[Problem]:
     """An address is printed and stored with the flow, so it must not contain a password."""
     nodes: list[Source | Sink] = [*_read_tables(subject), *_tables(subject)]
     for node in nodes:
-        servers = _named_servers(node.options) if isinstance(node, Source) or node.to is None else ()  # of members: `sinks_can_be_members`
+        servers = _named_servers(node.options) if isinstance(node, Source) or node.to is None else ()  # of a group: `sinks_can_be_members`
         logins = [(parts.username, parts.password) for server in servers if (parts := split_url(server)) is not None]
         remedy = 'take it out and write config: {password: "${secret:env/NAME}"}: a secret is never shown'
         if any(password is not None for _, password in logins):
@@ -128,7 +128,7 @@ def _place(type_: str, options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _servers(subject: Subject, sink: Sink) -> list[str]:
-    """The addresses of its own options, or of its group's members."""
+    """The addresses in the sink's own options, or those of its group's members."""
     return [server for _, options in placements(subject.flow, sink) for server in _named_servers(options)]
 
 

@@ -51,7 +51,7 @@ class _Checker:
 
     def problems(self) -> Iterator[Problem]:
         flow, test = self._subject.flow, self._test
-        later = min((change.before for change in test.changes), default=None)  # from there on the flow may have other nodes and columns
+        later = min((change.before for change in test.changes), default=None)  # from then on the flow may have other nodes and columns
         for source, batches in test.given.items():
             if source not in flow.sources:
                 if self._comes_later("sources", source):
@@ -86,7 +86,7 @@ class _Checker:
         return self.problem("test-node-unknown", path, message, remedy, key=True)
 
     def _comes_later(self, section: str, name: str) -> bool:
-        """A change of the test may add it."""
+        """True if a change of the test may add the node."""
         return any(change.flow or name in (change.patch.get(section) or {}) for change in self._test.changes)
 
     def _given(self, source: str, rows: GivenRows) -> Iterator[Problem]:

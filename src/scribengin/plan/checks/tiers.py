@@ -94,8 +94,8 @@ def settings_are_sparks(subject: Subject) -> Iterator[Problem]:
 
 
 def workers_have_work(subject: Subject) -> Iterator[Problem]:
-    """Several workers share a Batch without state. If all Queries of a tier keep state, or join with a static source, only one of
-    them would ever work."""
+    """Several workers share a Batch without state. If all queries of a tier keep state, or join with a static source, only one worker would
+    do anything."""
     graph, tier_of = subject.graph, subject.assignment.tier_of
     for tier in subject.flow.tiers.values():
         path = ("tiers", tier.id, "workers")
@@ -124,7 +124,7 @@ def every_node_has_a_tier(subject: Subject) -> Iterator[Problem]:
     if "tiers" in subject.unread or subject.graph.cycles:
         return
     if any(base(id_) not in subject.graph.nodes for tier in subject.flow.tiers.values() for id_ in tier.steps):
-        return  # a misspelt id, which is reported, is the cause
+        return  # the cause is a misspelt id, which is reported
     torn = subject.assignment.torn
     for id_, tiers in torn.items():
         if any(parent in torn for parent in subject.graph.parents[id_]):
@@ -171,7 +171,7 @@ def tiers_feed_one_way(subject: Subject) -> Iterator[Problem]:
 
 
 def together_is_not_cut(subject: Subject) -> Iterator[Problem]:
-    """Sinks that commit together are one Query, which one tier runs."""
+    """Sinks that commit together are one query, which one tier runs."""
     if not _is_placed(subject):
         return
     for name, sinks in query_sinks(subject.flow).items():
@@ -188,7 +188,7 @@ def together_is_not_cut(subject: Subject) -> Iterator[Problem]:
 
 
 def _is_placed(subject: Subject) -> bool:
-    """Whether every node has a tier, so that rules that depend on tiers can be checked."""
+    """True if every node has a tier, so that rules that depend on tiers can be checked."""
     return bool(subject.flow.tiers) and "tiers" not in subject.unread and not subject.shaken and not subject.graph.cycles
 
 

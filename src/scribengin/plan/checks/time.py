@@ -82,7 +82,8 @@ def state_is_bounded(subject: Subject) -> Iterator[Problem]:
         if step is None or id_ not in subject.resolved.stateful or (step.emit == "complete" and isinstance(step.action, Aggregate | Sql)):
             continue
         streams = subject.resolved.streams(step)
-        misspelt = any(_has_misspelt_watermark(subject, reference) for reference in streams)  # an error already, and the cause of these
+        # a misspelt watermark is already reported as an error, and is the cause of the missing watermark
+        misspelt = any(_has_misspelt_watermark(subject, reference) for reference in streams)
         bare = [reference for reference in streams if not subject.resolved.watermarks.get(base(reference))]
         if bare:
             if not misspelt:
@@ -104,7 +105,7 @@ def state_is_bounded(subject: Subject) -> Iterator[Problem]:
 
 
 def _has_misspelt_watermark(subject: Subject, reference: str) -> bool:
-    """Whether a watermark of what feeds the input is on a column that its own node does not have."""
+    """True if a watermark upstream of the input is on a column that its own node does not have."""
     above = subject.graph.upstream([base(reference)])
     nodes = [node for id_, node in subject.graph.nodes.items() if id_ in above and not isinstance(node, Sink)]
     known = [(node.watermark, subject.resolved.of(node.id)) for node in nodes]

@@ -1,4 +1,4 @@
-"""Where a query leaves rows out without a predicate that says so: functions that make several rows of one, joins, sets."""
+"""Finds the places where a query drops rows without a predicate that says so: functions that make several rows of one, joins, sets."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 _DIALECT = "spark"
 _OTHERS = ("variant_explode",)
-"""functions of that kind that sqlglot has no classes for"""
+"""such functions that have no class in sqlglot"""
 
 
 class Exploded(NamedTuple):
-    """A call that makes no row where its argument is null or empty, and how to write it so that it makes one."""
+    """A call that makes no row if its argument is null or empty, and the form that makes one."""
 
     call: str
     argument: str
@@ -46,7 +46,7 @@ def exploded(tree: exp.Expr | None) -> Iterator[Exploded]:
 
 
 def inner_joins(tree: exp.Expr | None) -> Iterator[list[str]]:
-    """The columns in the condition of each join that keeps no row without a match."""
+    """The columns in the condition of each join that drops rows without a match."""
     from sqlglot import exp
 
     for join in tree.find_all(exp.Join) if tree is not None else ():
@@ -60,7 +60,7 @@ def inner_joins(tree: exp.Expr | None) -> Iterator[list[str]]:
 
 
 def merged_sets(tree: exp.Expr | None) -> Iterator[str]:
-    """`INTERSECT` and `EXCEPT` that give equal rows once."""
+    """`INTERSECT` and `EXCEPT` that output equal rows once."""
     from sqlglot import exp
 
     for found in tree.find_all(exp.Intersect, exp.Except) if tree is not None else ():
@@ -74,18 +74,18 @@ def _name(node: exp.Expr) -> str:
     if isinstance(node, exp.Anonymous):
         return node.name.lower() if node.name.lower() in _OTHERS and node.expressions else ""
     kinds: dict[type[exp.Expr], str] = {exp.Explode: "explode", exp.Posexplode: "posexplode", exp.Inline: "inline"}
-    return kinds.get(type(node), "")  # not their subclasses: those are the outer ones
+    return kinds.get(type(node), "")  # not their subclasses, which are the outer forms
 
 
 def _is_kept(view: exp.Lateral) -> bool:
-    """`LEFT JOIN LATERAL explode(…)`."""
+    """True for `LEFT JOIN LATERAL explode(…)`."""
     from sqlglot import exp
 
     return isinstance(view.parent, exp.Join) and view.parent.side == "LEFT"
 
 
 def _is_never_empty(node: exp.Expr) -> bool:
-    """`explode(array(1, 2))`."""
+    """True for `explode(array(1, 2))`."""
     from sqlglot import exp
 
     return isinstance(node.this, exp.Array) and bool(node.this.expressions)

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def unknown_functions(text: Text, *, own: bool) -> Iterator[SqlFault]:
-    """Calls of functions that neither Spark 4.2 nor sqlglot knows. One slip away from a function of Spark's it is an error; else a warning,
-    because settings of the session may define functions that are not known here.
+    """Calls of functions that neither Spark 4.2 nor sqlglot has. It is an error if the name is one typing error away from that of a Spark
+    function; else a warning, because settings of the session may define functions.
 
     Args:
         text: The expression or query.
-        own: The flow may bring functions by itself: then all are warnings.
+        own: True if the flow may define functions itself: then all are warnings.
     """
     from sqlglot import exp
 
@@ -38,22 +38,22 @@ def unknown_functions(text: Text, *, own: bool) -> Iterator[SqlFault]:
 
 
 def _is_slip(word: str, known: str) -> bool:
-    """Whether one character is missing, superfluous or different, or two are swapped. Another digit is another function: `sha3`."""
-    start = _alike(word, known)
+    """True if one character is missing, superfluous or different, or two are swapped. Another digit means another function: `sha3`."""
+    start = _common_prefix(word, known)
     word, known = word[start:], known[start:]
-    end = _alike(word[::-1], known[::-1])
+    end = _common_prefix(word[::-1], known[::-1])
     word, known = word[: len(word) - end], known[: len(known) - end]
     turned = len(word) == 2 and word == known[::-1]
     return (max(len(word), len(known)) == 1 or turned) and not any(map(str.isdigit, word + known))
 
 
-def _alike(word: str, known: str) -> int:
+def _common_prefix(word: str, known: str) -> int:
     """The length of the common prefix."""
     return next((nth for nth, (one, other) in enumerate(zip(word, known, strict=False)) if one != other), min(len(word), len(known)))
 
 
 def refused_functions(text: Text) -> Iterator[SqlFault]:
-    """Calls of functions that mean something else here than in Spark, or are other in each run."""
+    """Calls of functions that have another meaning here than in Spark, or another result in each run."""
     from sqlglot import exp
 
     if text.tree is None:
@@ -71,7 +71,7 @@ def refused_functions(text: Text) -> Iterator[SqlFault]:
 
 
 def risky_casts(text: Text, columns: Columns) -> Iterator[SqlFault]:
-    """Casts of STRING columns to what not every text is: in Spark's ANSI mode one bad row fails them."""
+    """Casts of STRING columns to types that not every text fits: in Spark's ANSI mode one bad row makes the cast fail."""
     from sqlglot import exp
 
     if text.tree is None:
@@ -94,7 +94,7 @@ def risky_casts(text: Text, columns: Columns) -> Iterator[SqlFault]:
 
 
 def has_aggregate(text: Text) -> bool:
-    """Whether the expression aggregates rows (other than by a window over them)."""
+    """True if the expression aggregates rows (other than by a window over them)."""
     from sqlglot import exp
 
     return text.tree is not None and any(_aggregates(node) for node in text.tree.walk() if isinstance(node, exp.Func))

@@ -1,4 +1,4 @@
-"""The names of Spark's own functions, as `SHOW FUNCTIONS` of 4.2 and 4.3 gives them; those of package `expressions.aggregate` apart."""
+"""The names of Spark's own functions, from `SHOW FUNCTIONS` of 4.2 and 4.3; those of package `expressions.aggregate` separately."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ REFUSED = {
     "shuffle": ("differs from run to run", "sort the array by a hash: array_sort(transform(items, x -> struct(xxhash64(x) AS h, x)))"),
     "python_worker_logs": ("reads a table of Spark's session, not the rows", "read the run's log: tmp/run.log in the state folder"),
 }
-"""Spark's functions that mean something else here, or give other rows whenever a Batch is made again: (why, what to use instead)"""
+"""Spark's functions that have another meaning here, or another result whenever a Batch is repeated: (why, what to use instead)"""
 
 AGGREGATES = frozenset([*_AGGREGATES.split(), _AGGREGATES_SINCE_4_3])
 FUNCTIONS = AGGREGATES | frozenset([*_OTHERS.split(), *_OTHERS_SINCE_4_3.split()])

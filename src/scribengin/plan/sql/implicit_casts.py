@@ -1,4 +1,5 @@
-"""Implicit casts: if a text meets a number, Spark casts the text to a number. In ANSI mode a text that is not a number fails the row."""
+"""Finds implicit casts: if an operation has a text and a number, Spark casts the text to a number. In ANSI mode a text that is not a number
+fails the row."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def implicit_casts(tree: exp.Expr, lookup: Lookup) -> Iterator[SqlFault]:
 
 
 def union_fault(query: exp.Expr, column: str, one: Type, other: Type) -> SqlFault | None:
-    """The fault of a column that is a text on one side of a UNION and a number on the other."""
+    """The fault of a column that is a text on one side of a UNION and a number on the other; None if there is none."""
     if {one.name, other.name} & NUMBERS and "STRING" in (one.name, other.name):
         message = (
             f'"{column}" is {one} in the first query and {other} in the second: Spark casts the texts to numbers, and fails at '
@@ -58,14 +59,14 @@ def _kinds() -> tuple[tuple[type[exp.Expr], ...], ...]:
 
 
 def _parts(node: exp.Expr) -> tuple[str, list[exp.Expr]]:
-    """What an operation does with texts, and the parts of which Spark makes one type."""
+    """(what an operation does with texts, the operands that Spark casts to a common type)."""
     from sqlglot import exp
 
     compared, computed, called = _kinds()
     if type(node) in compared:
         return _COMPARES, [node.this, node.expression]
     if type(node) in computed:
-        # a date may move by an interval, and a text be one
+        # a date can be moved by an interval, which may be a text
         both = [node.this, node.expression]
         return _COMPUTES, [] if any(part.find(exp.Interval) for part in both) else both
     if type(node) in called:
@@ -99,7 +100,7 @@ def _type(part: exp.Expr, lookup: Lookup) -> Type | None:
 
 
 def _is_number_text(part: exp.Expr) -> bool:
-    """`'5'`: a constant that every cast accepts."""
+    """True for `'5'`: a constant that every cast accepts."""
     from sqlglot import exp
 
     if not (isinstance(part, exp.Literal) and part.is_string):
@@ -121,7 +122,7 @@ def _fault(text: exp.Expr, does: str, number: Type | None) -> SqlFault:
 
 
 def _of_aggregate(call: exp.Sum | exp.Avg, text: exp.Expr) -> SqlFault:
-    """In an aggregate the whole query fails, not only the row."""
+    """The fault of an aggregate function, in which the whole query fails, not only the row."""
     name, shown = call.key, text.sql("spark")
     message = (
         f"{name}({shown}) needs numbers, and {shown} is a STRING: Spark casts it to DOUBLE, and the query stops if one is not a number"

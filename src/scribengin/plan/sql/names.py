@@ -1,4 +1,4 @@
-"""The inputs and output columns of a query: unknown inputs and columns with their places, and the columns of the result."""
+"""Derives the inputs and output columns of a query: unknown inputs and columns with their places, and the columns of the result."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class QueryFacts:
-    """The inputs and outputs of a query. `columns` is None if a name cannot be known offline."""
+    """The inputs and outputs of a query. `columns` is None if a name is known only to Spark."""
 
     faults: tuple[SqlFault, ...]
     tables: tuple[str, ...]
     """the inputs that it reads, each once"""
     columns: Columns | None
     known: Columns = ()
-    """the columns of its inputs whose names stand in one input only"""
+    """the columns of its inputs whose names occur in one input only"""
 
 
 def check_expression(text: Text, columns: Columns | None, of: str) -> list[SqlFault]:
-    """Unknown columns of an expression over one input; `of` names that input for people."""
+    """The faults of an expression over one input: unknown columns. `of` is the name of the input in messages."""
     from sqlglot import exp
 
     if text.tree is None:
@@ -70,12 +70,12 @@ def with_backticks(fault: SqlFault, text: Text, columns: Columns) -> SqlFault:
 
 
 def implicit_casts_of(text: Text, columns: Columns | None) -> list[SqlFault]:
-    """Texts that an expression over one input takes for numbers."""
+    """The faults of an expression over one input: texts that it casts to numbers."""
     return [] if text.tree is None else list(implicit_casts(text.tree, _lookup(columns)))
 
 
 def expression_result(text: Text, columns: Columns | None) -> Type | None:
-    """The type of an expression over one input, where it is certain."""
+    """The type of an expression over one input; None if it is not certain."""
     if text.tree is None:
         return None
 
@@ -114,7 +114,7 @@ def read_query(text: Text, inputs: Mapping[str, Columns | None]) -> QueryFacts:
         return QueryFacts((with_backticks(text.fault, text, tuple(everything)),) if text.fault else (), (), None)
     try:
         scopes = traverse_scope(text.tree)
-    except SqlglotError:  # the same alias twice and the like: Spark says it
+    except SqlglotError:  # a duplicate alias or the like: Spark reports it
         return QueryFacts((), tuple(inputs), None)
     reader = _Reader({word: (name, columns) for name, columns in inputs.items() for word in table_names(name)})
     for scope in scopes:  # inner ones first
@@ -150,7 +150,7 @@ class _Reader:
                 pass
 
     def _visible(self, scope: Scope, name: str) -> bool:
-        """CTE names are sources of a scope also where it does not read them."""
+        """True if the scope reads that source: the names of CTEs are sources of every scope."""
         return name in scope.selected_sources
 
     def _columns_of(self, source: exp.Table | Scope) -> Columns | None:
@@ -186,9 +186,9 @@ class _Reader:
         ):
             return
         if scope.parent is not None and not (scope.is_cte or scope.is_derived_table or scope.is_set_operation):
-            return  # a subquery in an expression may mean the outer query's columns
+            return  # a subquery in an expression may refer to the outer query's columns
         aliases = {projection.alias for projection in select.expressions if projection.alias}
-        aliases |= {call.name.lower() for call in select.find_all(exp.Anonymous) if call.name.lower() in WINDOW_FUNCTIONS}  # as Spark does
+        aliases |= {call.name.lower() for call in select.find_all(exp.Anonymous) if call.name.lower() in WINDOW_FUNCTIONS}  # like Spark
         everything = tuple(column for columns in sources.values() for column in columns or ())
         for column in self._own_columns(select):
             parts = [part.name for part in column.parts]
@@ -235,7 +235,7 @@ class _Reader:
                     return None
                 given += star
             elif not projection.alias and not isinstance(projection, exp.Column):
-                return None  # Spark makes up a name
+                return None  # Spark generates a name
             else:
                 name = projection.alias or projection.name
                 plain = None if outer else _resolve(projection.unalias(), sources)
@@ -252,7 +252,7 @@ def _type(column: Column | None) -> Type | None:
 
 
 def _renamed(columns: Columns | None, table: exp.Table) -> Columns | None:
-    """The columns under `FROM t AS u(a, b)`."""
+    """The columns with the names of `FROM t AS u(a, b)`."""
     alias = table.args.get("alias")
     names = [column.name for column in alias.columns] if alias else []
     if not names or columns is None:
@@ -276,7 +276,7 @@ def _resolve(column: exp.Expr, sources: Mapping[str, Columns | None]) -> Column 
 
 
 def _expand(star: exp.Expr, sources: Mapping[str, Columns | None]) -> list[Column] | None:
-    """The columns of `*`, `t.*` and `* EXCEPT (…)`; None where they cannot be known."""
+    """The columns of `*`, `t.*` and `* EXCEPT (…)`; None if they are unknown."""
     from sqlglot import exp
 
     inner = star.this if isinstance(star, exp.Column) else star
@@ -294,7 +294,7 @@ def _expand(star: exp.Expr, sources: Mapping[str, Columns | None]) -> list[Colum
 
 
 def _branch_qualified(parts: list[str], sources: Mapping[str, Columns | None]) -> bool:
-    """`r.big.id` where `r.big` is an input; sqlglot names that source by its last part."""
+    """True for `r.big.id` if `r.big` is an input; sqlglot names that source by its last part."""
     return len(parts) > 2 and parts[1] in sources
 
 

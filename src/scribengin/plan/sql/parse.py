@@ -45,7 +45,7 @@ class Text:
 
 @lru_cache(maxsize=4096)
 def parse_query(sql: str) -> Text:
-    """One SELECT (with CTEs, set operations, …)."""
+    """Parse a query: one SELECT (with CTEs, set operations, …)."""
     from sqlglot import exp
 
     text = _parse(sql, "query")
@@ -58,7 +58,7 @@ def parse_query(sql: str) -> Text:
 
 @lru_cache(maxsize=4096)
 def parse_expression(sql: str) -> Text:
-    """One expression or predicate over the columns of one input."""
+    """Parse one expression or predicate over the columns of one input."""
     from sqlglot import exp
 
     text = _parse(sql, "expression")
@@ -81,13 +81,13 @@ def parse_expression(sql: str) -> Text:
 
 
 def start_of(node: exp.Expr) -> int | None:
-    """The offset of the first character that the node or something in it is known to stand at."""
+    """The offset of the node's first character, as far as it is known for the node or a part of it; None if unknown."""
     starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
     return min(starts, default=None)
 
 
 def keyword(text: Text, word: str, before: int | None = None) -> int:
-    """The offset of the first such keyword (the last one before an offset, where that is given), or 0."""
+    """The offset of the first such keyword (with `before`: of the last one before that offset), or 0."""
     found = [offset for token, offset in text.tokens if token == word and (before is None or offset < before)]
     return (found[0] if before is None else found[-1]) if found else 0
 
@@ -174,7 +174,8 @@ def _parse(sql: str, kind: Literal["query", "expression"]) -> Text:
 
 
 def _free_window_functions(tokens: list[Token]) -> None:
-    """sqlglot 30 takes the `window` of `GROUP BY window(ts, …)` for a WINDOW clause, which has a name before its parenthesis."""
+    """Change the token of the `window` in `GROUP BY window(ts, …)`: sqlglot 30 reads it as a WINDOW clause, in which a name precedes the
+    parenthesis."""
     from sqlglot.tokenizer_core import TokenType
 
     for token, follower in pairwise(tokens):
@@ -183,7 +184,8 @@ def _free_window_functions(tokens: list[Token]) -> None:
 
 
 def _bare_name(tokens: list[Token]) -> tuple[int, str] | None:
-    """(offset, name) of a name that sqlglot accepts without backticks and Spark does not: other characters than A to Z, or a parameter."""
+    """(offset, name) of a name that sqlglot accepts without backticks and Spark does not: one with characters that are not ASCII, or a
+    parameter."""
     from sqlglot.tokenizer_core import TokenType
 
     for token, follower in _pairs(tokens):
@@ -195,7 +197,7 @@ def _bare_name(tokens: list[Token]) -> tuple[int, str] | None:
 
 
 def _trailing_comma(tokens: list[Token]) -> int | None:
-    """sqlglot forgives `SELECT a, FROM t`, Spark does not."""
+    """The offset of a trailing comma, as in `SELECT a, FROM t`, which sqlglot accepts and Spark does not; None if there is none."""
     for token, follower in _pairs(tokens):
         ends = follower is None or (follower.text.upper() in _ENDS and follower.token_type.name != "STRING")  # '' is a value
         if ends and token.text == "," and token.token_type.name == "COMMA":
@@ -224,7 +226,7 @@ def _syntax_error(sql: str, kind: Literal["query", "expression"], error: Excepti
 
 
 def _offset(sql: str, line: int, column: int, highlight: str) -> int:
-    """From sqlglot's line and column, which count from 1 and point at a token's last character."""
+    """The offset for sqlglot's line and column, which count from 1 and refer to a token's last character."""
     before = sum(len(part) for part in sql.splitlines(keepends=True)[: line - 1])
     return max(0, min(before + column - max(len(highlight), 1), len(sql)))
 

@@ -1,8 +1,8 @@
-"""Backslashes in SQL texts. Spark's parser removes them from a literal: it reads `'^\\d+$'` as `^d+$`, which matches no digits.
+"""Handles backslashes in SQL texts. Spark's parser removes them from a literal: it reads `'^\\d+$'` as `^d+$`, which matches no digits.
 
-In a pattern a backslash keeps its written meaning: one that begins no escape of a literal stays, so `'\\d'`, `'\\\\d'` and `r'\\d'` are
-the same (docs/decisions/0060). In other texts Spark's rule applies, and dropped backslashes are reported. So are pattern letters of times
-that Spark rejects at run time.
+In a pattern, a backslash that does not begin an escape of a literal is kept, so `'\\d'`, `'\\\\d'` and `r'\\d'` are the same
+(docs/decisions/0060). In other texts Spark's rule applies, and dropped backslashes are reported. So are pattern letters of times that Spark
+rejects at run time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REGEXES = {
     "regexp_replace": (1, 2),
     "str_to_map": (1, 2),
 }
-"""function → which of its arguments are regular expressions, or what one is replaced by"""
+"""function → the numbers of its arguments that are regular expressions, or the replacement for one"""
 _LIKES = {"like": (1,), "ilike": (1,)}
 _READ_TIMES = frozenset(
     (
@@ -40,7 +40,7 @@ _READ_TIMES = frozenset(
     )
 )
 _WRITE_TIMES = frozenset({"date_format", "from_unixtime"})
-"""functions whose second argument is a pattern of times, by which texts are read or written"""
+"""functions whose second argument is a time pattern, for parsing or formatting texts"""
 _OF_TIMES = frozenset("GyDMLdahKkHmsSVzOXxZ")
 _OF_WRITTEN_TIMES = _OF_TIMES | frozenset("QqEF")
 """pattern letters"""
@@ -51,49 +51,49 @@ _ENDS = frozenset(
         *("UNION", "EXCEPT", "INTERSECT", "JOIN", "=", "<>", "!=", "<", ">", "<=", ">="),
     }
 )
-"""what ends the pattern behind RLIKE or LIKE"""
+"""tokens that end the pattern after RLIKE or LIKE"""
 _OPERANDS = frozenset({"VAR", "IDENTIFIER", "STRING", "RAW_STRING", "R_PAREN", "R_BRACKET", "NOT", "NUMBER"})
-"""behind what RLIKE and LIKE are operators, and no functions"""
+"""tokens after which RLIKE and LIKE are operators, not functions"""
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2}|.|\Z)", re.DOTALL)
 _NAMED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _OF_REGEXES = frozenset("bZ")
-"""escapes of a literal that regular expressions have too, and for something else: the edge of a word, the end of the text"""
+"""escapes of a literal that have another meaning in regular expressions: the edge of a word, the end of the text"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
-    """A text in quotes: where it stands, and as what. `kind`: "regex", "like" or ""."""
+    """A text in quotes: its offset and its use. `kind`: "regex", "like" or ""."""
 
     start: int
     source: str
     kind: str
     function: str = ""
-    """where it is the argument of one: its name, and the argument's number"""
+    """the function whose argument it is, and the argument's number"""
     argument: int = 0
     escaped: bool = False
-    """`like` has an ESCAPE"""
+    """True if `like` has an ESCAPE"""
 
     @property
     def body(self) -> str:
         return self.source[1:-1]
 
     def value(self) -> str:
-        """As Spark reads it."""
+        """The text as Spark reads it."""
         return _ESCAPE.sub(lambda found: _character(found[1]), self.body)
 
     def meant(self) -> str:
-        """As it is meant, of a regular expression."""
+        """The text as a regular expression should have it."""
         return _ESCAPE.sub(lambda found: found[0] if _is_of_regexes(found[1]) else _character(found[1]), self.body)
 
     def lost(self) -> re.Match[str] | None:
-        """The first backslash that Spark drops, and that stands for nothing."""
-        return next((found for found in _ESCAPE.finditer(self.body) if _says_nothing(found[1])), None)
+        """The first backslash that Spark drops and that has no meaning; None if there is none."""
+        return next((found for found in _ESCAPE.finditer(self.body) if _is_meaningless(found[1])), None)
 
 
-def as_meant(sql: str) -> str:
-    """The text with the patterns in it as Spark must be told them; everything else stays, character for character.
+def escape_patterns(sql: str) -> str:
+    """The text with its patterns escaped so that Spark reads them as meant; everything else stays, character for character.
 
-    >>> print(as_meant(r"v RLIKE '^\\d+$' AND w = 'a\\d'"))
+    >>> print(escape_patterns(r"v RLIKE '^\\d+$' AND w = 'a\\d'"))
     v RLIKE '^\\\\d+$' AND w = 'a\\d'
     """
     if "\\" not in sql:
@@ -107,7 +107,8 @@ def as_meant(sql: str) -> str:
 
 
 def backslash_faults(sql: str) -> Iterator[SqlFault]:
-    """Backslashes that Spark drops, LIKE patterns that it refuses when a row comes, and `\\1` where a group is `$1`."""
+    """The faults of a text: backslashes that Spark drops, LIKE patterns that it rejects at the first row, and `\\1` in place of `$1` for a
+    group."""
     for literal in _literals(sql) if "\\" in sql else ():
         if literal.kind == "regex":
             group = re.search(r"\\(\d)", literal.meant()) if (literal.function, literal.argument) == ("regexp_replace", 2) else None
@@ -115,7 +116,7 @@ def backslash_faults(sql: str) -> Iterator[SqlFault]:
                 message = f"{literal.source} inserts the digit {group[1]}, not a group of the pattern"
                 yield SqlFault("sql-backslash", literal.start, message, f"write ${group[1]} for the group", "warning")
             continue
-        if literal.kind == "like" and not literal.escaped and (wrong := _refused_by_like(literal.value())) is not None:
+        if literal.kind == "like" and not literal.escaped and (wrong := _invalid_like_escape(literal.value())) is not None:
             message = f"in {literal.source} a backslash is before {wrong or 'the end'}; LIKE allows it only before %, _ and \\"
             yield SqlFault("sql-backslash", literal.start, message, "write \\\\\\\\ for one backslash of the text, or use RLIKE")
         elif (lost := literal.lost()) is not None:
@@ -126,7 +127,7 @@ def backslash_faults(sql: str) -> Iterator[SqlFault]:
 
 
 def time_faults(sql: str) -> Iterator[SqlFault]:
-    """Patterns of times with pattern letters for which Spark fails at the first row."""
+    """The faults of time patterns with pattern letters for which Spark fails at the first row."""
     for literal in _strings(sql) if "(" in sql else ():
         reads = literal.function in _READ_TIMES
         if literal.argument != 1 or not (reads or literal.function in _WRITE_TIMES):
@@ -148,34 +149,34 @@ def time_faults(sql: str) -> Iterator[SqlFault]:
 
 
 def _character(escape: str) -> str:
-    """What Spark makes of a backslash and this."""
+    """The character that Spark reads for a backslash followed by `escape`."""
     if len(escape) == 1 or not escape:
         return _NAMED.get(escape, escape)
     return chr(int(escape[1:], 16)) if escape[0] in "uU" else chr(int(escape, 8))
 
 
-def _says_nothing(escape: str) -> bool:
+def _is_meaningless(escape: str) -> bool:
     return len(escape) == 1 and escape not in _NAMED and escape not in "\\'\"\n"
 
 
 def _is_of_regexes(escape: str) -> bool:
-    return _says_nothing(escape) or escape in _OF_REGEXES
+    return _is_meaningless(escape) or escape in _OF_REGEXES
 
 
-def _refused_by_like(pattern: str) -> str | None:
+def _invalid_like_escape(pattern: str) -> str | None:
     found = re.search(r"\\([^%_\\]|\Z)", re.sub(r"\\[%_\\]", "", pattern))
     return None if found is None else found[1]
 
 
 @dataclass(slots=True)
 class _Frame:
-    """An open parenthesis: of a call, or of none."""
+    """An open parenthesis, of a function call or not."""
 
     function: str
     inherited: str
     argument: int = 0
     behind: str = ""
-    """the kind of what stands behind RLIKE or LIKE here"""
+    """the kind of a literal that follows RLIKE or LIKE here"""
 
     @property
     def kind(self) -> str:
@@ -193,7 +194,7 @@ def _literals(sql: str) -> tuple[_Literal, ...]:
 
 @lru_cache(maxsize=1024)
 def _strings(sql: str) -> tuple[_Literal, ...]:
-    """The texts in quotes, but for raw ones; none of a text that cannot be read."""
+    """The texts in quotes, except for raw ones; empty for a text that cannot be tokenized."""
     tokens = tokens_of(sql)
     frames = [_Frame("", "")]
     found: list[_Literal] = []
@@ -220,7 +221,7 @@ def _strings(sql: str) -> tuple[_Literal, ...]:
 
 
 def _called(tokens: tuple[Token, ...], index: int) -> str:
-    """The name of the function whose parenthesis this is, in lower case."""
+    """The name of the function whose parenthesis this is, in lower case; empty if it is not that of a call."""
     if not index:
         return ""
     name = tokens[index - 1]

@@ -1,4 +1,4 @@
-"""A query's text with other names for its inputs; everything else stays, character for character."""
+"""Replaces the names of a query's inputs in its text; everything else stays, character for character."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def rename_inputs(sql: str, views: Mapping[str, str]) -> str:
-    """The text with each input (`tagged`, `r.big`) read from the view that `views` gives for it, under its old name as alias.
+    """The text in which each input (`tagged`, `r.big`) is read from the view that `views` has for it, with its old name as alias.
 
-    For whoever runs the text: views of several Queries may need names of their own, and no view can be called `r.big`. CTEs that
-    are called like an input are left alone. The text must be one that `parse_query` can read.
+    For running the text: views of several queries may need separate names, and no view can have the name `r.big`. CTEs with the name of an
+    input are not changed. `parse_query` must be able to parse the text.
 
     >>> rename_inputs("SELECT t.id FROM r.big t JOIN users ON t.user = users.user", {"r.big": "v1", "users": "v2"})
     'SELECT t.id FROM `v1` t JOIN `v2` AS `users` ON t.user = users.user'

@@ -1,4 +1,4 @@
-"""How a query treats a stream: whether it keeps state, and whether it has a clause that would silently apply per Batch."""
+"""Finds out how a query treats a stream: whether it keeps state, and whether it has a clause that would silently apply per Batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sqlglot.optimizer.scope import Scope
 
 
-# The windows over time that a query groups by, read off its text: how long they are, how far apart, where the first one starts.
+# The time windows by which a query groups, read from its text: their length, their distance, and where the first one starts.
 
 
 _SPAN = re.compile(r"(\d+)\s*(microsecond|millisecond|second|minute|hour|day|week)s?\b", re.IGNORECASE)
@@ -43,7 +43,8 @@ class SqlWindow:
 
 @lru_cache(maxsize=256)
 def windows_of(sql: str) -> frozenset[SqlWindow] | None:
-    """All that the query names; None where one of them cannot be read: a gap that is computed, months, a text that is no SQL."""
+    """All windows in the query; None if one of them is not constant or not a fixed time (a computed gap, months), or if the text is not
+    valid SQL."""
     from sqlglot import exp
 
     tree = parse_query(sql).tree
@@ -62,7 +63,7 @@ def windows_of(sql: str) -> frozenset[SqlWindow] | None:
 
 
 def _span_us(argument: exp.Expr) -> int | None:
-    """Of `'1 hour 30 minutes'`, `'interval 1 hour'` or `INTERVAL 1 HOUR`; None for anything else."""
+    """The microseconds of `'1 hour 30 minutes'`, `'interval 1 hour'` or `INTERVAL 1 HOUR`; None for anything else."""
     from sqlglot import exp
 
     if isinstance(argument, exp.Interval):
@@ -81,19 +82,19 @@ def _span_us(argument: exp.Expr) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class QueryShape:
-    """Offsets of the parts that matter for streams; None if there is none."""
+    """The offsets of the clauses that matter for streams; None for a clause that the query does not have."""
 
     aggregates: int | None = None
     joins: int | None = None
-    """two streams meet"""
+    """a join of two streams"""
     distinct: int | None = None
     limits: int | None = None
     orders: int | None = None
     ranks: int | None = None
     """`OVER (…)`"""
     grouped_by: frozenset[str] | None = None
-    """lower-case names of the columns (and window functions) that the stream is grouped by; None if nothing is grouped or the
-    groups are not plain"""
+    """lower-case names of the columns (and window functions) by which the stream is grouped; None if it is not grouped or the groups are
+    not plain"""
 
     @property
     def stateful(self) -> bool:
@@ -103,7 +104,7 @@ class QueryShape:
 
 @lru_cache(maxsize=1024)
 def shape_of(sql: str, streams: frozenset[str]) -> QueryShape:
-    """`streams`: the inputs that are no static tables. A text that cannot be parsed has no shape."""
+    """The shape of a query. `streams`: the inputs that are not static. A text that cannot be parsed has an empty shape."""
     from sqlglot.errors import SqlglotError
     from sqlglot.optimizer.scope import traverse_scope
 
@@ -122,7 +123,7 @@ class _Walk:
         self._text = text
         self._streams = streams
         self._live: dict[int, bool] = {}
-        """id of a scope → it reads a stream"""
+        """id of a scope → True if it reads a stream"""
         self._found: dict[str, int] = {}
         self._groups: frozenset[str] | None = None
 
@@ -189,7 +190,7 @@ def _is_aggregate(node: exp.Expr) -> bool:
 
 
 def _grouped_by(query: exp.Select, group: exp.Expr | None) -> frozenset[str] | None:
-    """The names under GROUP BY, through aliases and ordinals; empty for an aggregation of everything."""
+    """The names in GROUP BY, with aliases and ordinals resolved; empty for an aggregation of everything, None for GROUP BY ALL."""
     from sqlglot import exp
 
     if group is None:

@@ -74,7 +74,7 @@ def _like_argument() -> tuple[type[exp.Expr], ...]:
 
 
 def cast_type(data_type: exp.DataType) -> Type | None:
-    """the result type of a cast, for types without parts"""
+    """The result type of a cast, for types without parts; None for others."""
     from sqlglot import exp
 
     word = data_type.this.value if hasattr(data_type.this, "value") else str(data_type.this)
@@ -86,7 +86,7 @@ def cast_type(data_type: exp.DataType) -> Type | None:
 
 
 def expression_type(tree: exp.Expr, lookup: Lookup) -> Type | None:
-    """The type of an expression, or None where it is not certain."""
+    """The type of an expression; None if it is not certain."""
     from sqlglot import exp
 
     match tree:
@@ -136,7 +136,7 @@ def _literal(tree: exp.Literal) -> Type | None:
 
 
 def _member(tree: exp.Dot) -> Type | None:
-    """`window(…).start`."""
+    """The type of `window(…).start`."""
     from sqlglot import exp
 
     of_window = isinstance(tree.this, exp.Anonymous) and tree.this.name.lower() in WINDOW_FUNCTIONS
