@@ -1,4 +1,5 @@
-"""A master without a registry or workers of its own. Any number of them, on any hosts; one leads. `scribengin server master` runs it."""
+"""A master without a registry or workers of its own. Any number of them run, on any hosts; one leads. `scribengin server master` runs
+it."""
 
 from __future__ import annotations
 
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
 
 
 class MasterHost:
-    """Runs inside the `with` block: it contends for the lead, and its record `masters/<name>` shows that it runs, and the address of its
-    API, `url`. `registry` is its client, `master` the part that leads or stands by."""
+    """A master that runs inside the `with` block: it contends for the lead, and its record `masters/<name>` shows that it runs, and the
+    address of its API, `url`. `registry` is its client, `master` the part that leads or stands by."""
 
     registry: Registry
     master: Master
@@ -66,9 +67,18 @@ class MasterHost:
         session_s: float = 10.0,
         keep_versions: int = KEPT_VERSIONS,
     ) -> None:
-        """`listen`: the address of the API, a free port of the loopback by default. `logs`: as in `Plane`. `state`: the root of the folders
-        in which new flows keep their state, the same on every host; in the home by default. `session_s`: seconds without contact after
-        which another master leads. `keep_versions`: the number of versions kept of each flow, besides those in use."""
+        """Prepare a master; the block starts it.
+
+        Args:
+            home: its folder.
+            name: its name.
+            entrance: the connection settings of the registry.
+            listen: the address of the API; by default a free port of the loopback.
+            logs: see `Plane`.
+            state: the root of the folders in which new flows keep their state, the same on every host; by default in the home.
+            session_s: seconds without contact after which another master leads.
+            keep_versions: the number of versions kept of each flow, besides those in use.
+        """
         self.home = home
         self.name = name
         self._entrance = entrance
@@ -80,7 +90,7 @@ class MasterHost:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        """Raises as `ConnectionSettings.open` and `open_door`."""
+        """Start the master. Raises as `ConnectionSettings.open` and `open_door`."""
         self._entrance.check_workers()
         with ExitStack() as stack:
             self._listen.check_transport()
@@ -160,12 +170,12 @@ class MasterHost:
         return self
 
     def _prune(self, specs: Versions) -> None:
-        """The leader removes the versions that are no longer needed."""
+        """Remove the versions that are no longer needed, if this master leads."""
         if (term := self.master.lead) is not None:
             prune_versions(self.registry, specs, self._keep_versions, term)
 
     def _fetch(self) -> Callable[[str], None]:
-        """Fetches packages that other masters have."""
+        """Returns a function that fetches a package from another master."""
         return from_others(
             self.home.packages,
             lambda: others(self.registry, self.url),
