@@ -1,4 +1,4 @@
-"""`/livez`, `/readyz`, `/v1/masters`: whether this master is alive, whether it can do its part, and which masters there are."""
+"""`/livez`, `/readyz`, `/v1/masters`: this master's liveness and readiness, and the list of masters."""
 
 from collections import Counter
 from collections.abc import Callable
