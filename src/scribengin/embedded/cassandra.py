@@ -12,7 +12,7 @@ import msgspec
 
 from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import fetch
-from scribengin.embedded.server import HOST, LoneServer, check_port, free_ports, java_command, remembered, start_server
+from scribengin.embedded.server import HOST, LoneServer, check_port, free_ports, java_command, load_or_create, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +80,7 @@ class Cassandra(LoneServer):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, NAME, files="cassandra")
-        self._storage = remembered(self.folder / "storage.json", _Storage, lambda: _Storage(free_ports(1)[0])).port
+        self._storage = load_or_create(self.folder / "storage.json", _Storage, lambda: _Storage(free_ports(1)[0])).port
 
     def fetch(self, tell: Callable[[str], None]) -> None:
         """Fetch the server's jars. `tell` is called with a message before."""

@@ -13,7 +13,7 @@ from scribengin.core.process import Process, birth_of
 from scribengin.core.storage import make_folder, remove_tree, replace
 from scribengin.embedded.jars import fetch
 from scribengin.embedded.opensearch import takes_documents
-from scribengin.embedded.server import HOST, LoneServer, as_nobody_special, check_port, free_ports, give, remembered, start_server
+from scribengin.embedded.server import HOST, LoneServer, check_port, free_ports, give, load_or_create, start_server, unprivileged_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ class Elasticsearch(LoneServer):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, NAME, files="elasticsearch")
-        self._inner = remembered(self.folder / "inner.json", _Inner, lambda: _Inner(*free_ports(1)))
+        self._inner = load_or_create(self.folder / "inner.json", _Inner, lambda: _Inner(*free_ports(1)))
         self._node_file = self.folder / "run" / "node.pid"
 
     @property
@@ -81,7 +81,7 @@ class Elasticsearch(LoneServer):
             "ES_TMPDIR": str(run / "tmp"),
             "CLI_JAVA_OPTS": _LAUNCHERS_JAVA,
         }
-        command: list[str | Path] = [*as_nobody_special(), "bash", home / "bin" / "elasticsearch", "-p", self._node_file]
+        command: list[str | Path] = [*unprivileged_prefix(), "bash", home / "bin" / "elasticsearch", "-p", self._node_file]
         self._server = start_server(NAME, command, pid_file=self._pid_file, log=self.log, environment=environment)
         try:
             self._server.wait_ready(self.answers, _READY_WITHIN_S)

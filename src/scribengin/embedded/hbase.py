@@ -19,7 +19,7 @@ from scribengin.embedded.server import (
     find_server,
     free_ports,
     java_command,
-    remembered,
+    load_or_create,
     start_server,
 )
 
@@ -90,11 +90,11 @@ class HBase(LoneServer):
 
     def __init__(self, folder: Path, *, thrift: bool = False) -> None:
         super().__init__(folder, NAME, files="hbase")
-        self._inner = remembered(self.folder / "inner.json", _Inner, lambda: _Inner(*free_ports(3)))
+        self._inner = load_or_create(self.folder / "inner.json", _Inner, lambda: _Inner(*free_ports(3)))
         self._gateways = [_Gateway("HBase's REST server", _REST, self._port, self.folder, "hbase-rest")]
         self._thrift_port: int | None = None
         if thrift:
-            self._thrift_port = remembered(self.folder / "thrift.json", _Port, lambda: _Port(*free_ports(1))).thrift
+            self._thrift_port = load_or_create(self.folder / "thrift.json", _Port, lambda: _Port(*free_ports(1))).thrift
             self._gateways.append(_Gateway("HBase's Thrift server", _THRIFT, self._thrift_port, self.folder, "hbase-thrift"))
 
     @property

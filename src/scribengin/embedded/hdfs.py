@@ -13,7 +13,7 @@ import msgspec
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import fetch, pyspark_jars
-from scribengin.embedded.server import HOST, LoneServer, check_port, free_ports, java_command, remembered, start_server
+from scribengin.embedded.server import HOST, LoneServer, check_port, free_ports, java_command, load_or_create, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ class _Node(LoneServer):
     def __init__(self, folder: Path, name: str, *, files: str) -> None:
         super().__init__(folder, name, files=files)
         self.name = name
-        self.web_port = remembered(self.folder / "web.json", _Web, lambda: _Web(free_ports(1)[0])).port
+        self.web_port = load_or_create(self.folder / "web.json", _Web, lambda: _Web(free_ports(1)[0])).port
 
     @property
     def up(self) -> bool:

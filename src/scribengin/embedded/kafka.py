@@ -18,7 +18,7 @@ from scribengin.core.errors import EnvironmentFault
 from scribengin.core.process import within
 from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import fetch
-from scribengin.embedded.server import HOST, ServerProcess, check_port, find_server, free_ports, java_command, remembered, start_server
+from scribengin.embedded.server import HOST, ServerProcess, check_port, find_server, free_ports, java_command, load_or_create, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -366,7 +366,7 @@ class KafkaCluster:
 
 
 def _read_or_make(folder: Path, brokers: int) -> _Cluster:
-    cluster = remembered(folder / "cluster.json", _Cluster, lambda: _new_cluster(brokers))
+    cluster = load_or_create(folder / "cluster.json", _Cluster, lambda: _new_cluster(brokers))
     if len(cluster.nodes) != brokers:
         raise EnvironmentFault(
             f"{folder} holds a cluster with {len(cluster.nodes)} brokers; expected {brokers}",

@@ -16,7 +16,7 @@ import msgspec
 from scribengin.core.cache import cache_folder
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.storage import explained, make_folder, put_if_absent, remove_tree
-from scribengin.embedded.server import HOST, LoneServer, check_port, remembered, start_server
+from scribengin.embedded.server import HOST, LoneServer, check_port, load_or_create, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,7 +144,7 @@ class ObjectServer(LoneServer):
         make_folder(folder)
         with explained(f"the permissions of {folder} cannot be restricted to this user"):
             folder.chmod(0o700)
-        keys = remembered(folder / "keys.json", _Keys, lambda: _Keys(secrets.token_hex(10), secrets.token_hex(20)))
+        keys = load_or_create(folder / "keys.json", _Keys, lambda: _Keys(secrets.token_hex(10), secrets.token_hex(20)))
         shared = f"[default]\naws_access_key_id = {keys.key}\naws_secret_access_key = {keys.secret}\n"
         put_if_absent(self.credentials, shared.encode())
         return keys

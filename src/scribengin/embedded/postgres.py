@@ -12,7 +12,7 @@ from pathlib import Path
 
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.storage import make_folder
-from scribengin.embedded.server import HOST, LoneServer, as_nobody_special, check_port, give, start_server
+from scribengin.embedded.server import HOST, LoneServer, check_port, give, start_server, unprivileged_prefix
 
 NAME = "PostgreSQL"
 USER = "postgres"
@@ -62,7 +62,7 @@ class Postgres(LoneServer):
             "max_wal_size": "256MB",
         } | settings
         options = [part for name, value in given.items() for part in ("-c", f"{name}={value}")]
-        command: list[str | Path] = [*as_nobody_special(), binaries / "postgres", "-D", data, *options]
+        command: list[str | Path] = [*unprivileged_prefix(), binaries / "postgres", "-D", data, *options]
         self._server = start_server(NAME, command, pid_file=self._pid_file, log=self.log)
         self._server.wait_ready(self.answers, _READY_WITHIN_S)
 
@@ -92,7 +92,7 @@ class Postgres(LoneServer):
 
     def _make(self, binaries: Path, data: Path) -> None:
         settings = ("-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale")
-        command: list[str | Path] = [*as_nobody_special(), binaries / "initdb", "-D", data, *settings]
+        command: list[str | Path] = [*unprivileged_prefix(), binaries / "initdb", "-D", data, *settings]
         make_folder(data)
         give(data)
         made = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)

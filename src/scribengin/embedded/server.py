@@ -135,10 +135,10 @@ class _Place(msgspec.Struct, frozen=True):
 def port_of(folder: Path, among: range = PORTS) -> int:
     """The port that is stored in `folder`; if none is, a free one of `among`, which is stored there. Raises EnvironmentFault if the stored
     value is not valid."""
-    return remembered(folder / "place.json", _Place, lambda: _Place(free_ports(1, among)[0])).port
+    return load_or_create(folder / "place.json", _Place, lambda: _Place(free_ports(1, among)[0])).port
 
 
-def remembered(path: Path, kind: type[T], make: Callable[[], T]) -> T:
+def load_or_create(path: Path, kind: type[T], make: Callable[[], T]) -> T:
     """The content of a JSON file. If the file does not exist, it is created with the result of `make`, unless another process is faster.
 
     Args:
@@ -167,7 +167,7 @@ _NOBODYS_ID = 65534
 _NOBODY = ("setpriv", f"--reuid={_NOBODYS_ID}", f"--regid={_NOBODYS_ID}", "--clear-groups")
 
 
-def as_nobody_special() -> tuple[str, ...]:
+def unprivileged_prefix() -> tuple[str, ...]:
     """The command prefix with which root starts such a server: as a user of a new namespace, who owns root's files; if that is not
     possible, as `nobody`, who must be given its folders (`give`) and needs access to their parents. Empty for other users."""
     if os.geteuid() != 0:
@@ -176,8 +176,8 @@ def as_nobody_special() -> tuple[str, ...]:
 
 
 def give(folder: Path) -> None:
-    """Give the folder, with all its content, to `nobody`, if `as_nobody_special` switches to that user."""
-    if as_nobody_special() != _NOBODY:
+    """Give the folder, with all its content, to `nobody`, if `unprivileged_prefix` switches to that user."""
+    if unprivileged_prefix() != _NOBODY:
         return
     os.chown(folder, _NOBODYS_ID, _NOBODYS_ID)
     for path in folder.rglob("*"):

@@ -12,7 +12,7 @@ import msgspec
 from scribengin.core.java import find_java
 from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import pyspark_jars
-from scribengin.embedded.server import HOST, check_port, find_server, free_ports, java_command, remembered, start_server
+from scribengin.embedded.server import HOST, check_port, find_server, free_ports, java_command, load_or_create, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +45,7 @@ class StandaloneCluster:
 
     def __init__(self, folder: Path, *, workers: int = 1, cores: int = 2, memory_mib: int = 2048) -> None:
         self.folder = folder.absolute()
-        self._place = remembered(self.folder / "place.json", _Place, lambda: _Place(*free_ports(2)))
+        self._place = load_or_create(self.folder / "place.json", _Place, lambda: _Place(*free_ports(2)))
         self._cores = cores
         self._memory_mib = memory_mib
         self._names = (MASTER, *(_worker(number) for number in range(1, workers + 1)))

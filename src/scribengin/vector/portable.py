@@ -33,7 +33,7 @@ _EQUALITIES = frozenset({"=", "<=>", "<>", "in", "like"})
 _CAST_OPERATORS = frozenset({"as", "cast"})
 
 
-def asks_early(predicates: Sequence[Expression]) -> bool:
+def may_evaluate_early(predicates: Sequence[Expression]) -> bool:
     """True if Spark may evaluate one of the conditions on rows that another one drops: one of the two may fail, and one is an equality of a
     column that both read, with a column or a constant. Spark combines all conditions. `predicates` are over the columns that enter the
     steps."""
