@@ -79,7 +79,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
 
         def act(registry: Registry) -> WentBack:
             asked.check_flow(flow)
-            back = flow_requests.going_back(registry, flow, to.version, only=to.only)
+            back = flow_requests.rollback_versions(registry, flow, to.version, only=to.only)
             for name in back:
                 asked.check_flow(name)
             said = {"version": to.version, "only": to.only}

@@ -103,7 +103,7 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class BoundListener:
     """A bound socket. `url` is the address of the API; if it listens on all addresses, it has the name of this machine."""
 
     socket: socket.socket
@@ -141,7 +141,7 @@ class Door:
 
 
 @contextmanager
-def open_door(listen: Listen) -> Iterator[Door]:
+def open_listener(listen: Listen) -> Iterator[BoundListener]:
     """Bind the socket. Raises EnvironmentFault if the address is taken, or not one of this machine."""
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as bound:
@@ -157,7 +157,7 @@ def open_door(listen: Listen) -> Iterator[Door]:
         bound.listen(_BACKLOG)
         shown = socket.gethostname() if listen.host in _EVERYWHERE else listen.host
         host = f"[{shown}]" if ":" in shown else shown
-        yield Door(bound, f"{'http' if listen.certificate is None else 'https'}://{host}:{bound.getsockname()[1]}", listen)
+        yield BoundListener(bound, f"{'http' if listen.certificate is None else 'https'}://{host}:{bound.getsockname()[1]}", listen)
 
 
 class _Protocol(H11Protocol):

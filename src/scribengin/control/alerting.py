@@ -121,7 +121,7 @@ _WAITING = 1_000
 """notices that wait to be sent; further ones are only logged"""
 
 
-class Bell:
+class AlertDispatcher:
     """The alert dispatcher of a master. `evaluate` is for the master's thread, the other methods for any thread. `close` ends its threads,
     which finish their current work."""
 

@@ -26,7 +26,7 @@ _REASON = 300
 """characters of a cause or a remedy that are kept"""
 
 
-def noted(before: Attempts, tier: str, run: Run, holder: Mapping[str, Any]) -> Attempts:
+def with_attempt(before: Attempts, tier: str, run: Run, holder: Mapping[str, Any]) -> Attempts:
     """The attempts after a run of a tier was added or updated. The oldest ones are removed.
 
     Args:
@@ -53,12 +53,12 @@ def noted(before: Attempts, tier: str, run: Run, holder: Mapping[str, Any]) -> A
 
 
 def read_attempts(registry: Registry, flow: str) -> list[dict[str, Any]]:
-    """The attempts of the flow, as `remembered` gives them. Raises as `read_flow`."""
+    """The attempts of the flow, as `attempts_with_reports` gives them. Raises as `read_flow`."""
     read_flow(registry, flow)
-    return remembered(registry, flow)
+    return attempts_with_reports(registry, flow)
 
 
-def remembered(registry: Registry, flow: str, told: Iterable[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
+def attempts_with_reports(registry: Registry, flow: str, told: Iterable[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
     """The attempts as JSON, newest first; `state` is `running`, `ended`, or `replaced` if its end was not observed. It works without a
     running master. `told` are the reports of workers to this master: Batches, rows, and failures inside; null if unknown."""
     stored = read_record(registry, ATTEMPTS(flow))

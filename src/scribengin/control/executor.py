@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from scribengin.control.attempts import noted
+from scribengin.control.attempts import with_attempt
 from scribengin.control.world import (
     Advance,
     Allot,
@@ -192,7 +192,7 @@ class Actor:
         before = after = told.record if isinstance(told, Stored) else Attempts()
         for action in actions:
             lease = self._mirror.read(LEASE(action.flow, action.tier).path)
-            after = noted(after, action.tier, action.run, lease.value if isinstance(lease, RegistryEntry) else {})
+            after = with_attempt(after, action.tier, action.run, lease.value if isinstance(lease, RegistryEntry) else {})
         return {} if after == before else {spot.path: self._mirror.put(spot, after)}
 
     def _perform(self, groups: Sequence[_Group], term: Term, check: Callable[[], None]) -> Iterator[ScribenginError]:

@@ -202,7 +202,7 @@ def want(registry: Registry, flow: str, goal: Goal, *, by: str) -> int:
     return again(attempt)
 
 
-def going_back(registry: Registry, flow: str, version: int, *, only: bool = False) -> dict[str, int]:
+def rollback_versions(registry: Registry, flow: str, version: int, *, only: bool = False) -> dict[str, int]:
     """The versions that `rollback` would set: flow → version. Raises as `rollback`.
 
     Args:
@@ -262,7 +262,7 @@ def rollback(
     """
 
     def attempt() -> dict[str, int]:
-        changed = going_back(registry, flow, version, only=only)
+        changed = rollback_versions(registry, flow, version, only=only)
         specs = {name: read_known(registry, SPEC(name, str(number))) for name, number in changed.items()}
         ends = {name: (f"version {changed[name]}", spec.outside) for name, spec in specs.items() if spec is not None}
         refuse_circle(workflows or Workflows(registry), ends)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from scribengin.control.backpressure import held_text
 from scribengin.control.desired_state import at_rest, is_old
 from scribengin.control.operations import standing_of
-from scribengin.control.placement import choose_node, where_it_may, why_homeless
+from scribengin.control.placement import choose_node, no_node_reason, where_it_may
 from scribengin.control.worker_lifecycle import back_off_s, needs_worker
 from scribengin.core.remedies import flow_command, for_flow
 from scribengin.core.time_text import moment_text
@@ -92,7 +92,7 @@ def _running(world: World, flow: FlowSeen, tiers: list[ObservedTier], helpers: l
     if coming:
         nowhere = [tier for tier in coming if _is_down(tier) and choose_node(world.nodes, tier, {}) is None]
         for tier in nowhere:
-            if (bound := why_homeless(world.nodes, flow.name, tier)) is not None:
+            if (bound := no_node_reason(world.nodes, flow.name, tier)) is not None:
                 return "starting", *bound
         if nowhere:
             names = ", ".join(tier.tier for tier in nowhere)

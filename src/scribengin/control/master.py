@@ -120,7 +120,7 @@ _DECIDED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class CycleReport:
     """A completed cycle: its time, its duration including decisions, the number of flows, of selected flows, and of decisions."""
 
     at: str
@@ -178,7 +178,7 @@ class Master:
         self._said = Said()
         self._led: int | None = None
         """the Term under which it last led, until it has logged that it no longer does"""
-        self.last_look: Looked | None = None
+        self.last_cycle: CycleReport | None = None
         """None before the first cycle; for a standby, the last cycle of when it led"""
         self._decided: deque[dict[str, str]] = deque(maxlen=_DECIDED)
         self._is_warm = False
@@ -271,7 +271,7 @@ class Master:
 
     def _remember(self, began: float, flows: int, selected: int, actions: Sequence[Action]) -> None:
         at = moment_text(began)
-        self.last_look = Looked(at, round(self._clock() - began, 3), flows, selected, len(actions))
+        self.last_cycle = CycleReport(at, round(self._clock() - began, 3), flows, selected, len(actions))
         for action in actions[-_DECIDED:]:
             self._decided.append({"at": at, "flow": flow_of(action), "what": said_of(action)})
 

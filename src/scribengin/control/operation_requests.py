@@ -10,7 +10,7 @@ from scribengin.client.change_models import OperationRow
 from scribengin.client.models import WorkflowOperation as Told
 from scribengin.control.flow_records import known_flow, read_flows, read_status
 from scribengin.control.operation_records import new_operation, refuse_while_under_way
-from scribengin.control.operations import before_of, has_come_to
+from scribengin.control.operations import has_reached, predecessors_of
 from scribengin.control.record_validation import again
 from scribengin.control.workflows import feeders_in
 from scribengin.core.errors import Refused
@@ -139,7 +139,7 @@ def _described(registry: Registry, number: int, operation: WorkflowOperationReco
 
 def _ordered(operation: WorkflowOperationRecord) -> list[str]:
     """The flows of the operation in the order in which they are changed."""
-    left, order = dict(before_of(operation)), list[str]()
+    left, order = dict(predecessors_of(operation)), list[str]()
     while left:
         ready = sorted(name for name, before in left.items() if not left.keys() & set(before)) or sorted(left)
         order += ready
@@ -156,7 +156,7 @@ def _waits(registry: Registry, operation: WorkflowOperationRecord) -> dict[str, 
         if not isinstance(wanted, RegistryEntry) or wanted.changed == operation.begun.get(name):
             continue
         status = read_status(registry, name)
-        if not has_come_to(operation.goal, status, wanted.changed):
+        if not has_reached(operation.goal, status, wanted.changed):
             state = "not reconciled yet" if status is None else status.state
             why = f": {status.reason}" if status is not None and status.reason else ""
             then = f"; {status.next}" if status is not None and status.next else ""

@@ -58,7 +58,7 @@ def next_of(world: World, id_: str, operation: WorkflowOperationRecord) -> Itera
     if len(reached) == len(operation.feeders):
         yield Advance(id_, replace(operation, step="done", since=now))
         return
-    for name, before in before_of(operation).items():
+    for name, before in predecessors_of(operation).items():
         flow = world.flows.get(name)
         if flow is None or flow.damaged or _is_asked(operation, flow) or not reached.issuperset(before):
             continue
@@ -73,7 +73,7 @@ def next_of(world: World, id_: str, operation: WorkflowOperationRecord) -> Itera
         yield Ask(name, id_, wanted)
 
 
-def before_of(operation: WorkflowOperationRecord) -> dict[str, tuple[str, ...]]:
+def predecessors_of(operation: WorkflowOperationRecord) -> dict[str, tuple[str, ...]]:
     """Flow → the flows that must have reached the goal before it is changed."""
     feeders = operation.feeders
     if operation.goal != "running":
@@ -81,7 +81,7 @@ def before_of(operation: WorkflowOperationRecord) -> dict[str, tuple[str, ...]]:
     return {name: tuple(other for other, fed_by in feeders.items() if name in fed_by) for name in feeders}
 
 
-def has_come_to(goal: Goal, status: StatusRecord | None, generation: int) -> bool:
+def has_reached(goal: Goal, status: StatusRecord | None, generation: int) -> bool:
     """True if a flow has reached its desired state.
 
     Args:
@@ -105,7 +105,7 @@ def _is_through(world: World, operation: WorkflowOperationRecord, name: str) -> 
     if flow is None:
         return name not in world.held
     asked = _is_asked(operation, flow) and flow.wish.goal == operation.goal
-    return asked and flow.under_way is None and has_come_to(operation.goal, flow.status, flow.wish.generation)
+    return asked and flow.under_way is None and has_reached(operation.goal, flow.status, flow.wish.generation)
 
 
 def next_step(flow: FlowSeen, under_way: UnderWay, now: float) -> Operation | None:

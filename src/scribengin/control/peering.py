@@ -47,7 +47,7 @@ _AT_REST_S = 30.0
 """seconds after which an unchanged answer is recorded again"""
 
 
-class Asks(Protocol):
+class AskPeer(Protocol):
     """Polls peers; each peer is polled by one thread."""
 
     def __call__(self, name: str, peer: Peer, flows: Collection[str]) -> AllEnds:
@@ -74,7 +74,7 @@ class Peering:
     def __init__(
         self,
         registry: Registry,
-        ask: Asks,
+        ask: AskPeer,
         workflows: Workflows,
         log: FilteringBoundLogger,
         *,
@@ -167,7 +167,7 @@ class PeerClients:
         self._clients: dict[str, tuple[tuple[str, ...], Secret | None, Client]] = {}
 
     def __call__(self, name: str, peer: Peer, flows: Collection[str]) -> AllEnds:
-        """Ask a peer; see `Asks`. Raises as `Client.ends`, and as `read_secret`."""
+        """Ask a peer; see `AskPeer`. Raises as `Client.ends`, and as `read_secret`."""
         file = self._tokens / f"{name}.token"
         token = read_secret(file) if file.exists() else None
         known = self._clients.get(name)

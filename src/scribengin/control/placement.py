@@ -154,7 +154,7 @@ def has_to_move(nodes: Mapping[str, WorkerNode], tier: ObservedTier) -> bool:
     return leaves and choose_node(nodes, tier, {}) is not None
 
 
-def why_homeless(nodes: Mapping[str, WorkerNode], flow: str, tier: ObservedTier) -> tuple[str, str] | None:
+def no_node_reason(nodes: Mapping[str, WorkerNode], flow: str, tier: ObservedTier) -> tuple[str, str] | None:
     """(reason, next action) for a tier that is mapped to a node, or runs on a group of hosts, none of which can take it now; None for other
     tiers."""
     if tier.node:

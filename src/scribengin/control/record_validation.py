@@ -138,7 +138,7 @@ def read_spec(mirror: Mirror, flow: str, version: int) -> tuple[Spec | None, str
     return None, f"names version {version}, which does not exist; there are {', '.join(map(str, there)) or 'none'}"
 
 
-def some_of(refused: Refusals) -> dict[str, Any]:
+def shown_refusals(refused: Refusals) -> dict[str, Any]:
     """As many refusals as a status has room for, and the number of the others."""
     shown = dict(list(refused.items())[:MOST])
     if (more := len(refused) - len(shown)) > 0:

@@ -12,7 +12,7 @@ from scribengin.control.node_bindings import Bindings, read_bindings
 from scribengin.control.peers import PeersSeen, read_peers_seen
 from scribengin.control.placement import load_of, on_each_host
 from scribengin.control.quota_records import Quotas, read_quotas
-from scribengin.control.record_validation import group_of, read_spec, read_wish, refusal, refused_limits, some_of, workers_of
+from scribengin.control.record_validation import group_of, read_spec, read_wish, refusal, refused_limits, shown_refusals, workers_of
 from scribengin.control.world import (
     BlockedFlow,
     DownstreamReader,
@@ -278,7 +278,7 @@ class Observer:
         refused = {**refused, **file.refused, **refused_limits(self._mirror, name), **self._bindings.refused.get(name, {})}
         if wish is None or spec is None:
             why, remedy = next(iter((said["why"], said["remedy"]) for said in refused.values()))
-            return BlockedFlow(status, f"{DESIRED(name).path} {why}", remedy, some_of(refused), tuple(self._damaged))
+            return BlockedFlow(status, f"{DESIRED(name).path} {why}", remedy, shown_refusals(refused), tuple(self._damaged))
         refused |= self._quotas.refused_of(spec.labels)
         counts, wrong = workers_of(self._mirror, name, spec)
         refused |= wrong
@@ -307,7 +307,7 @@ class Observer:
             status,
             wanted_tiers=frozenset(wanted),
             each=frozenset(tier for tier, workers in counts.items() if workers == "each"),
-            refused=some_of(refused),
+            refused=shown_refusals(refused),
             damaged=tuple(self._damaged),
             watched=spec.watched,
             under_way=self._under_way(name, wish.operation),

@@ -85,7 +85,7 @@ def plan_topology(
 def plan_rollback(registry: Registry, flow: str, version: int, *, packages: PackageStore, only: bool = False) -> PlannedTopology:
     """The changes that `flow_requests.rollback` would make. Changes nothing. Raises as it, and as `plan_topology`."""
     submissions = []
-    for name, number in flow_requests.going_back(registry, flow, version, only=only).items():
+    for name, number in flow_requests.rollback_versions(registry, flow, version, only=only).items():
         spec = flow_records.version_of(registry, name, number)
         about = (spec.watched, spec.labels, spec.outside, spec.groups)
         submissions.append(Submission(name, spec.package, spec.path, spec.base, bare_tiers(spec), *about))

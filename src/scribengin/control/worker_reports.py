@@ -15,7 +15,7 @@ import msgspec
 
 from scribengin.client.models import Waits
 from scribengin.connectors.contract import Backlog
-from scribengin.control.attempts import remembered
+from scribengin.control.attempts import attempts_with_reports
 from scribengin.control.flow_records import unknown_flow
 from scribengin.control.masters import leader
 from scribengin.control.world import Delay, RunId, SourceBacklog
@@ -31,7 +31,7 @@ from scribengin.watching.progress import decode
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from scribengin.control.alerting import Bell
+    from scribengin.control.alerting import AlertDispatcher
     from scribengin.control.backlog_measurement import Measuring
     from scribengin.control.world import DownstreamReader, FlowSeen, ObservedTier, World
     from scribengin.registry.contract import Registry, Term
@@ -60,7 +60,7 @@ class WorkerWatch:
         self,
         registry: Registry,
         board: Board,
-        bell: Bell,
+        dispatcher: AlertDispatcher,
         leads: Callable[[], bool] = lambda: True,
         measuring: Measuring | None = None,
     ) -> None:
@@ -69,13 +69,13 @@ class WorkerWatch:
         Args:
             registry: the registry, for checking leases.
             board: where reports are kept.
-            bell: the alert dispatcher.
+            dispatcher: the alert dispatcher.
             leads: returns True if this master leads now.
             measuring: measures backlogs; None if they are only taken from workers' reports.
         """
         self.board = board
         self._measuring = measuring
-        self._bell = bell
+        self._dispatcher = dispatcher
         self.leads = leads
         self._registry = registry
         self._flows: Mapping[str, FlowSeen] = {}
@@ -112,7 +112,7 @@ class WorkerWatch:
                     self.board.end(name, tier.tier, worker, run.ended_at, run.cause, run.remedy)
                     if flow is not None and flow.wanted_tiers is not None and tier.tier not in flow.wanted_tiers:
                         self.board.drop(name, tier.tier)
-        self._bell.evaluate(world.flows, term)
+        self._dispatcher.evaluate(world.flows, term)
 
     def _look_at_readers(self, world: World) -> None:
         """Start measuring the backlog of flows that may throttle others, or must keep a `max_delay`, if their workers have not reported it
@@ -132,7 +132,7 @@ class WorkerWatch:
             reads = name in self._reading or (bool(flow.waters) and self.board.now() - self._asked_at < _ASKED_S)
             if reads or (flow.watched.max_delay_s is not None and flow.wish.goal not in ("stopped", "drained")):
                 sources = flow.waters.keys() if reads else self.board.waits(name).keys()
-                looked_s = [self.board.unlooked_s(name, source) for source in sources]
+                looked_s = [self.board.unreported_s(name, source) for source in sources]
                 if not looked_s or any(each is None or each > OLD_S for each in looked_s):
                     wanted.append(name)
         self._measuring.want(wanted)
@@ -220,7 +220,9 @@ class WorkerWatch:
         Raises Refused if there is no such flow."""
         self._flow(flow)
         told = flow_as_json(flow, self.board.tiers(flow), self.board.now())["tiers"]
-        return remembered(self._registry, flow, [{"tier": tier["tier"], **attempt} for tier in told for attempt in tier["attempts"]])
+        return attempts_with_reports(
+            self._registry, flow, [{"tier": tier["tier"], **attempt} for tier in told for attempt in tier["attempts"]]
+        )
 
     def intake(self, flow: str) -> ProducerSignal:
         """The flow's answer to its producers. Raises Refused if there is no such flow."""
@@ -229,13 +231,13 @@ class WorkerWatch:
     def alerts(self, flow: str) -> list[dict[str, Any]]:
         """The flow's alerts and their states. Raises Refused if there is no such flow."""
         self._flow(flow)
-        return self._bell.standing(flow)
+        return self._dispatcher.standing(flow)
 
     def test_alerts(self, flow: str, alert: str | None = None) -> list[dict[str, Any]]:
-        """Send test notices of a flow's alerts; see `Bell.test`. It takes as long as the targets do. Raises Refused if there is no such
-        flow or alert."""
+        """Send test notices of a flow's alerts; see `AlertDispatcher.test`. It takes as long as the targets do. Raises Refused if there is
+        no such flow or alert."""
         self._flow(flow)
-        return self._bell.test(flow, alert)
+        return self._dispatcher.test(flow, alert)
 
     def overview(self) -> list[dict[str, Any]]:
         """The rates, state and firing alerts of every flow, for `top`."""
@@ -245,7 +247,7 @@ class WorkerWatch:
             figures = figures_of(name, self.board.tiers(name), now)
             status = flow.status
             state = {"state": "created", "reason": ""} if status is None else {"state": status.state, "reason": status.reason}
-            firing = [alert for alert, fires in self._bell.firing(name) if fires]
+            firing = [alert for alert, fires in self._dispatcher.firing(name) if fires]
             rows.append({"flow": name, **state, "now": None if figures is None else figures.as_json(), "alerts": firing})
         return rows
 
@@ -276,7 +278,7 @@ class WorkerWatch:
         states = {}
         for name, flow in self._flows.items():
             state = "created" if flow.status is None else flow.status.state
-            states[name] = RegistryFlow(state, self._intake(name, flow).intake, self._bell.firing(name))
+            states[name] = RegistryFlow(state, self._intake(name, flow).intake, self._dispatcher.firing(name))
         return expose(self.board, states, leads=self.leads())
 
     def _intake(self, name: str, flow: FlowSeen) -> ProducerSignal:

@@ -15,11 +15,11 @@ from scribengin.api.flow_files import plan_file
 from scribengin.api.node_pages import NodePages
 from scribengin.api.plane import Plane
 from scribengin.api.planner import Planner, from_others
-from scribengin.api.serving import Listen, open_door
+from scribengin.api.serving import Listen, open_listener
 from scribengin.api.state_routes import measured_backlogs
 from scribengin.api.token_file import TokenFile
 from scribengin.api.tokens import Tokens
-from scribengin.control.alerting import Bell
+from scribengin.control.alerting import AlertDispatcher
 from scribengin.control.backlog_measurement import Measuring
 from scribengin.control.executor import ordering
 from scribengin.control.flow_files import FlowFilePlanner, FlowFiles
@@ -90,7 +90,7 @@ class MasterHost:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        """Start the master. Raises as `ConnectionSettings.open` and `open_door`."""
+        """Start the master. Raises as `ConnectionSettings.open` and `open_listener`."""
         self._entrance.check_workers()
         with ExitStack() as stack:
             self._listen.check_transport()
@@ -105,8 +105,8 @@ class MasterHost:
             tokens = Tokens(self.registry)
             there = bool(tokens.rows())
             self._listen.check_tokens(there=there)
-            door = stack.enter_context(open_door(self._listen))
-            self.url = door.url
+            listener = stack.enter_context(open_listener(self._listen))
+            self.url = listener.url
             about = {
                 "id": self.name,
                 "host": socket.gethostname(),
@@ -115,11 +115,11 @@ class MasterHost:
                 "http": self.url,
             }
             board = Board()
-            bell = Bell(self.registry, board, log)
-            stack.callback(bell.close)
+            dispatcher = AlertDispatcher(self.registry, board, log)
+            stack.callback(dispatcher.close)
             measuring = Measuring(lambda flow: measured_backlogs(plane, flow), board, log, lambda: master.leads)
             stack.callback(measuring.close)
-            watch = WorkerWatch(self.registry, board, bell, lambda: master.leads, measuring)
+            watch = WorkerWatch(self.registry, board, dispatcher, lambda: master.leads, measuring)
             audit = AuditLog(self.home.audit_log(self.name), log)
             files = FlowFiles(
                 self.registry,
@@ -155,7 +155,7 @@ class MasterHost:
                 leads=lambda: master.leads,
                 logs=self._logs,
                 watch=watch,
-                glance=lambda: {**about, "term": master.term, "cycle": master.last_look, "decided": master.decided()},
+                glance=lambda: {**about, "term": master.term, "cycle": master.last_cycle, "decided": master.decided()},
                 asks_nodes=NodePages(
                     self.registry, self._entrance.host_key, token=token_of(os.environ), certificates=certificates_of(os.environ)
                 ),
@@ -164,7 +164,7 @@ class MasterHost:
             stack.callback(thread.join)
             stack.callback(self.master.stop)
             thread.start()
-            stack.enter_context(door.serve(make_app(plane)))
+            stack.enter_context(listener.serve(make_app(plane)))
             stack.enter_context(PackageKeeper(self.registry, self.home.packages, self.url, os.environ, log=log, hear=self._prune))
             self._stack = stack.pop_all()
         return self

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from scribengin.api.planner import Planner, from_others
-from scribengin.api.serving import Listen, open_door
+from scribengin.api.serving import Listen, open_listener
 from scribengin.api.tokens import Tokens
 from scribengin.control.masters import TOKEN, addresses, certificates_of
 from scribengin.control.world import RunId
@@ -21,7 +21,7 @@ from scribengin.core.time_text import now_text
 from scribengin.hosts.agent import Agent
 from scribengin.hosts.folder_keeper import FolderKeeper
 from scribengin.hosts.node_door import NodeGate, NodeGlance, check_door, node_app
-from scribengin.hosts.presence import lives_here
+from scribengin.hosts.presence import runs_here
 from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.standalone import StandaloneLauncher
@@ -60,13 +60,13 @@ _SHARED = frozenset(
 )
 
 
-def not_its_own(environment: Mapping[str, str], *secrets: str) -> dict[str, str | None]:
+def without_own_variables(environment: Mapping[str, str], *secrets: str) -> dict[str, str | None]:
     """Changes for `LaunchOrder.environment` that remove the variables of Scribengin itself (logins, keys, folders).
 
     All other variables stay, because flows may read their secrets from the environment (`${secret:env/NAME}`). `secrets`: names of
     variables that the order sets as secrets of the worker; they are not removed.
 
-    >>> not_its_own({"SCRIBENGIN_WORKER_KEY": "abc", "SCRIBENGIN_CACHE": "/c", "KAFKA_PASSWORD": "x"})
+    >>> without_own_variables({"SCRIBENGIN_WORKER_KEY": "abc", "SCRIBENGIN_CACHE": "/c", "KAFKA_PASSWORD": "x"})
     {'SCRIBENGIN_WORKER_KEY': None}
     """
     return {name: None for name in environment if name.startswith(_OWN) and name not in (*_SHARED, *secrets)}
@@ -136,8 +136,8 @@ class NodeAgent:
             stack.callback(registry.close)
             tokens, key = Tokens(registry), self._entrance.host_key(self.name)
             check_door(self._listen, has_key=key is not None or bool(tokens.rows()))
-            door = stack.enter_context(open_door(self._listen))
-            self.url = door.url
+            listener = stack.enter_context(open_listener(self._listen))
+            self.url = listener.url
             launcher = self._launcher()
             stack.callback(launcher.close)
             host = Host(
@@ -152,7 +152,7 @@ class NodeAgent:
             _remove_left_over(registry, self.name, about)
             agent = Agent(registry, self.name, launcher, self._make, host, about, log=log)
             there = registry.read(HOST_UP(self.name).path)
-            if not agent.enter(0.0 if isinstance(there, RegistryEntry) and lives_here(there.value) else _TAKEN_WITHIN_S):
+            if not agent.enter(0.0 if isinstance(there, RegistryEntry) and runs_here(there.value) else _TAKEN_WITHIN_S):
                 raise _taken(registry, self.name)
             thread = threading.Thread(target=agent.run, name="agent")
             stack.callback(thread.join)
@@ -166,7 +166,7 @@ class NodeAgent:
             glance = NodeGlance(
                 registry, self.name, agent, self.home.packages, logs_here(self.home, launcher), shown, planner, keeper.glance
             )
-            stack.enter_context(door.serve(node_app(glance, NodeGate(registry, self._listen, key, tokens))))
+            stack.enter_context(listener.serve(node_app(glance, NodeGate(registry, self._listen, key, tokens))))
             thread = threading.Thread(target=keeper.run, name="upkeep")
             stack.callback(thread.join)
             stack.callback(keeper.stop)
@@ -223,7 +223,7 @@ def worker_order(home: Home, name: str, entrance: ConnectionSettings, token: Sec
         return LaunchOrder(
             worker,
             (sys.executable, "-m", "scribengin.worker", worker),
-            {**not_its_own(os.environ, *secrets), **environment, HOME: str(home.folder.absolute()), NODE: name, REACHED_AT: host},
+            {**without_own_variables(os.environ, *secrets), **environment, HOME: str(home.folder.absolute()), NODE: name, REACHED_AT: host},
             secrets,
             cores=order.cores,
             memory_bytes=order.memory_bytes,

@@ -63,7 +63,7 @@ class Presence:
         while not self._write():
             there = self._registry.read(self._path)
             value = there.value if isinstance(there, RegistryEntry) else {}
-            if time.monotonic() >= deadline or lives_here(value):
+            if time.monotonic() >= deadline or runs_here(value):
                 raise Refused(
                     f"{shown(self._path)} belongs to another running process: {value.get('pid', '?')} on {value.get('host', '?')}",
                     remedy="give this one another name: --name NAME",
@@ -96,7 +96,7 @@ class Presence:
         return False
 
 
-def lives_here(value: Mapping[str, Any]) -> bool:
+def runs_here(value: Mapping[str, Any]) -> bool:
     """True if the process that a record names is another process of this machine, and runs."""
     pid = value.get("pid")
     return value.get("host") == socket.gethostname() and isinstance(pid, int) and pid != os.getpid() and birth_of(pid) is not None

@@ -84,7 +84,7 @@ class Backlogs:
         if is_known(waits) and (before is None or at > before.at + _SAME_S):
             self._bases[flow][source] = _Base(at, waits, self._total(self._feeders.get(key, ())))
 
-    def looks_no_more(self, flow: str, source: str) -> None:
+    def stop_reports(self, flow: str, source: str) -> None:
         """Record that the source's worker no longer checks it: it fails, is paused or has ended."""
         self._by_workers.pop((flow, source), None)
 
@@ -93,7 +93,7 @@ class Backlogs:
         found = self._bases.get(flow, {})
         return {source: (now - base.at, self._now((flow, source), base, now)) for source, base in found.items()}
 
-    def unlooked_s(self, flow: str, source: str, now: float) -> float | None:
+    def unreported_s(self, flow: str, source: str, now: float) -> float | None:
         """Seconds since a worker last reported on the source; None if none has."""
         at = self._by_workers.get((flow, source))
         return None if at is None else now - at

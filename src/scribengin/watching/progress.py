@@ -77,7 +77,7 @@ def decode(data: bytes) -> TierProgress:
         ) from error
 
 
-class Teller:
+class ProgressBuilder:
     """Makes a worker's reports from views of its tier. Not thread-safe."""
 
     def __init__(self, flow: str, tier: str, run: int, version: int) -> None:
@@ -97,7 +97,7 @@ class Teller:
                 failure = Failure(at=at, query=query.name, cause=query.message, permanent=query.state == "failed")
                 self._failures.append(failure)
 
-    def tell(self, view: RunView, at: float, age_s: float = 0.0) -> TierProgress:
+    def build(self, view: RunView, at: float, age_s: float = 0.0) -> TierProgress:
         """The report on the tier.
 
         Args:

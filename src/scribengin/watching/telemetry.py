@@ -152,10 +152,10 @@ class Board:
             for source, waits in found.items():
                 self._backlogs.note(flow, source, waits, at, worker=False)
 
-    def unlooked_s(self, flow: str, source: str) -> float | None:
+    def unreported_s(self, flow: str, source: str) -> float | None:
         """Seconds since a worker of the flow last reported on the source; None if none has."""
         with self.reading:
-            return self._backlogs.unlooked_s(flow, source, self.now())
+            return self._backlogs.unreported_s(flow, source, self.now())
 
     def waits(self, flow: str) -> dict[str, tuple[float, Backlog]]:
         """External source → (age of the last report in seconds, its backlog now, from reports and what upstream flows wrote)."""
@@ -243,7 +243,7 @@ class Board:
                 if not end.channel and end.looked_s is not None:
                     self._backlogs.note(progress.flow, source, backlog_of(end), now - end.looked_s, worker=True)
                 if query.state not in LOOKING:
-                    self._backlogs.looks_no_more(progress.flow, source)
+                    self._backlogs.stop_reports(progress.flow, source)
 
 
 def _measured(there: WatchedTier, found: Mapping[str, tuple[float, Backlog]], now: float) -> TierProgress:

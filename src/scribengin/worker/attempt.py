@@ -28,7 +28,7 @@ from scribengin.state.folder import StateFolder
 from scribengin.state.places import is_elsewhere, located
 from scribengin.worker.log import LAST
 from scribengin.worker.service import AttemptOutcome, AttemptStatus, outcome_of
-from scribengin.worker.sharing import Assistant, Workshop
+from scribengin.worker.sharing import HelperPool, HelpingWorker
 
 if TYPE_CHECKING:
     import threading
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 # A lease check that remembers whether the lease was found lost.
 
 
-class Heeded:
+class CheckedLease:
     """The lease, for one attempt to run a tier. `gone` is True once a check has found that it is not held: errors after that are caused by
     this alone. The lease may be held again a moment later, if a session that seemed expired turns out to live."""
 
@@ -124,7 +124,7 @@ class TierAttempt:
         self._spec = spec
         self._id, self._tier = id_, tier_of(id_.tier)
         self._packages = packages
-        self._right = Heeded(right)
+        self._right = CheckedLease(right)
         self._show = show
         self._timeline = timeline
         self._glance = glance
@@ -136,7 +136,7 @@ class TierAttempt:
 
     def __call__(self, *, once: bool, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> AttemptOutcome:
         """Run the tier; see `TierRun`."""
-        self._right = Heeded(self._right.right)
+        self._right = CheckedLease(self._right.right)
         try:
             result = self._run(once=once, stop=stop, tell=tell)
             outcome = AttemptOutcome("stopped") if result is None else _outcome(result)
@@ -197,10 +197,10 @@ class TierAttempt:
         settings = replace(self._settings(), once=once, right=self._right, stop=stop, limits=self._limits, turns=self._turns)
         settings.word = self._word(self._spec)
         with ExitStack() as stack:
-            shop = Workshop(StateFolder(located(self._spec.state), self._id.flow, self._tier).path, self._host)
-            stack.callback(shop.close)
-            self._glance.helping = lambda: {"helpers": len(shop)}
-            settings.helpers = shop
+            helpers = HelperPool(StateFolder(located(self._spec.state), self._id.flow, self._tier).path, self._host)
+            stack.callback(helpers.close)
+            self._glance.helping = lambda: {"helpers": len(helpers)}
+            settings.helpers = helpers
             return self._run_with(settings, stop, tell)
 
     def _run_with(self, settings: RunSettings, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> RunResult | None:
@@ -326,7 +326,7 @@ class HelperAttempt(TierAttempt):
         if problems:
             raise InputError(problems)
         (tier,) = prepared.tiers
-        assistant = Assistant(tier.folder.path, open_stager(spark, tier, code, self._settings()))
+        assistant = HelpingWorker(tier.folder.path, open_stager(spark, tier, code, self._settings()))
         self._glance.helping = lambda: {"staged": assistant.staged, "stages": int(assistant.at_work)}
         self._timeline.mark(LAST)
 

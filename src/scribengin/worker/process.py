@@ -35,7 +35,7 @@ from scribengin.registry.tree import DESIRED, LEASE, SPEC, WANTED
 from scribengin.state.columns import Word
 from scribengin.state.folder import StateFolder
 from scribengin.state.places import located
-from scribengin.watching.progress import Teller
+from scribengin.watching.progress import ProgressBuilder
 from scribengin.worker.attempt import HelperAttempt, TierAttempt
 from scribengin.worker.log import Timeline, tell
 from scribengin.worker.progress import Reporter
@@ -76,8 +76,8 @@ def main(worker: str) -> Exit:
         stack.callback(lease.close)
         wanted = DesiredState(registry, id_)
         stack.callback(wanted.close)
-        teller = Teller(id_.flow, id_.tier, id_.number, version)
-        reporter = Reporter(teller, lambda: leader(registry), lambda: lease.claim, certificates=certificates_of(os.environ))
+        builder = ProgressBuilder(id_.flow, id_.tier, id_.number, version)
+        reporter = Reporter(builder, lambda: leader(registry), lambda: lease.claim, certificates=certificates_of(os.environ))
         stack.callback(reporter.close)
         limits = LiveLimits(registry, id_.flow)
         stack.callback(limits.close)
@@ -111,7 +111,7 @@ def main(worker: str) -> Exit:
                 return False
             attempt.take(stored.record)
             tasks.take(stored.record)
-            loaded[0] = teller.version = newer
+            loaded[0] = builder.version = newer
             return True
 
         def end(why: str) -> None:

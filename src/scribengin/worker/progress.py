@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.local.contract import RunView
-    from scribengin.watching.progress import Teller, TierProgress
+    from scribengin.watching.progress import ProgressBuilder, TierProgress
 
 EVERY_S, AT_LEAST_EVERY_S = 1.0, 10.0
 """seconds between two reports with news, unless the master requests a longer pause; and between two without news"""
@@ -32,7 +32,7 @@ class Reporter:
     """Sends views of a tier to the leading master. `show` may be called at any rate, from one thread; `close` ends the thread.
 
     Args:
-        teller: makes reports of views.
+        builder: makes reports of views.
         leader: returns the address of the leading master; empty if there is none.
         claim: returns the claim in the tier's lease.
         certificates: a PEM file with the issuers of the masters' certificates.
@@ -41,14 +41,14 @@ class Reporter:
 
     def __init__(
         self,
-        teller: Teller,
+        builder: ProgressBuilder,
         leader: Callable[[], str],
         claim: Callable[[], str],
         *,
         certificates: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._teller = teller
+        self._builder = builder
         self._leader = leader
         self._claim = claim
         self._verify = trusted(certificates)
@@ -65,7 +65,7 @@ class Reporter:
     def show(self, view: RunView) -> None:
         """Set the present view of the tier. It replaces a view that was not sent yet."""
         with self._lock:
-            self._teller.note(view, self._clock())
+            self._builder.note(view, self._clock())
             self._newest, self._shown_at = view, time.monotonic()
         self._awake.set()
 
@@ -101,7 +101,7 @@ class Reporter:
         with self._lock:
             if self._newest is None:
                 return None
-            return self._teller.tell(self._newest, self._clock(), time.monotonic() - self._shown_at)
+            return self._builder.build(self._newest, self._clock(), time.monotonic() - self._shown_at)
 
     def _leader_address(self) -> str:
         try:

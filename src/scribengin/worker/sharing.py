@@ -100,7 +100,7 @@ class _Connected:
             self.left(self)
 
 
-class Workshop:
+class HelperPool:
     """The helpers of a tier, for the worker that holds its lease; implements `spark.portions.Helpers`. It must be closed."""
 
     def __init__(self, tier: Path, host: str = LOOPBACK) -> None:
@@ -182,7 +182,7 @@ _NAME = "workers.json"
 
 
 @dataclass
-class Assistant:
+class HelpingWorker:
     """A worker that helps: finds the worker that holds the tier's lease, and stages the portions that it assigns.
 
     Attributes:
