@@ -195,7 +195,7 @@ def ask_planner(plane: Plane, query: StateQuery) -> Any:
 
 
 def locate_query(plane: Plane, query: StateQuery, *, masters: bool = False) -> StateLocation:
-    """Where a query must be executed: at the state of the first of its flows whose state is not on this host.
+    """Returns where a query must be executed: at the state of the first of its flows whose state is not on this host.
 
     Args:
         plane: the master.

@@ -43,7 +43,7 @@ class StateQuery(msgspec.Struct, frozen=True, rename={"verb": "what"}):
 
 
 class StateNeed(Enum):
-    """Whether a query must be executed on a host that has the state of its flows."""
+    """The need of a query for a host that has the state of its flows."""
 
     YES = "yes"
     OPTIONAL = "optional"

@@ -116,7 +116,7 @@ class RegistryView:
         ]
 
     def seen(self, flows: Iterable[str]) -> set[str]:
-        """Those of these flows that the caller may see."""
+        """Returns the flows that the caller may see."""
         if not self._labels:
             return set(flows)
         return {flow for flow in flows if self._labels.items() <= labels_of(self._registry, flow).items()}

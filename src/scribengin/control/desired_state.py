@@ -1,4 +1,4 @@
-"""From the desired state of a flow to that of each of its tiers: in an order that loses nothing and overloads nothing.
+"""Derives the desired states of tiers from that of their flow, in an order that loses and overloads nothing.
 
 Stop and drain go from the sources down: a tier is stopped when all its upstream tiers have ended. Resume goes from the sinks up. A new
 version waits until the old version's workers have ended: state is migrated while nothing writes. A worker that belongs on another node is

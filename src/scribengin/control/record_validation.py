@@ -139,7 +139,7 @@ def read_spec(mirror: Mirror, flow: str, version: int) -> tuple[Spec | None, str
 
 
 def shown_refusals(refused: Refusals) -> dict[str, Any]:
-    """As many refusals as a status has room for, and the number of the others."""
+    """Returns the first `MOST` refusals, for which a status has room, and the number of the others."""
     shown = dict(list(refused.items())[:MOST])
     if (more := len(refused) - len(shown)) > 0:
         shown["…"] = {"why": f"{more:,} more records are invalid", "remedy": "fix these first"}
