@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.embedded.server import free_ports, remembered
+from scribengin.embedded.server import free_ports, load_or_create
 from scribengin.embedded.zookeeper import Quorum, ZooKeeper
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ class ZooKeeperEnsemble:
 
     def __init__(self, folder: Path, count: int = 3) -> None:
         self.folder = folder.absolute()
-        ports = remembered(self.folder / "ensemble.json", dict[int, tuple[int, int]], lambda: _new_ports(count))
+        ports = load_or_create(self.folder / "ensemble.json", dict[int, tuple[int, int]], lambda: _new_ports(count))
         self.servers = [ZooKeeper(self.folder / str(number), Quorum(number, ports)) for number in sorted(ports)]
 
     @property

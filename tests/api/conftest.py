@@ -21,11 +21,11 @@ from scribengin.api.app import make_app
 from scribengin.api.audit import AuditLog
 from scribengin.api.plane import Plane
 from scribengin.api.planner import Planner, from_others
-from scribengin.api.serving import Listen, open_door
+from scribengin.api.serving import Listen, open_listener
 from scribengin.api.tokens import Tokens
 from scribengin.cli.main import main
 from scribengin.client.client import Client
-from scribengin.control.alerting import Bell
+from scribengin.control.alerting import AlertDispatcher
 from scribengin.control.worker_reports import WorkerWatch
 from scribengin.core.secret import Secret
 from scribengin.packages.make import make_package
@@ -102,12 +102,12 @@ class Bench:
         listen.check_transport()
         there = bool(self.tokens.rows())
         listen.check_tokens(there=there)
-        door = self.stack.enter_context(open_door(listen))
+        listener = self.stack.enter_context(open_listener(listen))
         registry, packages = self.store.client(), PackageStore(home / "packages")
-        fetch = from_others(packages, lambda: [master.url for master in self.masters if master.url != door.url])
+        fetch = from_others(packages, lambda: [master.url for master in self.masters if master.url != listener.url])
         board = Board()
-        bell = Bell(registry, board, structlog.get_logger())
-        self.stack.callback(bell.close)
+        dispatcher = AlertDispatcher(registry, board, structlog.get_logger())
+        self.stack.callback(dispatcher.close)
         plane = Plane(
             registry,
             packages,
@@ -116,10 +116,10 @@ class Bench:
             listen.gate(Tokens(registry), there=there),
             leads=lambda: not self.masters,
             audit=AuditLog(self.audit),
-            watch=WorkerWatch(registry, board, bell),
+            watch=WorkerWatch(registry, board, dispatcher),
         )
-        self.stack.enter_context(door.serve(make_app(plane)))
-        served = Served(door.url, registry, packages, plane)
+        self.stack.enter_context(listener.serve(make_app(plane)))
+        served = Served(listener.url, registry, packages, plane)
         self.masters.append(served)
         return served
 

@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 
 from scribengin.api.idempotency import MOST, Once
-from scribengin.api.serving import Listen, open_door
+from scribengin.api.serving import Listen, open_listener
 from scribengin.control import flow_requests
 from scribengin.core.errors import Refused, Unreachable
 from scribengin.registry.records import Host, TierSpec
@@ -98,9 +98,9 @@ def test_a_write_whose_master_was_cut_off_in_the_middle_is_done_once_by_the_next
 
 def test_a_node_that_answers_with_something_else_is_shown_as_one_that_is_silent(bench: Bench) -> None:
     master = bench.master()
-    with open_door(Listen()) as door, door.serve(FastAPI()):
+    with open_listener(Listen()) as listener, listener.serve(FastAPI()):
         bench.person.commit(HOST("a").create(Host(host="h")))
-        up = HOST_UP.kind(host=socket.gethostname(), http=door.url)
+        up = HOST_UP.kind(host=socket.gethostname(), http=listener.url)
         bench.person.commit(HOST_UP("a").create(up, ephemeral=True))
         view = master.ask("GET", "/v1/nodes/a").json()
     assert (view["node"]["node"], view["now"]) == ("a", None)

@@ -11,9 +11,9 @@ from fastapi.responses import JSONResponse, RedirectResponse
 
 from harness.manual_clock import ManualClock
 from scribengin.api.progress import router
-from scribengin.api.serving import Listen, open_door
+from scribengin.api.serving import Listen, open_listener
 from scribengin.client.client import Client
-from scribengin.control.alerting import Bell
+from scribengin.control.alerting import AlertDispatcher
 from scribengin.control.worker_reports import WorkerWatch
 from scribengin.control.world import FlowSeen, ObservedTier, Wish, World
 from scribengin.core.errors import ScribenginError
@@ -23,7 +23,7 @@ from scribengin.registry.lease import Election, RegistryLease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import AlertSettings, AlertSpec, Run, StatusRecord
 from scribengin.registry.tree import LEASE
-from scribengin.watching.progress import MOST_BYTES, Teller, encode
+from scribengin.watching.progress import MOST_BYTES, ProgressBuilder, encode
 from scribengin.watching.telemetry import Board
 
 LOG = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -41,7 +41,7 @@ class Asked:
         assert self.lease.acquire()
         board = Board(self.clock)
         self.leads = True
-        self.watch = WorkerWatch(self.registry, board, Bell(self.registry, board, LOG), lambda: self.leads)
+        self.watch = WorkerWatch(self.registry, board, AlertDispatcher(self.registry, board, LOG), lambda: self.leads)
         watched = AlertSettings(max_delay_s=300.0, alerts={"stuck": AlertSpec(when="no progress for 5m")})
         flow = FlowSeen("tweets", Wish(1, "running", 1), {"main": ObservedTier("main")}, StatusRecord(state="running"), watched=watched)
         self.watch.seen(World(self.clock(), {"tweets": flow}), self.election.term)
@@ -62,9 +62,9 @@ class Asked:
         return asyncio.run(ask())
 
     def tells(self, query: QueryView, claim: str | None = None) -> httpx2.Response:
-        teller, view = Teller("tweets", "main", 1, 1), RunView("tweets", "running", 5.0, (query,))
-        teller.note(view, self.clock())
-        told = teller.tell(view, self.clock())
+        builder, view = ProgressBuilder("tweets", "main", 1, 1), RunView("tweets", "running", 5.0, (query,))
+        builder.note(view, self.clock())
+        told = builder.build(view, self.clock())
         headers = {"Authorization": f"Claim {self.lease.claim if claim is None else claim}"}
         return self("POST", "/v1/flows/tweets/tiers/main/progress", content=encode(told), headers=headers)
 
@@ -177,7 +177,7 @@ def test_the_client_asks_the_leader_that_a_standby_names_with_its_own_token() ->
         tokens.append(request.headers["authorization"])
         return JSONResponse([{"flow": "tweets"}])
 
-    with open_door(Listen()) as first, open_door(Listen()) as second:
+    with open_listener(Listen()) as first, open_listener(Listen()) as second:
 
         @standby.get("/v1/metrics")
         def moved() -> RedirectResponse:

@@ -6,7 +6,7 @@ import pytest
 
 from scribengin.control import flow_records, flow_requests
 from scribengin.control.node_bindings import node_as_json
-from scribengin.control.record_validation import MOST, read_wish, some_of
+from scribengin.control.record_validation import MOST, read_wish, shown_refusals
 from scribengin.control.registry_cache import Mirror
 from scribengin.core.errors import StateError
 from scribengin.registry.contract import Create, Damaged, Delete, RegistryEntry, Replace
@@ -360,10 +360,10 @@ def test_bindings_that_say_nothing_or_name_no_tier_are_refused_and_others_hold(s
 
 def test_of_many_refused_records_a_status_tells_of_some_and_says_how_many_more() -> None:
     refused = {f"physicalnodes/ghost/lns/f.t{number}": {"why": "x", "remedy": "y"} for number in range(500)}
-    told = some_of(refused)
+    told = shown_refusals(refused)
     assert len(told) == MOST + 1
     assert told["…"]["why"] == "480 more records are invalid"
-    assert some_of({"a": {"why": "x"}}) == {"a": {"why": "x"}}
+    assert shown_refusals({"a": {"why": "x"}}) == {"a": {"why": "x"}}
 
 
 def test_limits_and_groups_that_say_nothing_are_told(store: MemoryStore, plane: Plane) -> None:

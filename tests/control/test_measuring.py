@@ -17,7 +17,7 @@ from tests.control.hands import LOG, until
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.control.alerting import Bell
+    from scribengin.control.alerting import AlertDispatcher
     from scribengin.registry.contract import Registry
 
 
@@ -93,7 +93,7 @@ def test_closing_waits_for_nothing_and_measures_nothing_more() -> None:
 
 def test_of_a_source_that_its_worker_has_not_looked_at_a_watch_knows_what_was_measured_or_nothing() -> None:
     board = Board()
-    watch = WorkerWatch(cast("Registry", None), board, cast("Bell", None))
+    watch = WorkerWatch(cast("Registry", None), board, cast("AlertDispatcher", None))
     query = QueryView("kept", "running", sources={"in": EndView(looked_s=0.0)})
     board.take(TierProgress(flow="b", tier="main", run=1, version=1, at=board.now(), phase="running", queries=(query,)))
     assert watch.waits("b") == {}

@@ -248,8 +248,8 @@ def test_who_reads_nothing_for_a_minute_is_idle_and_who_reads_is_not_and_of_othe
 
     clock = [1000.0]
     board = Board(lambda: clock[0])
-    bell = type("Bell", (), {"evaluate": lambda *_: None})()
-    watch = WorkerWatch(plane.person, board, bell)
+    dispatcher = type("AlertDispatcher", (), {"evaluate": lambda *_: None})()
+    watch = WorkerWatch(plane.person, board, dispatcher)
     set_quota(plane.person, SEARCH, rows_per_s=900, by="ann")
     for flow in ("orders", "clicks", "visits"):
         applied(plane, flow)

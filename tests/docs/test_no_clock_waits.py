@@ -84,7 +84,7 @@ SLEEPS = {
     "connectors/objects/test_hdfs_flows.py": (2, "a server is away for a minute"),
     "connectors/objects/test_hdfs_state_flows.py": (2, "a server is away for so long"),
     "connectors/plain/test_http_flows.py": (1, "nothing happens"),
-    "control/test_bell.py": (1, "nothing happens"),
+    "control/test_alert_dispatcher.py": (1, "nothing happens"),
     "control/test_up.py": (1, "nothing happens"),
     "end_to_end/stores/test_four_sinks.py": (2, "a server is away for so long, and nothing happens"),
     "hosts/test_kept_up.py": (1, "nothing happens"),

@@ -20,7 +20,7 @@ from scribengin.api.tokens import Tokens
 from scribengin.cli.commands import master, node, up
 from scribengin.cli.main import main
 from scribengin.control import flow_requests
-from scribengin.control.alerting import Bell
+from scribengin.control.alerting import AlertDispatcher
 from scribengin.control.worker_reports import WorkerWatch
 from scribengin.core.errors import Refused, Unreachable
 from scribengin.core.secret import Secret
@@ -206,7 +206,7 @@ def test_a_state_on_a_node_that_does_not_answer_is_found_when_that_node_lets_mas
 @pytest.mark.executes("leader-missing")
 def test_a_leader_that_others_do_not_reach_is_found_when_it_listens(plane: Plane, while_up: WhileUp, certificate: dict[str, Path]) -> None:
     board = Board()
-    watch = WorkerWatch(plane.registry, board, Bell(plane.registry, board, structlog.get_logger()), leads=lambda: False)
+    watch = WorkerWatch(plane.registry, board, AlertDispatcher(plane.registry, board, structlog.get_logger()), leads=lambda: False)
     app = FastAPI()
     app.include_router(router(watch))
     standby = TestClient(app, follow_redirects=False)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.plan.sql.parse import parse_expression
 from scribengin.vector.engine import ARROW, NotSureError, values
-from scribengin.vector.portable import NotPortableError, asks_early, translate
+from scribengin.vector.portable import NotPortableError, may_evaluate_early, translate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -255,7 +255,7 @@ def test_a_filter_of_sparks_lets_pass_what_the_engine_does_and_raises_for_no_row
     for sql in FILTERS:
         asked = translated(sql)
         assert asked is not None, sql
-        assert not asks_early([asked]), sql
+        assert not may_evaluate_early([asked]), sql
         told = answers(asked)
         assert len(told) > 20, sql
         sure = pa.Table.from_batches([ROWS[row] for row in told])
@@ -268,7 +268,7 @@ def test_a_filter_of_sparks_lets_pass_what_the_engine_does_and_raises_for_no_row
 def test_what_spark_asks_early_raises_where_the_written_order_would_not(spark: SparkSession) -> None:
     asked = translated("n = m AND 100 / m > 3")
     assert asked is not None
-    assert asks_early([asked])
+    assert may_evaluate_early([asked])
     frame = spark.createDataFrame([(0, 5)], "n BIGINT, m BIGINT").coalesce(1).cache()
     assert frame.count() == 1
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):

@@ -50,7 +50,7 @@ def test_a_look_of_a_worker_that_is_well_is_taken_as_it_is(board: Board) -> None
     reader_says(board, "running", lag_bytes=50, looked_s=1.0)
     feeder_says(board, 20, 200)
     assert board.tiers("c")["main"].progress.queries[0].sources["in"].lag_bytes == 50
-    assert board.unlooked_s("c", "in") == 1.0
+    assert board.unreported_s("c", "in") == 1.0
 
 
 @pytest.mark.parametrize("state", ["recovering", "failed", "starting", "paused", "stopped"])
@@ -63,7 +63,7 @@ def test_where_the_worker_does_not_look_what_feeders_write_waits_too(board: Boar
     found = board.tiers("c")["main"].progress.queries[0]
     assert (found.sources["in"].lag_rows, found.sources["in"].lag_bytes, found.sources["in"].lag_s) == (1_005, 100_050, 5.0)
     assert (found.lag_rows, found.lag_bytes, found.lag_s) == (1_005, 100_050, 5.0)
-    assert board.unlooked_s("c", "in") is None
+    assert board.unreported_s("c", "in") is None
     figures = figures_of("c", board.tiers("c"), clock())
     assert figures is not None
     assert (figures.lag_bytes, figures.delay_s) == (100_050, 5.0)
@@ -106,7 +106,7 @@ def test_a_look_grows_old_in_a_long_batch_and_where_the_worker_is_silent(board: 
     clock.s += OLD_S + 1
     feeder_says(board, 10, 1_000)
     assert board.tiers("c")["main"].progress.queries[0].sources["in"].lag_bytes == 1_050
-    assert (board.unlooked_s("c", "in") or 0) > OLD_S
+    assert (board.unreported_s("c", "in") or 0) > OLD_S
 
 
 def test_a_look_that_is_told_again_does_not_swallow_what_came_since(board: Board, clock: Clock) -> None:

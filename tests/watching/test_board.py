@@ -12,7 +12,7 @@ from scribengin.core.errors import Refused
 from scribengin.local.contract import EndView, GateView, QueryView, RunView
 from scribengin.watching.flow_figures import figures_of, flow_as_json
 from scribengin.watching.producer_signal import BEHIND, intake_of
-from scribengin.watching.progress import Teller, decode, encode, is_news
+from scribengin.watching.progress import ProgressBuilder, decode, encode, is_news
 from scribengin.watching.telemetry import STALE_S, Board
 from scribengin.watching.wording import bottleneck_text
 
@@ -26,7 +26,7 @@ def figures(tier, flow="tweets"):
 def test_what_a_worker_says_comes_over_the_wire_whole_and_words_of_a_newer_one_are_passed_over() -> None:
     query = QueryView("kept", "running", slowest=("enrich", 0.8), lag_s=3.0, sources={"a": EndView(5, 1.0, 2)}, watermark="2026")
     gate = GateView("hot_core", "hot -> core", "kept", "main", "core", 5, 10, 1.0, 2.0, 3.0, paused=True)
-    told = Teller("tweets", "main", 3, 2).tell(RunView("tweets", "running", 9.0, (query,), gates=(gate,)), 77.0)
+    told = ProgressBuilder("tweets", "main", 3, 2).build(RunView("tweets", "running", 9.0, (query,), gates=(gate,)), 77.0)
     assert decode(encode(told)) == told
     newer = msgspec.json.decode(encode(told)) | {"moon": "full"}
     newer["queries"][0]["moon"] = 1
@@ -36,20 +36,20 @@ def test_what_a_worker_says_comes_over_the_wire_whole_and_words_of_a_newer_one_a
 
 
 def test_time_alone_is_no_news() -> None:
-    tell = Teller("tweets", "main", 1, 1).tell
+    build = ProgressBuilder("tweets", "main", 1, 1).build
     query = QueryView("kept", "waiting", lag_s=1.0, still_s=1.0)
-    before = tell(RunView("tweets", "running", 1.0, (query,)), 1.0)
-    assert not is_news(before, tell(RunView("tweets", "running", 2.0, (replace(query, lag_s=2.0, still_s=2.0),)), 2.0))
-    assert is_news(before, tell(RunView("tweets", "running", 2.0, (QueryView("kept", "waiting", batches=1),)), 2.0))
+    before = build(RunView("tweets", "running", 1.0, (query,)), 1.0)
+    assert not is_news(before, build(RunView("tweets", "running", 2.0, (replace(query, lag_s=2.0, still_s=2.0),)), 2.0))
+    assert is_news(before, build(RunView("tweets", "running", 2.0, (QueryView("kept", "waiting", batches=1),)), 2.0))
     assert is_news(None, before)
 
 
 def test_a_failure_between_two_reports_is_told_once_with_the_users_line() -> None:
-    teller = Teller("tweets", "main", 1, 1)
+    builder = ProgressBuilder("tweets", "main", 1, 1)
     ill = QueryView("kept", "recovering", restarts=1, message="steps.py:12: KeyError; starts again at once")
     for view in (ill, ill, QueryView("kept", "running", restarts=1)):
-        teller.note(RunView("tweets", "running", 1.0, (view,)), 5.0)
-    told = teller.tell(RunView("tweets", "running", 2.0, ()), 6.0)
+        builder.note(RunView("tweets", "running", 1.0, (view,)), 5.0)
+    told = builder.build(RunView("tweets", "running", 2.0, ()), 6.0)
     assert [(failure.query, failure.permanent) for failure in told.failures] == [("kept", False)]
     assert "steps.py:12" in told.failures[0].cause
 
@@ -59,7 +59,7 @@ def test_a_run_that_has_ended_moves_no_more_and_what_waited_waits_on() -> None:
     query = QueryView("kept", "stopped", rows_per_s=100.0, lag_s=3.0, still_s=2.0, sources={"a": end}, sinks={"kept": end})
     query = replace(query, falls_behind=True, catch_up_s=5.0)
     gate = GateView("c", "hot -> core", "kept", "main", "core", 5, 50, 2.0, 3.0, 4.0)
-    told = Teller("tweets", "main", 1, 1).tell(RunView("tweets", "ended", 9.0, (query,), gates=(gate,)), 50.0, 40.0)
+    told = ProgressBuilder("tweets", "main", 1, 1).build(RunView("tweets", "ended", 9.0, (query,), gates=(gate,)), 50.0, 40.0)
     (rested,) = told.queries
     assert bottleneck_text(told.queries, told.gates) == ""
     assert (told.gates[0].rows, told.gates[0].age_s, rested.catch_up_s) == (5, 42.0, None)
@@ -107,7 +107,7 @@ def test_a_board_that_is_new_counts_nothing_that_was_before_it() -> None:
 
 def test_the_word_of_a_worker_that_was_replaced_changes_nothing() -> None:
     tier = a_tier()
-    old = tier.teller.tell(RunView("tweets", "running", 1.0, (QueryView("kept", "failed"),)), 0.0)
+    old = tier.builder.build(RunView("tweets", "running", 1.0, (QueryView("kept", "failed"),)), 0.0)
     tier.starts_again()
     tier.board.take(old)
     assert tier.board.tiers("tweets")["main"].progress.worker == "tweets.main-2"

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.manual_clock import ManualClock
 from scribengin.local.contract import EndView, GateView, QueryView, RunView
-from scribengin.watching.progress import Teller
+from scribengin.watching.progress import ProgressBuilder
 from scribengin.watching.telemetry import Board
 
 
@@ -24,7 +24,7 @@ class Tier:
     gates: tuple[GateView, ...] = ()
 
     def __post_init__(self) -> None:
-        self.teller = Teller(self.flow, self.tier, self.run, 1)
+        self.builder = ProgressBuilder(self.flow, self.tier, self.run, 1)
 
     def moves(self, rows: int = 0, *, dead: int = 0, seconds: float = 1.0, **figures: Any) -> None:
         """Time goes on, a Batch of so many rows comes through (none: none), the worker tells it."""
@@ -42,14 +42,14 @@ class Tier:
     def tells(self) -> None:
         """The worker says how it stands."""
         view = RunView(self.flow, "running", 1.0, (self.query,), gates=self.gates)
-        self.teller.note(view, self.clock())
-        self.board.take(self.teller.tell(view, self.clock()))
+        self.builder.note(view, self.clock())
+        self.board.take(self.builder.build(view, self.clock()))
 
     def starts_again(self) -> None:
         """Another process serves the tier; it counts from nothing."""
         self.run += 1
         self.query = QueryView("kept", "running")
-        self.teller = Teller(self.flow, self.tier, self.run, 1)
+        self.builder = ProgressBuilder(self.flow, self.tier, self.run, 1)
         self.clock.advance(seconds=1.0)
         self.tells()
 

@@ -17,14 +17,14 @@ from fastapi.responses import JSONResponse
 
 from harness.manual_clock import ManualClock
 from scribengin.api.progress import router
-from scribengin.control.alerting import Bell
+from scribengin.control.alerting import AlertDispatcher
 from scribengin.control.worker_reports import WorkerWatch
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.local.contract import QueryView, RunView
 from scribengin.registry.lease import RegistryLease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.tree import LEASE
-from scribengin.watching.progress import Teller
+from scribengin.watching.progress import ProgressBuilder
 from scribengin.watching.telemetry import Board
 from scribengin.worker import progress
 from scribengin.worker.progress import Reporter
@@ -43,7 +43,7 @@ class Master:
     def __init__(self, registry: Registry) -> None:
         self.board = Board()
         self.leads = True
-        self.watch = WorkerWatch(registry, self.board, Bell(registry, self.board, LOG), lambda: self.leads)
+        self.watch = WorkerWatch(registry, self.board, AlertDispatcher(registry, self.board, LOG), lambda: self.leads)
         app = FastAPI()
         app.include_router(router(self.watch))
         app.add_exception_handler(ScribenginError, lambda _request, error: JSONResponse({"code": error.code}, status_code=409))  # type: ignore[attr-defined]
@@ -85,7 +85,7 @@ def plane() -> Iterator[tuple[ExitStack, Registry, RegistryLease]]:
 
 
 def reporter(leader: Callable[[], str], claim: str) -> Reporter:
-    return Reporter(Teller("tweets", "main", 1, 1), leader, lambda: claim)
+    return Reporter(ProgressBuilder("tweets", "main", 1, 1), leader, lambda: claim)
 
 
 def test_the_newest_is_told_and_after_a_take_over_the_next_master_hears_it() -> None:
@@ -154,7 +154,7 @@ def test_who_does_not_hold_the_lease_is_not_heard() -> None:
     with plane() as (stack, registry, lease):
         master = Master(registry)
         stack.callback(master.close)
-        data = progress.encode(Teller("tweets", "main", 1, 1).tell(view(1), 0.0))
+        data = progress.encode(ProgressBuilder("tweets", "main", 1, 1).build(view(1), 0.0))
         for claim in ("", "somebody"):
             with pytest.raises(Refused, match="does not hold the lease"):
                 master.watch.take("tweets", "main", claim, data)

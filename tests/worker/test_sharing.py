@@ -14,7 +14,7 @@ import pytest
 
 from scribengin.core.storage import read_or_none
 from scribengin.worker import sharing
-from scribengin.worker.sharing import Assistant, Workshop
+from scribengin.worker.sharing import HelperPool, HelpingWorker
 from tests.looking import look_until
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ class Doubling:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Workshop]:
-    shop = Workshop(tmp_path / "core")
+def shop(tmp_path: Path) -> Iterator[HelperPool]:
+    shop = HelperPool(tmp_path / "core")
     yield shop
     shop.close()
 
@@ -56,7 +56,7 @@ class Helping:
     def __init__(self, tier: Path) -> None:
         self.stager = Doubling()
         self.stop = threading.Event()
-        self.assistant = Assistant(tier, cast("Any", self.stager))
+        self.assistant = HelpingWorker(tier, cast("Any", self.stager))
         self.thread = threading.Thread(target=self.assistant.help, args=(self.stop,))
         self.thread.start()
 
@@ -74,7 +74,7 @@ def helping(tmp_path: Path) -> Iterator[Helping]:
         yield helping
 
 
-def taken(shop: Workshop) -> Helper:
+def taken(shop: HelperPool) -> Helper:
     found: list[Helper] = []
 
     def look() -> bool:
@@ -90,7 +90,7 @@ def portion(number: int) -> Portion:
     return cast("Portion", number)
 
 
-def test_a_helper_stages_what_it_is_handed_one_after_the_other(shop: Workshop, helping: Helping) -> None:
+def test_a_helper_stages_what_it_is_handed_one_after_the_other(shop: HelperPool, helping: Helping) -> None:
     helper = taken(shop)
     for number in (21, 4):
         helper.begin(portion(number))
@@ -98,7 +98,7 @@ def test_a_helper_stages_what_it_is_handed_one_after_the_other(shop: Workshop, h
     assert helping.assistant.staged == 2
 
 
-def test_one_that_is_taken_is_nobody_elses_until_it_is_dropped(shop: Workshop, helping: Helping) -> None:
+def test_one_that_is_taken_is_nobody_elses_until_it_is_dropped(shop: HelperPool, helping: Helping) -> None:
     assert helping.thread.is_alive()
     helper = taken(shop)
     assert shop.take("kept", "same") == []
@@ -106,14 +106,14 @@ def test_one_that_is_taken_is_nobody_elses_until_it_is_dropped(shop: Workshop, h
     assert shop.take("kept", "same") == [helper]
 
 
-def test_one_that_runs_another_plan_is_not_asked(shop: Workshop, helping: Helping) -> None:
+def test_one_that_runs_another_plan_is_not_asked(shop: HelperPool, helping: Helping) -> None:
     assert helping.thread.is_alive()
     taken(shop).drop()
     assert shop.take("kept", "other") == []
     assert shop.take("another", "same") == []
 
 
-def test_what_fails_at_a_helper_is_no_answer_and_it_helps_on(shop: Workshop, helping: Helping) -> None:
+def test_what_fails_at_a_helper_is_no_answer_and_it_helps_on(shop: HelperPool, helping: Helping) -> None:
     assert helping.thread.is_alive()
     helper = taken(shop)
     helper.begin(portion(13))
@@ -122,7 +122,7 @@ def test_what_fails_at_a_helper_is_no_answer_and_it_helps_on(shop: Workshop, hel
     assert cast("Any", helper.answer()) == 6
 
 
-def test_one_that_is_dropped_at_work_stops_it_and_comes_back(shop: Workshop, helping: Helping) -> None:
+def test_one_that_is_dropped_at_work_stops_it_and_comes_back(shop: HelperPool, helping: Helping) -> None:
     helper = taken(shop)
     helper.begin(portion(0))
     helper.drop()
@@ -130,13 +130,13 @@ def test_one_that_is_dropped_at_work_stops_it_and_comes_back(shop: Workshop, hel
     assert taken(shop) is not helper
 
 
-def test_one_that_was_killed_is_no_answer(shop: Workshop, tmp_path: Path) -> None:
+def test_one_that_was_killed_is_no_answer(shop: HelperPool, tmp_path: Path) -> None:
     code = (
-        "import sys, threading, time; from pathlib import Path; from scribengin.worker.sharing import Assistant\n"
+        "import sys, threading, time; from pathlib import Path; from scribengin.worker.sharing import HelpingWorker\n"
         "class Sleeping:\n"
         "    digests = {'kept': 'same'}\n"
         "    def stage(self, portion): print('staging', flush=True); time.sleep(600)\n"
-        "Assistant(Path(sys.argv[1]), Sleeping(), 'core-2').help(threading.Event())"
+        "HelpingWorker(Path(sys.argv[1]), Sleeping(), 'core-2').help(threading.Event())"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "core")], stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -150,18 +150,18 @@ def test_one_that_was_killed_is_no_answer(shop: Workshop, tmp_path: Path) -> Non
     look_until(lambda: not len(shop), "it is still counted", 60)
 
 
-def test_one_that_leaves_with_nothing_to_do_is_not_counted_any_more(shop: Workshop, helping: Helping) -> None:
+def test_one_that_leaves_with_nothing_to_do_is_not_counted_any_more(shop: HelperPool, helping: Helping) -> None:
     taken(shop).drop()
     assert len(shop) == 1
     helping.end()
     look_until(lambda: not len(shop), "it is still counted", 60)
 
 
-def test_one_that_says_nothing_is_left(shop: Workshop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_one_that_says_nothing_is_left(shop: HelperPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As one that is stopped: its connection stands, and nothing comes."""
     monkeypatch.setattr(sharing, "SILENT_S", 1.0)
     stager = Doubling()
-    assistant = Assistant(tmp_path / "core", cast("Any", stager))
+    assistant = HelpingWorker(tmp_path / "core", cast("Any", stager))
     said = read_or_none(tmp_path / "core" / "workers.json")
     assert said is not None
     connection = assistant._connected(said)
@@ -172,7 +172,7 @@ def test_one_that_says_nothing_is_left(shop: Workshop, monkeypatch: pytest.Monke
     assert not len(shop)
 
 
-def test_who_does_not_know_the_key_is_no_helper(shop: Workshop, tmp_path: Path) -> None:
+def test_who_does_not_know_the_key_is_no_helper(shop: HelperPool, tmp_path: Path) -> None:
     said = read_or_none(tmp_path / "core" / "workers.json")
     assert said is not None
     host, port = shop._socket.getsockname()
@@ -184,15 +184,15 @@ def test_who_does_not_know_the_key_is_no_helper(shop: Workshop, tmp_path: Path) 
     assert not len(shop)
 
 
-def test_the_key_is_for_this_user_alone(shop: Workshop, tmp_path: Path) -> None:
+def test_the_key_is_for_this_user_alone(shop: HelperPool, tmp_path: Path) -> None:
     assert not len(shop)
     assert stat.S_IMODE((tmp_path / "core" / "workers.json").stat().st_mode) == 0o600
 
 
-def test_a_helper_goes_over_to_who_holds_the_lease_next(shop: Workshop, helping: Helping, tmp_path: Path) -> None:
+def test_a_helper_goes_over_to_who_holds_the_lease_next(shop: HelperPool, helping: Helping, tmp_path: Path) -> None:
     assert helping.thread.is_alive()
     taken(shop).drop()
-    following = Workshop(tmp_path / "core")
+    following = HelperPool(tmp_path / "core")
     try:
         assert taken(following)
         look_until(lambda: not shop.take("kept", "same"), "it helps both", 60)

@@ -12,7 +12,7 @@ from scribengin.api.app import make_app
 from scribengin.api.auth import Authentication
 from scribengin.api.plane import Plane
 from scribengin.api.planner import Planner
-from scribengin.control.alerting import Bell
+from scribengin.control.alerting import AlertDispatcher
 from scribengin.control.worker_reports import WorkerWatch
 from scribengin.packages.store import PackageStore
 from scribengin.registry.memory import MemoryStore
@@ -24,7 +24,7 @@ def openapi_document() -> dict[str, Any]:
     registry, nowhere = MemoryStore().client(), Path("/nowhere")
     gate = Authentication(None, asks=False, local=True)
     board, log = Board(), structlog.get_logger()
-    watch = WorkerWatch(registry, board, Bell(registry, board, log))
+    watch = WorkerWatch(registry, board, AlertDispatcher(registry, board, log))
     plane = Plane(registry, PackageStore(nowhere), Planner(nowhere), "", gate, leads=lambda: False, watch=watch)
     document: dict[str, Any] = make_app(plane).openapi()
     return document

@@ -37,7 +37,7 @@ _LONGEST = 200
 
 
 def make_app(plane: Plane) -> FastAPI:
-    """The application that serves a master."""
+    """The application that serves a master's API."""
     app = FastAPI(
         title="Scribengin",
         version=version("scribengin"),
@@ -75,15 +75,15 @@ def make_app(plane: Plane) -> FastAPI:
 
 
 def _gate(plane: Plane) -> Callable[..., Any]:
-    """role → the dependency that admits callers with this role, and gives the handler an `ApiRequest`. `by_labels`: the handler
-    itself does not check whether this caller may see the flow, or all flows."""
+    """Returns a function: role → the dependency that admits callers with this role, and gives the handler an `ApiRequest`. `by_labels`: the
+    dependency also checks whether the caller may see the flow in the path, or all flows, because the handler does not."""
 
     def may(role: Role, *, by_labels: bool = False) -> Any:
         def asked(request: Request) -> ApiRequest:
             name, address = "", request.client.host if request.client is not None else ""
             try:
                 if "Authorization" in request.headers:
-                    plane.registry.sync()  # a token that was removed opens nothing any more, whoever has removed it
+                    plane.registry.sync()  # so that a revoked token is no longer valid, whichever master has revoked it
                 who = plane.gate.who(request)
                 name = who.name
                 who.check(role)
@@ -91,7 +91,7 @@ def _gate(plane: Plane) -> Callable[..., Any]:
                 plane.audit.write(name, address, f"{request.method} {request.url.path}"[:_LONGEST], "", error.code)
                 raise
             seen = request.headers.get(REVISION, "")
-            plane.registry.sync()  # what anybody was told is written is seen, whoever told him
+            plane.registry.sync()  # so that this caller sees what any caller has been told is written
             if _NUMBER.fullmatch(seen):
                 plane.registry.sync(at_least=int(seen))
             this = ApiRequest(plane, who, request)
@@ -106,7 +106,7 @@ def _gate(plane: Plane) -> Callable[..., Any]:
 
 
 class _Told:
-    """The handler of all errors."""
+    """The handler of all errors: answers with a problem."""
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
@@ -124,7 +124,7 @@ class _Told:
 
 
 def _as_ours(request: Request, error: Exception) -> ScribenginError:
-    """The error as one of this project's errors."""
+    """An error as one of this project's errors."""
     where = f"{request.method} {request.url.path}"
     if isinstance(error, ScribenginError):
         return error

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class AuditLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`outcome` is `done`, or the code of the problem. `revision`: of the registry afterwards. `again`: the first answer was repeated."""
+    """One line of the audit log. `outcome` is `done`, or the code of the problem. `revision`: of the registry afterwards. `again`: the
+    answer to an earlier request with the same idempotency key was repeated."""
 
     at: str
     who: str
@@ -30,17 +31,32 @@ class AuditLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AuditLog:
-    """The audit log of one master. A line that cannot be written is reported in the master's log: it must not prevent a flow from being
-    stopped."""
+    """The audit log of one master. A line that cannot be written is reported in the master's log: it must not prevent, for example, that a
+    flow is stopped."""
 
     def __init__(self, path: Path | None, log: FilteringBoundLogger | None = None) -> None:
-        """`path` None: nothing is kept."""
+        """Write to a file.
+
+        Args:
+            path: the file; None: nothing is written.
+            log: the master's log.
+        """
         self._path = path
         self._log = log
         self._lock = threading.Lock()
 
     def write(self, who: str, address: str, what: str, target: str, outcome: str, *, revision: int = 0, again: bool = False) -> None:
-        """Append one line to the audit log and make it durable."""
+        """Append one line to the audit log and make it durable.
+
+        Args:
+            who: the caller.
+            address: the caller's address.
+            what: the change.
+            target: what is changed, such as a flow.
+            outcome: `done`, or the code of the problem.
+            revision: of the registry afterwards.
+            again: the answer to an earlier request with the same idempotency key was repeated.
+        """
         if self._path is None:
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,4 +1,5 @@
-"""Authentication of a request: by its token, or, on this machine's loopback, without a token, by its name; and the caller's rights."""
+"""Authentication of a request: by its token, or, on this machine's loopback, without a token by a name in a header; and the caller's access
+rights."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 
-# The caller of a request, and its rights.
+# The caller of a request, and its access rights.
 
 
 class Role(IntEnum):
-    """Each role includes the rights of the roles before it."""
+    """A role of a caller. Each includes the access rights of the roles before it."""
 
     VIEWER = 1
     """read"""
@@ -35,14 +36,14 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """The caller. `labels`: it has access only to flows with all of these; empty: to all flows."""
+    """The caller of a request. `labels`: it has access only to flows with all of these; empty: to all flows."""
 
     name: str
     role: Role
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def may_see(self, labels: Mapping[str, str]) -> bool:
-        """Whether the caller has access to a flow with these labels."""
+        """True if the caller has access to a flow with these labels."""
         return all(labels.get(label) == value for label, value in self.labels.items())
 
     def check(self, role: Role) -> None:
@@ -59,21 +60,25 @@ _LONGEST_NAME = 100
 
 
 class Proves(Protocol):
-    """A store of tokens, which proves who a token belongs to."""
+    """A store of tokens, which finds the caller that a token belongs to."""
 
     def prove(self, token: str) -> Who | None:
         """The caller to whom the token belongs; None if it is not valid."""
 
     def there(self) -> bool:
-        """Whether there is any token."""
+        """True if there is any token."""
 
 
 class Authentication:
-    """`asks`: a token is always required. Otherwise a caller without a token may do everything; a token that is sent must still be valid.
-    `until`: this is so only until the first token exists; from then on a token is required.
+    """Authenticates requests.
 
-    `local`: the address is on the loopback. Without a token it accepts only requests that use a loopback host name and that do not come
-    from a web page of another origin: any page that is open in a browser can send requests to this machine.
+    Args:
+        tokens: the tokens; None: none is valid.
+        asks: a token is always required. Otherwise a caller without a token may do everything, but a token that is sent must be valid.
+        local: the address is on the loopback. A request without a token must then use a loopback host name, and must not come from a web
+            page of
+            another origin: any page that is open in a browser can send requests to this machine.
+        until: requests without a token are accepted only until the first token exists.
     """
 
     def __init__(self, tokens: Proves | None, *, asks: bool, local: bool, until: bool = False) -> None:
@@ -83,7 +88,7 @@ class Authentication:
         self._until = until
 
     def who(self, request: Request) -> Who:
-        """The caller. Raises Refused: `token-missing`, `token-unknown`, `origin-foreign`."""
+        """The caller of a request. Raises Refused: `token-missing`, `token-unknown`, `origin-foreign`."""
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         if kind:
             who = self._tokens.prove(token.strip()) if kind.lower() == "bearer" and self._tokens is not None else None
@@ -93,7 +98,7 @@ class Authentication:
                 )
             return who
         if self._until and not self._asks and self._tokens is not None:
-            self._asks = self._tokens.there()  # and stays so: removing the last one opens no door
+            self._asks = self._tokens.there()  # stays True: removing the last token does not open access
         if self._asks:
             raise Refused(
                 "a token is required", remedy="send Authorization: Bearer TOKEN; for commands: SCRIBENGIN_TOKEN", code="token-missing"

@@ -5,7 +5,7 @@ events come in the order of revisions: a client that reconnects with the last on
 event for each flow that has changed since. The first event of a stream, `flows`, names all existing flows, so that the client can drop
 those that were deleted meanwhile.
 
-So that no change is skipped, a change is sent when all changes before it are known: at the poll after the one that saw it.
+So that no change is skipped, a change is sent when all changes before it are known: at the poll after the one that found it.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from scribengin.registry.tree import DESIRED, STATUS
 MOST_STREAMS = 200
 _LOOK_S = 0.2
 _BEAT_S = 15.0
-"""seconds between two signs of life, for proxies that close silent connections"""
+"""seconds between two heartbeats, for proxies that close silent connections"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class FlowRevision:
 
 @dataclass(frozen=True, slots=True)
 class FlowsSnapshot:
-    """All flows at the poll with this `number`. All changes up to the revision `settled` are in it, and perhaps later ones."""
+    """All flows at the poll with this `number`. It includes all changes up to the revision `settled`, and perhaps later ones."""
 
     number: int
     settled: int
@@ -56,7 +56,7 @@ class FlowsSnapshot:
 
 
 class Watcher:
-    """Polls all flows while there are streams; one for all streams of a master. Its thread starts with the first stream."""
+    """Polls all flows while streams are open, once for all streams of a master. Its thread starts with the first stream."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -81,7 +81,7 @@ class Watcher:
                 self._thread.start()
 
     def leave(self) -> None:
-        """Remove a stream; polling ends with the last one."""
+        """Count one stream less; polling ends with the last one."""
         with self._lock:
             self._streams -= 1
             if self._streams == 0:
@@ -94,7 +94,7 @@ class Watcher:
         try:
             while not ended.is_set():
                 if number == 0 or newest > settled or mirror.changed.is_set():
-                    with suppress(ScribenginError):  # the registry is away: the picture stays as it was
+                    with suppress(ScribenginError):  # while the registry does not answer, the last snapshot is kept
                         reached = self._registry.sync()
                         mirror.refresh()
                         flows = {name: seen for name in mirror.children("flows") if (seen := _seen(mirror, name)) is not None}
@@ -103,7 +103,7 @@ class Watcher:
                             if not ended.is_set():
                                 self.picture = FlowsSnapshot(number, before, flows)
                         settled, before, newest = before, reached, max((seen.revision for seen in flows.values()), default=0)
-                ended.wait(_LOOK_S)  # also where there is news: so much time a watch has to tell of what `before` counts in
+                ended.wait(_LOOK_S)  # also after a change: within this time, the watch reports every change that `before` includes
         finally:
             mirror.close()
 
@@ -129,7 +129,7 @@ _STREAM: dict[str, Any] = {"description": "A stream", "content": {"text/event-st
 
 
 async def _lines(watcher: Watcher, asked: ApiRequest, after: int) -> AsyncIterator[bytes]:
-    """The stream to one client; `after`: the revision up to which it has all events."""
+    """The stream to one client. `after`: the revision up to which the client has all events."""
     watcher.join()
     try:
         told: dict[str, FlowRevision] = {}

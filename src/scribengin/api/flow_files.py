@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 
 def plan_file(plane: Plane, flow: str, file: FlowFile) -> tuple[PlannedTopology, list[Submission]]:
-    """Make a package of a text, and find what submitting it would change; two processes of the planner do it.
+    """Make a package of a text, and plan its submission, in two processes of the planner.
 
     Args:
-        plane: The master; the package stays with it.
-        flow: The flow in whose folder the text stands.
-        file: The text, and where relative paths start.
+        plane: the master, which stores the package.
+        flow: the flow in whose folder of the registry the text is.
+        file: the text, and the folder from which relative paths are resolved.
 
     Returns:
-        The plan, and what the flow will be.
+        The plan, and the submitted flow.
 
     Raises:
-        InputError: With every problem of the text, at its lines.
-        Refused: The text is another flow, or it is not known where its relative paths start; and as `Planner.ask`.
+        InputError: every problem of the text, at its lines.
+        Refused: the text is of another flow, or the folder for its relative paths is unknown; and as `Planner.ask`.
     """
     if file.base and not file.base.startswith("/"):
         raise Refused(
@@ -54,7 +54,7 @@ def plan_file(plane: Plane, flow: str, file: FlowFile) -> tuple[PlannedTopology,
 
 
 def _base_before(plane: Plane, flow: str) -> str:
-    """The folder where relative paths of the desired version start; empty if there is none."""
+    """The folder from which relative paths of the desired version are resolved; empty if there is no such version."""
     try:
         return flow_records.version_of(plane.registry, flow, flow_records.read_flow(plane.registry, flow).desired.version).base
     except Refused:

@@ -144,7 +144,7 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
 
 
 def _label(text: str) -> tuple[str, str]:
-    """Raises InputError if the text is not of the form `name=value`."""
+    """The name and value of a label in a query parameter. Raises InputError if the text is not of the form `name=value`."""
     name, sign, value = text.partition("=")
     if not sign or not name:
         raise PointedError((Fault("parameter", f"label: {text!r} is not a valid label", "write label=NAME=VALUE"),))

@@ -46,12 +46,13 @@ def group_routes(may: Callable[[Role], Any]) -> APIRouter:
 
 
 def _leader(asked: ApiRequest) -> Response | None:
-    """A redirect to the leader, which knows the state of members, if this master does not."""
+    """A redirect to the leader, which has the state of members; None if this master has it."""
     return sent_to_leader(asked.plane.watch, asked.request)
 
 
 def _visible(asked: ApiRequest) -> Callable[[str], bool] | None:
-    """None: all flows, and also groups that only the registry names."""
+    """A function that returns True for flows that the caller may see. None: the caller may see all flows, and also groups that only the
+    registry names."""
     return (lambda flow: asked.who.may_see(labels_of(asked.registry, flow))) if asked.who.labels else None
 
 

@@ -1,4 +1,4 @@
-"""`/livez`, `/readyz`, `/v1/masters`: whether this master is alive, whether it can do its part, and which masters there are."""
+"""`/livez`, `/readyz`, `/v1/masters`: this master's liveness and readiness, and the list of masters."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def master_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.get("/", response_class=HTMLResponse, include_in_schema=False)
     def show_page(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """The same as a web page."""
+        """The content of `show_master` as a web page."""
         view = _view(asked)
         said = msgspec.to_builtins(view)
         headers = {REVISION: str(view.revision), "Cache-Control": "no-store"}

@@ -1,8 +1,8 @@
 """Idempotency keys: a write that is repeated under its key is not executed again; any master returns its first answer.
 
-An answer is stored in the registry (`requests/<id>`), at most MOST of them for a day. The record is made before the write begins. If its
-master died before it could answer, a repeated write is executed again after a while: each converges (a desired state that is already set is
-left unchanged).
+An answer is stored in the registry (`requests/<id>`), at most MOST of them, each for a day. The record is created before the write begins.
+If its master died before it could answer, a repeated write is executed again after a while: each write is idempotent (a desired state that
+is already set is left unchanged).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import CommittedWrite, Registry, RegistrySession, RegistryWatch, Term, Write
 
 
-# `If-Match` on a flow's desired state: a registry for one write, which succeeds only if the desired state was written by a certain
-# revision.
+# `If-Match` on a flow's desired state: a registry for one write, which succeeds only if the desired state was written by a given revision.
 
 
 class ExpectingRegistry:
-    """The registry for a write that reads `path` and then replaces it: if the record was not written by `revision` (0: does not exist), the
-    read raises Refused `revision-stale`. A change between the read and the write makes the write a Conflict: read again."""
+    """The registry for a write that reads `path` and then replaces it. If the record was not written by `revision` (0: does not exist), the
+    read raises Refused `revision-stale`. A change between the read and the write makes the write a Conflict, after which the caller reads
+    again."""
 
     def __init__(self, registry: Registry, path: str, revision: int) -> None:
         self._registry = registry
@@ -40,7 +40,7 @@ class ExpectingRegistry:
         self._revision = revision
 
     def read(self, path: str) -> RegistryEntry | Damaged | None:
-        """See the contract."""
+        """Read one record, and check it if it is at `path`; see `Registry.read`."""
         return self._checked(path, self._registry.read(path))
 
     def _checked(self, path: str, found: RegistryEntry | Damaged | None) -> RegistryEntry | Damaged | None:
@@ -57,35 +57,35 @@ class ExpectingRegistry:
         return found
 
     def read_many(self, paths: Sequence[str]) -> list[RegistryEntry | Damaged | None]:
-        """See the contract."""
+        """Read records, and check the one at `path`; see `Registry.read_many`."""
         return [self._checked(path, found) for path, found in zip(paths, self._registry.read_many(paths), strict=True)]
 
     def children(self, path: str) -> tuple[str, ...]:
-        """See the contract."""
+        """The names one level below; see `Registry.children`."""
         return self._registry.children(path)
 
     def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...]]:
-        """See the contract."""
+        """The names below each path; see `Registry.children_many`."""
         return self._registry.children_many(paths)
 
     def commit(self, *writes: Write, term: Term | None = None) -> CommittedWrite:
-        """See the contract."""
+        """Do all writes or none; see `Registry.commit`."""
         return self._registry.commit(*writes, term=term)
 
     def sync(self, *, at_least: int | None = None) -> int:
-        """See the contract."""
+        """Wait until earlier commits are visible; see `Registry.sync`."""
         return self._registry.sync(at_least=at_least)
 
     def watch(self, path: str, wake: Callable[[], None]) -> RegistryWatch:
-        """See the contract."""
+        """Watch a path; see `Registry.watch`."""
         return self._registry.watch(path, wake)
 
     def watch_below(self, path: str, wake: Callable[[str | None], None]) -> RegistryWatch:
-        """See the contract."""
+        """Watch a path and all below it; see `Registry.watch_below`."""
         return self._registry.watch_below(path, wake)
 
     def session(self) -> RegistrySession:
-        """See the contract."""
+        """The session at this moment; see `Registry.session`."""
         return self._registry.session()
 
     def close(self) -> None:
@@ -95,10 +95,10 @@ class ExpectingRegistry:
 MOST = 1_000
 KEPT_S = 86_400.0
 ABANDONED_S, SLOW_ABANDONED_S = 15.0, 180.0
-"""seconds after which a write without an answer is executed again: longer than a write to the registry takes; than one that plans a flow
-takes"""
+"""seconds after which a write without an answer is executed again: longer than a write to the registry takes, and longer than a write takes
+that plans a flow"""
 LONGEST_BYTES = 32_768
-"""limit of a stored answer, in bytes; a larger one (hundreds of faults in a flow) is computed again"""
+"""limit of a stored answer, in bytes; a larger one (for example with hundreds of faults in a flow) is not stored"""
 LONGEST_KEY = 200
 _PRUNE_EVERY = 64
 
@@ -112,7 +112,7 @@ class StoredAnswer:
 
 
 class WriteClaim:
-    """A write that is to be executed now, under a key."""
+    """A write that must be executed now, under a key."""
 
     def __init__(self, registry: Registry, path: str, record: IdempotentRequest) -> None:
         self._registry = registry
@@ -120,7 +120,7 @@ class WriteClaim:
         self._record = record
 
     def settle(self, answer: StoredAnswer) -> None:
-        """Store its answer; no other process can have changed the record."""
+        """Store the answer of the write. No other process can have changed the record."""
         there = self._registry.read(self._path)
         if not isinstance(there, RegistryEntry):
             return
@@ -132,12 +132,12 @@ class WriteClaim:
             self.drop()
 
     def drop(self) -> None:
-        """Free the key: nothing was done."""
+        """Remove the record of the key: nothing was done."""
         self._registry.commit(Delete(self._path))
 
 
 class Once:
-    """The keys, as one master sees them. `clock` gives seconds since 1970."""
+    """The idempotency keys, for one master. `clock` returns seconds since the epoch."""
 
     def __init__(self, registry: Registry, clock: Callable[[], float] = time.time) -> None:
         self._registry = registry
@@ -145,8 +145,20 @@ class Once:
         self._count = itertools.count(1)
 
     def begin(self, who: str, key: str, asked: str, *, abandoned_s: float = ABANDONED_S) -> WriteClaim | StoredAnswer:
-        """Claim a key. `asked` identifies the request: method, path and body. Raises Refused: `key-used` for another request under the same
-        key, `key-busy` while the first one is under way."""
+        """Claim a key.
+
+        Args:
+            who: the caller.
+            key: the key.
+            asked: identifies the request: method, path and body.
+            abandoned_s: seconds after which a write without an answer is executed again.
+
+        Returns:
+            A claim if the write must be executed, otherwise the stored answer.
+
+        Raises:
+            Refused: `key-used` for another request under the same key, `key-busy` while the first one is under way.
+        """
         if not 0 < len(key) <= LONGEST_KEY:
             raise Refused(f"an idempotency key has 1 to {LONGEST_KEY} characters, not {len(key)}", remedy="send a UUID", code="key-used")
         if next(self._count) % _PRUNE_EVERY == 0:
@@ -157,7 +169,7 @@ class Once:
             self._registry.commit(spot.create(record))
         except Conflict:
             there = self._registry.read(spot.path)
-            if there is None:  # dropped between the two looks
+            if there is None:  # it was removed between the two reads
                 return self.begin(who, key, asked, abandoned_s=abandoned_s)
             found = stored_as(there, spot)
             if isinstance(found, StoredRecord):
@@ -193,5 +205,5 @@ class Once:
             if number >= MOST or at < oldest:
                 try:
                     self._registry.commit(Delete(path, version))
-                except Conflict:  # another master was faster
+                except Conflict:  # another master has changed or removed it
                     continue

@@ -1,4 +1,4 @@
-"""Routes that plan before they act: submit as one, roll back, set positions, scale, limit; and operations."""
+"""Routes that plan before they act (submit several flows, roll back, set positions, scale, limit), and operations."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -79,7 +79,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
 
         def act(registry: Registry) -> WentBack:
             asked.check_flow(flow)
-            back = flow_requests.going_back(registry, flow, to.version, only=to.only)
+            back = flow_requests.rollback_versions(registry, flow, to.version, only=to.only)
             for name in back:
                 asked.check_flow(name)
             said = {"version": to.version, "only": to.only}
@@ -88,7 +88,8 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
             except Refused as error:
                 if error.code != "package-missing":
                     raise
-                found = {"flows": [], "hash": ""}  # its workers fetch it from elsewhere, and refuse a state that does not fit
+                # the flow's workers fetch the package from elsewhere, and refuse a state that does not fit it
+                found = {"flows": [], "hash": ""}
             plan = msgspec.convert(found, topology.PlannedTopology)
             topology.check_agreed(plan, accept=to.accept)
             renew = {each.flow: [(anew.tier, anew.query) for anew in each.anew] for each in plan.flows if each.anew}
@@ -221,13 +222,13 @@ def _go(asked: ApiRequest, flow: str, what: str, said: Mapping[str, Any], body: 
 
 
 def _look(asked: ApiRequest, what: str, flow: str, arguments: Mapping[str, Any] | None = None) -> Any:
-    """Raises Refused if there is no such flow, and as `Planner.ask`."""
+    """The answer to a query about a flow. Raises Refused if there is no such flow, and as `Planner.ask`."""
     flow_records.read_flow(asked.registry, flow)
     return ask_planner(asked.plane, StateQuery(what, flow, arguments or {}, (flow,)))
 
 
 def _time(text: str | None) -> str | None:
-    """Parse a time as `parse_moment` does. Raises PointedError."""
+    """A time in a request as ISO 8601; None stays None. Raises PointedError if it is not valid."""
     try:
         return None if text is None else parse_moment(text).isoformat()
     except ValueError:

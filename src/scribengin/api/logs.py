@@ -17,14 +17,23 @@ if TYPE_CHECKING:
 
 MOST_LINES = 10_000
 _LINE_BYTES = 200
-"""assumed bytes of a line; with longer lines fewer are returned"""
+"""assumed bytes of a line; if lines are longer, fewer are returned"""
 _MOST_BYTES = 4 * 2**20
 
 
 def read_logs(
     state: str, flow: str, tiers: Sequence[TierRow], logs: Callable[[str], Sequence[str]], nodes: NodePages, lines: int
 ) -> list[LogLines]:
-    """For each tier: files of this host, or those on its worker's node. `state` is the root folder of the flow's state."""
+    """The last lines of the logs of a flow's tiers: from files of this host, or from the node of the tier's worker.
+
+    Args:
+        state: the root folder of the flow's state.
+        flow: the flow.
+        tiers: its tiers.
+        logs: worker → paths of its output on this host.
+        nodes: requests to nodes.
+        lines: the most lines of each file.
+    """
     found = []
     for row in tiers:
         tier, worker = row.tier, row.worker
@@ -42,7 +51,7 @@ def read_logs(
 
 
 def last_lines(path: Path, lines: int) -> tuple[str, ...]:
-    """The last `lines` lines, or those in the last `lines` x 200 bytes of the file, 4 MiB at most."""
+    """The last `lines` lines of a file, but at most those in its last `lines` x 200 bytes (at least 64 KiB, at most 4 MiB)."""
     reach = min(max(lines * _LINE_BYTES, 65_536), _MOST_BYTES)
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)

@@ -30,8 +30,14 @@ T = TypeVar("T")
 
 
 class NodePages:
-    """`key`: node → the secret that this master sends to it, which no other node knows; None if it sends `token`. `certificates` is a PEM
-    file with the issuers of the nodes' certificates."""
+    """Requests to nodes.
+
+    Args:
+        registry: where nodes are recorded.
+        key: node → the secret that this master sends to it, different for each node; None: it sends `token`.
+        token: the token for nodes without a secret.
+        certificates: a PEM file with the issuers of the nodes' certificates.
+    """
 
     def __init__(
         self,
@@ -48,11 +54,11 @@ class NodePages:
         self._verify = trusted(certificates)
 
     def status_of(self, node: str) -> dict[str, Any]:
-        """What the node reports about itself. Raises Unreachable, with the reason, if it does not answer."""
+        """The node's own status. Raises Unreachable, with the reason, if it does not answer."""
         return self._get(node, "/json", dict[str, Any])
 
     def logs(self, node: str, worker: str, lines: int) -> list[dict[str, Any]]:
-        """`file` and `lines` of each log. Raises Unreachable; Refused as the node does."""
+        """The last `lines` lines of each log of a worker, as `file` and `lines`. Raises Unreachable, and Refused as the node does."""
         return self._get(node, f"/workers/{quote(worker, safe='')}/logs?lines={lines}", list[dict[str, Any]])
 
     def worker(self, node: str, worker: str) -> dict[str, Any]:
@@ -60,17 +66,17 @@ class NodePages:
         return self._get(node, f"/workers/{quote(worker, safe='')}/json", dict[str, Any])
 
     def has_state(self, node: str, flow: str) -> bool:
-        """Whether the folder of the flow's state is on the node's host. Raises Unreachable."""
+        """True if the folder of the flow's state is on the node's host. Raises Unreachable."""
         return self._get(node, f"/states/{quote(flow, safe='')}", bool)
 
     def ask(self, node: str, query: StateQuery) -> Any:
-        """The result of the planner's process on the node; only a few requests to all nodes run at a time. Raises Unreachable, Refused
-        `too-many`, and as `Planner.ask`."""
+        """The answer to a query from the planner's process on the node. Only AT_ONCE requests to all nodes run at the same time. Raises
+        Unreachable, Refused `too-many`, and as `Planner.ask`."""
         with turn(self._turns):
             return self._get(node, "/states", Any, query)
 
     def _get(self, node: str, path: str, kind: type[T], body: StateQuery | None = None) -> T:
-        """Send a request; with a body it is a POST, and may take as long as the planner does."""
+        """Send a request and decode the answer. With a body it is a POST, which may take as long as the planner does."""
         address = self._address(node)
         secret = self._key(node) or self._token
         headers = {} if secret is None else {"Authorization": f"Bearer {secret.reveal()}"}

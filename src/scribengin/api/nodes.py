@@ -117,7 +117,7 @@ def node_of(registry: Registry, id_: RunId) -> str:
 
 
 def _known(node: str) -> str:
-    """Raises Refused if the text is not a valid name of a node."""
+    """The text, if it is a valid name of a node. Raises Refused if it is not."""
     if not HOST.fits(node):
         raise Refused(f'"{node[:200]}" is not a valid name of a node', remedy="see: scribengin node list", code="node-unknown")
     return node

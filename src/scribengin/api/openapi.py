@@ -15,9 +15,9 @@ _SEEN = {
     "schema": {"type": "integer"},
 }
 _ONCE = ("/v1/flows", "/v1/topology", "/v1/registry", "/v1/groups", "/v1/quotas", "/v1/peers", "/v1/nodes", "/v1/tokens", "/v1/workflows")
-"""routes where a write with a key is executed once"""
+"""prefixes of routes on which a write with a key is executed once"""
 _EACH_TIME = ("make_token", "plan_topology")
-"""except these: a token is shown once, and planning changes nothing"""
+"""operations below these that are exceptions: a token is shown once, and planning changes nothing"""
 _WRITES = (
     {
         "name": KEY,
@@ -35,7 +35,7 @@ _WRITES = (
 
 
 def described(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with these additions, made in place; a second call changes nothing."""
+    """Add problems, tokens and headers to the document, in place, and return it. Idempotent."""
     document.setdefault("components", {})["securitySchemes"] = {"token": _TOKEN}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():

@@ -40,8 +40,18 @@ AGAIN = "Idempotency-Replayed"
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """A master, as its API sees it. `state` is the root folder of the states of new flows, `leads` whether this master leads. `logs`:
-    worker → paths of its output on this host."""
+    """The parts of a master that its API uses.
+
+    Attributes:
+        registry: its client of the registry.
+        packages: the packages of this host.
+        planner: executes queries about the state of flows.
+        state: the root folder of the states of new flows.
+        gate: authenticates requests.
+        leads: returns True if this master leads.
+        audit: the audit log.
+        logs: worker → paths of its output on this host.
+    """
 
     registry: Registry
     packages: PackageStore
@@ -52,9 +62,9 @@ class Plane:
     audit: AuditLog = field(default_factory=lambda: AuditLog(None))
     logs: Callable[[str], Sequence[str]] = field(default=lambda _worker: ())
     watch: WorkerWatch | None = None
-    """the metrics that workers reported to it; None: it collects none"""
+    """the reports of workers; None: this master collects none"""
     glance: Callable[[], Mapping[str, Any]] = field(default=lambda: {"id": ""})
-    """this master's own status, as `MasterView` has it"""
+    """returns this master's own status, in the form of `MasterView`"""
     nodes: NodePages = field(init=False)
     tokens: Tokens = field(init=False)
     once: Once = field(init=False)
@@ -94,7 +104,7 @@ class ApiRequest:
 
     @property
     def view(self) -> RegistryView:
-        """Reads, limited to what this caller may see."""
+        """The registry as models of the API, limited to what this caller may see."""
         return RegistryView(self.registry, self.who.labels, self.plane.workflows)
 
     @property
@@ -103,7 +113,7 @@ class ApiRequest:
         return self.request.client.host if self.request.client is not None else ""
 
     def check_flow(self, flow: str) -> None:
-        """Raise Refused for an invalid name of a flow, or for a flow that this caller may not see."""
+        """Raise Refused if the name of a flow is not valid, or the caller may not see the flow."""
         check_flow(self.registry, flow)
         if self.who.labels and not self.who.may_see(labels_of(self.registry, flow)):
             raise flow_records.unknown_flow(
@@ -111,8 +121,8 @@ class ApiRequest:
             )
 
     def check_new(self, flow: str, new: Mapping[str, str]) -> None:
-        """Raise Refused for a version with the labels `new` that this caller may not submit: it lacks the caller's labels, or the flow
-        exists and the caller may not see it."""
+        """Raise Refused if the caller may not submit a version with the labels `new`: it lacks the caller's labels, or the flow exists and
+        the caller may not see it."""
         there = self.registry.read(DESIRED(flow).path) is not None
         if not self.who.may_see(new) or (there and not self.who.may_see(labels_of(self.registry, flow))):
             labels = ", ".join(f"{label}={value}" for label, value in self.who.labels.items())
@@ -123,7 +133,7 @@ class ApiRequest:
             )
 
     def check_all(self) -> None:
-        """Raise Refused for a caller that may see only some flows: the request concerns all of them."""
+        """Raise Refused if the caller may see only some flows, for a request that concerns all of them."""
         if self.who.labels:
             raise Refused(
                 f"{self.who.name} has access only to flows with certain labels; this request concerns all flows",
@@ -132,16 +142,29 @@ class ApiRequest:
             )
 
     def answer(self, value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-        """The value as a JSON answer, with the registry's revision."""
+        """The value as a JSON answer, with the registry's revision.
+
+        Args:
+            value: the value.
+            status: the HTTP status.
+            headers: further headers.
+        """
         return self._response(StoredAnswer(status, msgspec.json.encode(value)), dict(headers or {}))
 
     def write(
         self, what: str, target: str, act: Callable[[Registry], object], body: object = None, *, slow: bool = False, secret: bool = False
     ) -> Response:
-        """Execute `act`, and answer with its result: once only if the request has an idempotency key, and recorded in the audit log.
+        """Execute a write, and answer with its result: once only if the request has an idempotency key, and recorded in the audit log.
 
-        `target` is a flow: if the request has If-Match, the registry that is passed to `act` enforces it. `slow`: it plans a flow, and may
-        take minutes. `secret`: its answer is not stored, so that a key does not repeat it.
+        Args:
+            what: the change, for the audit log.
+            target: what is changed, for the audit log. If it is a flow, and the request has If-Match, the registry that is passed to `act`
+                enforces
+                it.
+            act: does the write; its result is the answer.
+            body: the body of the request, by which a repeated request is recognised.
+            slow: it plans a flow, and may take minutes.
+            secret: its answer is not stored, so that a key does not repeat it.
         """
         key = None if secret else self.request.headers.get(KEY)
         try:
@@ -159,7 +182,7 @@ class ApiRequest:
         return self._do(what, target, lambda: act(registry), begun)
 
     def note(self, what: str, target: str, outcome: str) -> None:
-        """Write a line of the audit log, for a request that does not use `write`."""
+        """Write a line of the audit log, for a request that does not use `write`. `outcome`: `done`, or the code of the problem."""
         self._note(what, target, outcome)
 
     def _do(self, what: str, target: str, act: Callable[[], object], claim: WriteClaim | None) -> Response:
@@ -180,7 +203,8 @@ class ApiRequest:
             raise
         self._note(what, target, "done")
         if claim is not None:
-            with suppress(ScribenginError):  # it is done; that it cannot be noted makes a repetition do it again, and each converges
+            # the write is done; if its answer cannot be stored, a repetition executes it again, and it is idempotent
+            with suppress(ScribenginError):
                 claim.settle(answer)
         return self._response(answer, {})
 

@@ -16,8 +16,20 @@ _MOST_FLOWS = 200
 
 
 def planned(asked: ApiRequest, wanted: Topology) -> tuple[topology.PlannedTopology, list[Submission]]:
-    """The changes that submitting these flows would make, and the resulting flows. Raises InputError with every problem; Refused:
-    `package-missing`, `flow-path`, `plan-late`, `role-lacking`; EnvironmentFault if the process ended without an answer."""
+    """Plan the submission of flows, in the planner's process.
+
+    Args:
+        asked: the request.
+        wanted: the flows.
+
+    Returns:
+        The changes that submitting them would make, and the submitted flows.
+
+    Raises:
+        InputError: every problem of every flow.
+        Refused: `package-missing`, `flow-path`, `plan-late`, `role-lacking`.
+        EnvironmentFault: the process ended without an answer.
+    """
     if not 0 < len(wanted.flows) <= _MOST_FLOWS:
         raise PointedError(
             (Fault("body", f"/flows has {len(wanted.flows)} flows", f"submit 1 to {_MOST_FLOWS} at once", pointer="/flows"),)
@@ -40,7 +52,7 @@ def planned(asked: ApiRequest, wanted: Topology) -> tuple[topology.PlannedTopolo
 
 
 def check_submit(wanted: Submit, pointer: str = "") -> None:
-    """Raise InputError if the submission cannot be planned; `pointer` is its place in the body."""
+    """Raise InputError if the submission cannot be planned. `pointer` is its place in the body, as a JSON pointer."""
     faults = []
     if not PACKAGE_ID.fullmatch(wanted.package):
         said = f"{pointer}/package is not a SHA-256"

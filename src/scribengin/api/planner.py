@@ -1,5 +1,5 @@
-"""Executes state queries, each in a process of its own, here or on a node that has the state: a person's Python must neither slow a master
-down nor stay in it."""
+"""Executes state queries, each in a process of its own, here or on a node that has the state: a user's Python code must neither slow down a
+master nor stay in its memory."""
 
 from __future__ import annotations
 
@@ -38,15 +38,20 @@ LIMIT_S = 60
 ANSWER_S = 100
 AT_ONCE = 2
 TURN_S = 10
-"""seconds that a question waits for a free slot; each one that waits takes a thread of the API"""
+"""seconds that a query waits for a free slot; each waiting one uses a thread of the API"""
 _TOLD_BYTES = 2000
 _HIDDEN = ("SCRIBENGIN_REGISTRY_LOGIN", "SCRIBENGIN_TOKEN")
-"""environment variables that the master has and that a person's code does not need"""
+"""environment variables of the master that a user's code does not need"""
 
 
 def from_others(store: PackageStore, others: Callable[[], Sequence[str]], **more: Any) -> Callable[[str], None]:
-    """Returns a function that fetches a package into `store` from one of the masters at `others`, with a token and certificates
-    (`FetchedPackages`); if there are none, it does nothing."""
+    """Returns a function that fetches a package from another master, if there is one.
+
+    Args:
+        store: where the package is stored.
+        others: returns the addresses of the other masters.
+        more: token and certificates; see `FetchedPackages`.
+    """
     fetched = FetchedPackages(store, others, **more)
 
     def fetch(package: str) -> None:
@@ -58,7 +63,7 @@ def from_others(store: PackageStore, others: Callable[[], Sequence[str]], **more
 
 @contextmanager
 def turn(turns: threading.BoundedSemaphore) -> Iterator[None]:
-    """One of AT_ONCE slots. Raises Refused `too-many` if none becomes free within TURN_S."""
+    """Hold one of AT_ONCE slots. Raises Refused `too-many` if none becomes free within TURN_S seconds."""
     if not turns.acquire(timeout=TURN_S):
         raise Refused(
             f"this master already answers {AT_ONCE} requests about the states of flows",
@@ -72,7 +77,7 @@ def turn(turns: threading.BoundedSemaphore) -> Iterator[None]:
 
 
 class Planner:
-    """Executes queries on this host; `packages` is the folder of the packages."""
+    """Executes queries on this host."""
 
     def __init__(
         self,
@@ -82,8 +87,14 @@ class Planner:
         answer_s: int = ANSWER_S,
         fetch: Callable[[str], None] = lambda _package: None,
     ) -> None:
-        """`fetch` gets a package that another master has; it raises if no master has it. `limit_s` is the time limit of queries that plan,
-        `answer_s` that of all others."""
+        """Create a planner without processes.
+
+        Args:
+            packages: the folder of the packages.
+            limit_s: the time limit in seconds of queries that plan.
+            answer_s: the time limit in seconds of all other queries.
+            fetch: fetches a package that another master has; it raises if no master has it.
+        """
         self.fetch = fetch
         self._packages = packages
         self._limit_s = limit_s
@@ -92,12 +103,17 @@ class Planner:
         self._questions = threading.BoundedSemaphore(AT_ONCE)
 
     def ask(self, query: StateQuery, records: Mapping[str, Mapping[str, Any]]) -> Any:
-        """The result of `planner_process`: it has the records, the packages and the states.
+        """The answer to a query, from a new `planner_process`.
+
+        Args:
+            query: the query.
+            records: path → value of the records that it reads.
 
         Raises:
-            ScribenginError: As the query's handler does.
-            Refused: `node-old`; `plan-late`, or `answer-late` if the query does not plan; then also `too-many`, if too many are executed.
-            EnvironmentFault: The process ended without an answer.
+            ScribenginError: as the query's handler does.
+            Refused: `node-old`; `plan-late`, or `answer-late` if the query does not plan; in that case also `too-many`, if too many run
+                already.
+            EnvironmentFault: the process ended without an answer.
         """
         known = registered(query.verb)
         self._fetch_all(records)
@@ -111,7 +127,7 @@ class Planner:
         return seen.found
 
     def _fetch_all(self, records: Mapping[str, Mapping[str, Any]]) -> None:
-        for record in records.values():  # versions that are looked at; of one that is gone the process says so
+        for record in records.values():  # packages of the versions that are read; the process reports one that is missing
             if isinstance(package := record.get("package"), str):
                 with suppress(ScribenginError):
                     self.fetch(package)
@@ -130,7 +146,7 @@ class Planner:
             except subprocess.TimeoutExpired:
                 raise _late(limit_s, plans=task.plans) from None
             finally:
-                with suppress(ProcessLookupError):  # and what its code has started
+                with suppress(ProcessLookupError):  # the process, and what its code has started
                     os.killpg(process.pid, signal.SIGKILL)
             try:
                 return msgspec.json.decode(answer, type=StateAnswer)
@@ -174,15 +190,21 @@ def _fault_from_package(fault: Fault, folder: str) -> Fault:
 
 
 def ask_planner(plane: Plane, query: StateQuery) -> Any:
-    """The result of a query, here or on the node that has the state. Raises as `Planner.ask` and `locate_query`."""
+    """The answer to a query, from this host or from the node that has the state. Raises as `Planner.ask` and `locate_query`."""
     return ask_at(plane, locate_query(plane, query).node, query)
 
 
 def locate_query(plane: Plane, query: StateQuery, *, masters: bool = False) -> StateLocation:
-    """Where the query is to be executed: at the state of the first of its flows whose state is not here. `masters` as in `locate_state`.
+    """Returns where a query must be executed: at the state of the first of its flows whose state is not on this host.
 
-    Raises Refused `state-elsewhere` if a node may have the state and does not answer. If the query does not need it, as for submissions,
-    it is executed here without the state, and workers refuse a version that does not fit it.
+    Args:
+        plane: the master.
+        query: the query.
+        masters: see `locate_state`.
+
+    Raises:
+        Refused: `state-elsewhere` if a node that may have the state does not answer. A query for which the state is optional, such as a
+            submission, is then executed here without it; workers refuse a version that does not fit the state.
     """
     need = registered(query.verb).needs_state
     for name in query.flows if need is not StateNeed.NO else ():
@@ -200,15 +222,15 @@ def locate_query(plane: Plane, query: StateQuery, *, masters: bool = False) -> S
 
 
 def ask_at(plane: Plane, node: str, query: StateQuery) -> Any:
-    """The result of a query from a node, which has then seen at least what this master has; if `node` is empty, from this host."""
+    """The answer to a query from a node, which has then seen at least what this master has seen; if `node` is empty, from this host."""
     if node:
         return plane.nodes.ask(node, msgspec.structs.replace(query, revision=plane.revision()))
     return plane.planner.ask(query, records_for(plane.registry, query))
 
 
 def records_for(registry: Registry, query: StateQuery) -> dict[str, Mapping[str, Any]]:
-    """The records that a query reads. If it does not plan, they are the desired state of its flow, and the desired version; raises as
-    `read_flow` and `version_of`."""
+    """The records that a query reads: path → value. If it does not plan, they are the desired state of its flow, and the desired version;
+    raises as `read_flow` and `version_of`."""
     if registered(query.verb).plans:
         return _records_of(registry, query.flows, query.versions)
     desired = flow_records.read_flow(registry, query.flow).desired
@@ -217,8 +239,8 @@ def records_for(registry: Registry, query: StateQuery) -> dict[str, Mapping[str,
 
 
 def _records_of(registry: Registry, flows: Sequence[str], versions: Mapping[str, int]) -> dict[str, Mapping[str, Any]]:
-    """The desired states, versions and statuses of flows; with the additional `versions` of theirs. Records that cannot be read are left
-    out."""
+    """The desired states, versions and statuses of flows: path → value. Records that cannot be read are left out. `versions`: flow → a
+    further version."""
     found: dict[str, Mapping[str, Any]] = {}
     for flow in dict.fromkeys(flows):
         desired = registry.read(DESIRED(flow).path)

@@ -1,5 +1,5 @@
-"""The process in which a master, or a node, executes one state query. A query may read much data, and executes a person's modules, so it
-does not run in a master's thread.
+"""The process in which a master, or a node, executes one state query. A query may read much data, and executes a user's modules, so it does
+not run in a master's thread.
 
 stdin: a `PlannerTask` as JSON. stdout: a `StateAnswer` as JSON. It has copies of the records that it needs, and no access to the registry.
 """
@@ -11,14 +11,14 @@ import pkgutil
 import resource
 import signal
 import sys
-from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
+from collections.abc import Mapping  # noqa: TC003  msgspec evaluates the annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.api.state_queries import StateQuery  # noqa: TC001  msgspec looks at it
+from scribengin.api.state_queries import StateQuery  # noqa: TC001  msgspec evaluates the annotations
 from scribengin.client.problems import ProblemDetails, to_problem
 from scribengin.core.errors import Refused, ScribenginError
 
@@ -28,13 +28,21 @@ if TYPE_CHECKING:
 
 MEMORY_BYTES = 8 * 2**30
 MOST_BYTES = 16 * 2**20
-"""limit of an answer: a master has several of them in memory at a time"""
+"""limit of an answer in bytes: a master has several of them in memory at a time"""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannerTask:
-    """A query, and what the process needs for it. `handler` and `plans` as in `RegisteredQuery`; `packages`: the folder of packages;
-    `records`: path → value, of the flows in question; `limit_s`: whole seconds, from 1."""
+    """A query, and what the process needs for it.
+
+    Attributes:
+        query: the query.
+        handler: see `RegisteredQuery`.
+        plans: see `RegisteredQuery`.
+        packages: the folder of packages.
+        records: path → value of the records that the query reads.
+        limit_s: the time limit in whole seconds, from 1.
+    """
 
     query: StateQuery
     handler: str
@@ -46,7 +54,7 @@ class PlannerTask:
 
 @dataclass(frozen=True, slots=True)
 class StateAnswer:
-    """The result, as JSON; `problem` if it was refused."""
+    """The result of a query, as JSON; or `problem` if it was refused."""
 
     found: Any = None
     problem: ProblemDetails | None = None
@@ -54,7 +62,7 @@ class StateAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PlanInput:
-    """What a handler that plans gets. `registry` has copies of the records of `query.flows`."""
+    """The input of a handler that plans. `registry` has copies of the records of `query.flows`."""
 
     registry: Registry
     packages: PackageStore
@@ -62,9 +70,11 @@ class PlanInput:
 
 
 def main() -> None:
-    """Read a task from stdin, execute it, and write its answer to stdout, both as JSON. Anything printed meanwhile goes to stderr. The
-    process is ended when the time of the task is over, even if the master that started it is gone; its memory is limited to MEMORY_BYTES.
-    If the answer has more than MOST_BYTES, a problem is written instead, `answer-large`."""
+    """Read a task from stdin, execute it, and write its answer to stdout, both as JSON. Anything printed meanwhile goes to stderr.
+
+    The process ends when the time limit of the task is exceeded, even if the master that started it is gone; its memory is limited to
+    MEMORY_BYTES. If the answer has more than MOST_BYTES, the problem `answer-large` is written instead.
+    """
     answer = os.dup(1)
     os.dup2(2, 1)
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=PlannerTask)
@@ -76,7 +86,7 @@ def main() -> None:
 
 
 def execute(task: PlannerTask) -> StateAnswer:
-    """The answer of the task's handler, over an in-memory registry that has copies of the records."""
+    """Run the task's handler over an in-memory registry with copies of the records, and return its answer."""
     from scribengin.control.offsets import prepared_flow
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Create
@@ -94,7 +104,7 @@ def execute(task: PlannerTask) -> StateAnswer:
 
 
 def within(answer: bytes) -> bytes:
-    """The answer, or a `StateAnswer` with the problem that it is too large."""
+    """The answer, or a `StateAnswer` with the problem `answer-large` if it is too large."""
     if len(answer) <= MOST_BYTES:
         return answer
     error = Refused(

@@ -17,15 +17,19 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def router(watch: WorkerWatch, viewer: Sequence[Any] = (), operator: Sequence[Any] = ()) -> APIRouter:
-    """The routes; `watch` is this master's. Errors are ScribenginErrors, for the app's own handler.
+    """The routes of progress and metrics. Errors are ScribenginErrors, for the app's own handler.
 
-    A worker's POST carries the claim of its lease in place of a token: `Authorization: Claim HEX`. `viewer` and `operator` are dependencies
-    (`Depends(…)`) of the routes that read, and of those that act.
+    A worker's POST has the claim of its lease in place of a token: `Authorization: Claim HEX`.
+
+    Args:
+        watch: the reports of workers to this master.
+        viewer: dependencies (`Depends(…)`) of the routes that read.
+        operator: dependencies of the routes that act.
     """
     routes = APIRouter(tags=["watching"])
 
     def elsewhere(request: Request) -> Response | None:
-        """A redirect to the leader, if this master does not lead."""
+        """A redirect to the leader; None if this master leads. Raises Unreachable if no leader can be reached."""
         if watch.leads():
             return None
         address = watch.leader()
@@ -90,5 +94,5 @@ def router(watch: WorkerWatch, viewer: Sequence[Any] = (), operator: Sequence[An
 
 
 def _json(value: Any, headers: Mapping[str, str] | None = None) -> Response:
-    """Replaces values that JSON cannot represent (infinity) by null."""
+    """The value as a JSON answer; numbers that JSON cannot represent (infinity) become null."""
     return Response(msgspec.json.encode(value), media_type="application/json", headers=dict(headers or {}))

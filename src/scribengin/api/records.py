@@ -1,4 +1,4 @@
-"""`/v1/registry`: browse the registry; write the records that people may write (see docs/registry.md)."""
+"""`/v1/registry`: browse the registry; write the records that operators may write (see docs/registry.md)."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -81,7 +81,7 @@ def record_routes(may: Callable[[Role], Any]) -> APIRouter:
 
 
 def _view(registry: Registry, path: str) -> RecordView:
-    """`version` is -1 if there is no record."""
+    """The record at a path, and the names below it. `version` is -1 if it does not exist."""
     found = registry.read(path)
     children = registry.children(path)[:_MOST_NAMES]
     branch = branch_of(path)
@@ -121,7 +121,7 @@ def _by_hand(path: str) -> Branch[Any]:
 
 
 def _fitting(branch: Branch[Any], value: dict[str, Any]) -> dict[str, Any]:
-    """Raise InputError if the value is not a valid record of this kind."""
+    """The value with its format. Raises InputError if it is not a valid record of this kind."""
     number = value.get("format", branch.kind.FORMAT)
     if type(number) is not int or not 1 <= number <= branch.kind.FORMAT:
         fault = Fault(

@@ -1,4 +1,4 @@
-"""Limits of a request's size, as an ASGI layer around the application: no part of it reads more of a body than is allowed."""
+"""Limits of a request's size, as an ASGI layer around the application: no more of a body is read than is allowed."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 BODY_BYTES = 256 * 1024
-"""limit of JSON; a record of the registry has up to 100,000"""
+"""limit of a JSON body; a record of the registry has up to 100,000 bytes"""
 
 
 class BodyLimit:
-    """Stops reading, with a problem, if a body is too long by its declared length or by the bytes received."""
+    """Rejects a request with a problem, if its body is too long by its declared length or by the bytes received."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
+        """Pass one request to the application; reading its body raises HTTPException 413 beyond the limit."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -46,7 +46,7 @@ class BodyLimit:
 
 
 def too_long(limit: int) -> Refused:
-    """The error for a package over its limit, as a store of packages reports it."""
+    """The error for a package over its limit, the same as that of a package store."""
     message = f"the package has more than {limit} bytes, the most that is allowed"
     return Refused(message, remedy="make it smaller: include code, not data", code="package-size")
 

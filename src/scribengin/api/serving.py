@@ -1,4 +1,4 @@
-"""The socket of the API, which is bound before its address is published, and uvicorn serving it in a thread."""
+"""The socket of the API, which is bound before its address is published, and uvicorn, which serves it in a thread."""
 
 from __future__ import annotations
 
@@ -29,17 +29,25 @@ if TYPE_CHECKING:
 
 _MAKE_ONE = "make one: scribengin token add NAME --role ROLE"
 _EVERYWHERE = ("0.0.0.0", "::")
-"""addresses to listen at, but not to connect to"""
+"""addresses to listen on, but not to connect to"""
 _BACKLOG = 256
 _START_S = 30.0
 _LEAVE_S = 3
-"""seconds for answers under way when it ends; streams of events are cut"""
+"""seconds for answers under way at the end; streams of events are cut"""
 
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """An address of this machine; port 0: a free one. `certificate` and `key` are PEM files for TLS. `asks`: a token is required on the
-    loopback, too. `insecure`: access by others without tokens or without TLS is allowed."""
+    """An address of this machine on which to listen.
+
+    Attributes:
+        host: the host name or IP address.
+        port: the port; 0: a free one.
+        certificate: a PEM file for TLS.
+        key: the PEM file of its key.
+        asks: a token is required on the loopback, too.
+        insecure: allow other hosts to connect without tokens or without TLS.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -50,11 +58,11 @@ class Listen:
 
     @property
     def local(self) -> bool:
-        """Whether only this machine can reach it."""
+        """True if only this machine can reach it."""
         return is_loopback(self.host)
 
     def check_transport(self) -> None:
-        """Raise Refused if others could read the traffic; EnvironmentFault if TLS cannot be set up."""
+        """Raise Refused if other hosts could read the traffic; EnvironmentFault if TLS cannot be set up."""
         if (self.certificate is None) != (self.key is None):
             raise Refused(
                 "TLS needs a certificate and its key", remedy="pass both: --tls-certificate FILE --tls-key FILE", code="listen-open"
@@ -76,7 +84,7 @@ class Listen:
                 ) from error
 
     def check_tokens(self, *, there: bool) -> None:
-        """Raise Refused if others could access it without a token, because none exists."""
+        """Raise Refused if other hosts would have access without a token, because there is none. `there`: tokens exist."""
         if there:
             return
         if self.asks:
@@ -89,14 +97,14 @@ class Listen:
             )
 
     def gate(self, tokens: Proves, *, there: bool) -> Authentication:
-        """The authentication for this address; `there`: whether tokens exist. If others can reach it, tokens that are made later are
-        required too."""
+        """The authentication for this address. `there`: tokens exist. If other hosts can reach it, a token is also required once the first
+        one is made later."""
         return Authentication(tokens, asks=self.asks or (not self.local and there), local=self.local, until=not self.local)
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """A bound socket. `url` is the address of the API; if it listens at all addresses, it has the name of this machine."""
+class BoundListener:
+    """A bound socket. `url` is the address of the API; if it listens on all addresses, it has the name of this machine."""
 
     socket: socket.socket
     url: str
@@ -104,7 +112,7 @@ class Door:
 
     @contextmanager
     def serve(self, app: Starlette) -> Iterator[None]:
-        """Answer inside the `with` block."""
+        """Serve the application inside the `with` block."""
         certificate, key = (None if path is None else str(path) for path in (self.listen.certificate, self.listen.key))
         config = uvicorn.Config(
             app,
@@ -133,7 +141,7 @@ class Door:
 
 
 @contextmanager
-def open_door(listen: Listen) -> Iterator[Door]:
+def open_listener(listen: Listen) -> Iterator[BoundListener]:
     """Bind the socket. Raises EnvironmentFault if the address is taken, or not one of this machine."""
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as bound:
@@ -149,11 +157,11 @@ def open_door(listen: Listen) -> Iterator[Door]:
         bound.listen(_BACKLOG)
         shown = socket.gethostname() if listen.host in _EVERYWHERE else listen.host
         host = f"[{shown}]" if ":" in shown else shown
-        yield Door(bound, f"{'http' if listen.certificate is None else 'https'}://{host}:{bound.getsockname()[1]}", listen)
+        yield BoundListener(bound, f"{'http' if listen.certificate is None else 'https'}://{host}:{bound.getsockname()[1]}", listen)
 
 
 class _Protocol(H11Protocol):
-    """Also answers requests that are not valid HTTP with the one form of errors."""
+    """Answers requests that are not valid HTTP with a problem, too."""
 
     def send_400_response(self, msg: str) -> None:
         """Send a problem instead of a line of text."""

@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 
 def trace(prepared: PreparedFlow, record: str) -> dict[str, Any]:
-    """The path of a record, or of all whose id has this prefix."""
+    """Trace a record, or all records whose id has this prefix."""
     from scribengin.local.tracing import trace_record
 
     return trace_record(prepared, record)
 
 
 def audit(prepared: PreparedFlow) -> dict[str, Any]:
-    """Whether outputs, dead letters and ledger balance."""
+    """Check whether outputs, dead letters and ledger balance."""
     from scribengin.local.audit import audit_as_json, audit_flow
 
     return audit_as_json(prepared, audit_flow(prepared))
 
 
 def backlogs(prepared: PreparedFlow) -> dict[str, Any]:
-    """Returns the backlog of each source of the flow."""
+    """Measure the backlog of each source of the flow."""
     from scribengin.local.backlogs import measure_backlogs
 
     return {source: measured.as_json() for source, measured in measure_backlogs(prepared).items()}
@@ -52,7 +52,7 @@ def graph(prepared: PreparedFlow) -> dict[str, Any]:
 
 
 def dead_letter_counts(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
-    """The number of dead letters by Query, step and reason."""
+    """The number of dead letters by query, step and reason."""
     from scribengin.local.dead_letters import count_letters
 
     which = _which(said)
@@ -80,7 +80,7 @@ def dead_letters(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
 
 
 def replay_letters(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
-    """Request the replay of dead letters: of several simultaneous requests, only one takes each dead letter."""
+    """Request the replay of dead letters. Of several simultaneous requests, only one takes each dead letter."""
     from scribengin.local.dead_letter_repair import parse_exported_letters
     from scribengin.local.dead_letter_replay import replay
 
@@ -98,7 +98,7 @@ def repair_letter(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
 
 
 def purge_letters(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
-    """Delete dead letters under the leases. It may be killed at any point, and repeated."""
+    """Delete dead letters, under the leases of the flow's tiers. Idempotent: it may be interrupted at any point and repeated."""
     from scribengin.local.dead_letter_repair import purge, select_for_purge
     from scribengin.state.lease import take_leases
     from scribengin.state.trash import PURGE, Trash
@@ -116,7 +116,7 @@ def purge_letters(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
 
 
 def undo_purge(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
-    """Restore purged dead letters under the leases."""
+    """Restore purged dead letters, under the leases of the flow's tiers."""
     from scribengin.local.dead_letter_repair import undo_purge
     from scribengin.state.lease import take_leases
     from scribengin.state.trash import PURGE, Trash
@@ -126,21 +126,35 @@ def undo_purge(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:
 
 
 def offsets(given: PlanInput) -> Any:
-    """The position of each Query in each source."""
+    """The position of each query in each source."""
     from scribengin.control.offsets import read_offsets
 
     return msgspec.to_builtins(read_offsets(given.registry, given.packages, given.query.flow))
 
 
 def set_position(given: PlanInput, source: str, position: str, query: str | None) -> dict[str, Any]:
-    """The effect of setting a source to a position."""
+    """Plan to set a source to a position.
+
+    Args:
+        given: the planner's input.
+        source: the source.
+        position: the position; see `plan_offsets`.
+        query: only in this query; None: in all.
+    """
     from scribengin.control.offsets import plan_offsets
 
     return _change(plan_offsets(given.registry, given.packages, given.query.flow, source, position, query))
 
 
 def rewind(given: PlanInput, to_time: str | None, to_batch: int | None, query: str | None) -> dict[str, Any]:
-    """The effect of a rewind."""
+    """Plan a rewind.
+
+    Args:
+        given: the planner's input.
+        to_time: the time, ISO 8601; None: `to_batch` is given.
+        to_batch: the number of a Batch; None: `to_time` is given.
+        query: only this query; None: all.
+    """
     from scribengin.control.offsets import plan_rewind
 
     at = None if to_time is None else datetime.fromisoformat(to_time)
@@ -148,7 +162,16 @@ def rewind(given: PlanInput, to_time: str | None, to_batch: int | None, query: s
 
 
 def spread(given: PlanInput, tiers: Sequence[str], partitions: int) -> Any:
-    """The operation that distributes state over that many partitions; None if it is so already."""
+    """Plan to distribute state over a number of partitions.
+
+    Args:
+        given: the planner's input.
+        tiers: only queries in these tiers; empty: all.
+        partitions: the number of partitions.
+
+    Returns:
+        The operation; None if the state has that number of partitions already.
+    """
     from scribengin.control.resources import plan_spread
 
     operation = plan_spread(given.registry, given.packages, given.query.flow, tiers, partitions=partitions)
@@ -156,21 +179,21 @@ def spread(given: PlanInput, tiers: Sequence[str], partitions: int) -> Any:
 
 
 def limit_target(given: PlanInput, target: str) -> tuple[str, str]:
-    """The section of the record of limits, and the name in it, of a source or an edge."""
+    """(section in the record of limits, name in it) of a source or an edge."""
     from scribengin.control.rate_limits import find_limited
 
     return find_limited(given.registry, given.packages, given.query.flow, target)
 
 
 def rollback(given: PlanInput, version: int, only: bool) -> Any:
-    """The changes that a return to an earlier version would make."""
+    """The changes that a return to an earlier version would make. `only`: without the flows that were submitted as one with it."""
     from scribengin.control.topology import plan_rollback
 
     return msgspec.to_builtins(plan_rollback(given.registry, given.query.flow, version, packages=given.packages, only=only))
 
 
 def topology(given: PlanInput) -> Any:
-    """The changes that submissions would make, and the resulting flows. Raises InputError with every problem."""
+    """The changes that submissions would make, and the submitted flows. Raises InputError with every problem."""
     from scribengin.control.submission import submission_of
     from scribengin.control.topology import plan_topology
     from scribengin.core.errors import InputError
@@ -199,11 +222,20 @@ def topology(given: PlanInput) -> Any:
 
 
 _BESIDE = frozenset({"python-module-missing", "package-file", "package-link"})
-"""codes of problems about files that a flow file names"""
+"""codes of problems with files that a flow file names"""
 
 
 def pack_file(given: PlanInput, text: str, base: str) -> dict[str, str]:
-    """Make a package of a flow file's text alone: its id, the file's path inside, and the folder where its relative paths start."""
+    """Make a package of the text of a flow file alone.
+
+    Args:
+        given: the planner's input.
+        text: the text.
+        base: the folder from which relative paths are resolved; empty: unknown, so that the text must have none.
+
+    Returns:
+        `package`: its id; `path`: of the flow file in it; `base`: the folder from which relative paths are resolved.
+    """
     import os
     from tempfile import TemporaryDirectory
 
@@ -219,7 +251,7 @@ def pack_file(given: PlanInput, text: str, base: str) -> dict[str, str]:
             made = make_package(path.parent, os.environ, asked=path.name)
         except InputError as error:
             problems = error.problems
-            if any(problem.code == "package-empty" for problem in problems):  # it has neither sources nor sinks that can be read
+            if any(problem.code == "package-empty" for problem in problems):  # the text has neither sources nor sinks that can be read
                 problems = tuple(validate_file(path, os.environ, execute=True)[1]) or problems
             raise InputError([_alone(problem, flow, folder) for problem in problems]) from None
     (packed,) = made.package.manifest.flows
@@ -245,7 +277,8 @@ def pack_file(given: PlanInput, text: str, base: str) -> dict[str, str]:
 
 
 def _alone(problem: Problem, flow: str, folder: str) -> Problem:
-    """The text comes without other files, and is in `folder` only for a moment: files that it names cannot be there."""
+    """The problem, without the temporary `folder` of the text in its message. For a file that the text names, it explains that a text in
+    the registry comes without files."""
     message = problem.message.replace(f" in {folder} or on", " on").replace(folder, "the registry")
     if problem.code not in _BESIDE:
         return dataclasses.replace(problem, message=message)
@@ -266,7 +299,7 @@ def _which(said: Mapping[str, Any]) -> Which:
 
 
 def _queries(prepared: PreparedFlow, name: str) -> list[QueryFolder]:
-    """The Queries that have state, or the one of that name. Raises Refused if there is none."""
+    """The queries that have state, or the one of that name. Raises Refused if there is none."""
     there = [query for tier in prepared.tiers for query in tier.folder.queries()]
     queries = [query for query in there if name in ("", query.name)]
     if queries:

@@ -1,4 +1,4 @@
-"""Queries about flows and their states: the record of one, and the table of all that this version knows.
+"""Queries about flows and their states: a query as a record, and the table of all queries of this version.
 
 A query is executed in the planner's process (`planner_process`), on a host that has the state. To add one: write its handler, add it to
 `QUERIES`, and write its route and the client's call.
@@ -6,7 +6,7 @@ A query is executed in the planner's process (`planner_process`), on a host that
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
+from collections.abc import Mapping  # noqa: TC003  msgspec evaluates the annotations
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -14,15 +14,23 @@ from typing import Any
 import msgspec
 
 from scribengin.api.auth import Role
-from scribengin.client.models import Submit  # noqa: TC001  msgspec looks at it
+from scribengin.client.models import Submit  # noqa: TC001  msgspec evaluates the annotations
 from scribengin.core.errors import Refused
 
 
 class StateQuery(msgspec.Struct, frozen=True, rename={"verb": "what"}):
     """A query about a flow's state, in the same form in a master, between a master and a node, and in the planner's process.
 
-    `flows` are the flows whose records it reads, at `revision` or a newer one; `versions`: flow → a further version of it that is needed.
-    `submits` are new versions to be planned, and `state` is the root folder of states of new flows."""
+    Attributes:
+        verb: the name of the query.
+        flow: the flow.
+        arguments: the arguments of the handler.
+        flows: the flows whose records it reads.
+        versions: flow → a further version of it that is needed.
+        submits: new versions that are planned.
+        state: the root folder of states of new flows.
+        revision: the records are read at this revision of the registry or a newer one.
+    """
 
     verb: str
     flow: str
@@ -35,21 +43,27 @@ class StateQuery(msgspec.Struct, frozen=True, rename={"verb": "what"}):
 
 
 class StateNeed(Enum):
-    """Whether a query has to be executed on a host that has the state of its flows."""
+    """The need of a query for a host that has the state of its flows."""
 
     YES = "yes"
     OPTIONAL = "optional"
-    """without the state, if the node that may have it does not answer"""
+    """it is executed without the state, if the node that may have it does not answer"""
     NO = "no"
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredQuery:
-    """What is known of a query before it is executed.
+    """The declaration of a query.
 
-    `role`: the lowest role of a caller. `handler` is `module:function`, imported in the planner's process only. It gets the flow, a
-    `PreparedFlow`, and the arguments by name. If `plans`, it gets a `PlanInput` instead of the flow, because it looks at submissions or at
-    several versions; then the time limit is that of planning, and the query is a step of a request that its master answers itself."""
+    Attributes:
+        name: its name.
+        role: the lowest role of a caller.
+        handler: `module:function`, imported in the planner's process only. It gets the flow, a `PreparedFlow`, and the arguments by name.
+        needs_state: whether it must be executed on a host that has the state.
+        plans: the handler gets a `PlanInput` instead of the flow, because it reads submissions or several versions. The time limit is then
+            that of
+            planning, and the query is a step of a request that its master answers itself.
+    """
 
     name: str
     role: Role
@@ -85,7 +99,7 @@ QUERIES: dict[str, RegisteredQuery] = {query.name: query for query in _QUERIES}
 
 
 def registered(verb: str) -> RegisteredQuery:
-    """The query of that name. Raises Refused `node-old` if this version does not have it."""
+    """The declaration of the query of that name. Raises Refused `node-old` if this version does not have it."""
     query = QUERIES.get(verb)
     if query is None:
         raise Refused(
@@ -97,5 +111,5 @@ def registered(verb: str) -> RegisteredQuery:
 
 
 def role_of(verb: str) -> Role:
-    """The lowest role of a caller of the query."""
+    """The lowest role of a caller of that query."""
     return registered(verb).role

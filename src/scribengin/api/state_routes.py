@@ -126,8 +126,16 @@ def from_state(
     kind: type[Any],
     more: Callable[[dict[str, Any]], dict[str, Any]] = lambda found: found,
 ) -> Response:
-    """The result of a query about the flow's state, together with the values that `more` adds, or a redirect to the master on the host of
-    the state."""
+    """The answer to a query about a flow's state, or a redirect to the master on the host of the state.
+
+    Args:
+        asked: the request.
+        what: the name of the query.
+        flow: the flow.
+        said: the arguments of the query.
+        kind: the model of the answer.
+        more: adds values to the result before it is converted to `kind`.
+    """
     asked.check_flow(flow)
     query = StateQuery(what, flow, said, (flow,))
     location = locate_query(asked.plane, query, masters=True)
@@ -140,10 +148,10 @@ def measured_backlogs(plane: Plane, flow: str) -> tuple[dict[str, Backlog], str]
     """The backlog of the flow's sources, measured on the host that has its state; if it has none yet, here.
 
     Returns:
-        Source → its backlog; and why the backlog of others is not known.
+        (source → its backlog, why the backlog of other sources is not known).
 
     Raises:
-        ScribenginError: The backlog cannot be measured, for example if the only host that has the state is unavailable.
+        ScribenginError: the backlog cannot be measured, for example because the only host that has the state is unavailable.
     """
     found = ask_planner(plane, StateQuery("backlogs", flow, flows=(flow,)))
     waits = {source: Backlog(**there) for source, said in found.items() if (there := said["backlog"]) is not None}
@@ -221,7 +229,7 @@ def _said(body: ReplayLetters | PurgeLetters) -> dict[str, Any]:
 
 
 def _moment(text: str) -> str:
-    """A time, or an age, as a time in UTC. Raises Refused if the text is neither."""
+    """A time, or an age, as a time in UTC; empty stays empty. Raises Refused if the text is neither."""
     try:
         return parse_moment(text).isoformat() if text else ""
     except ValueError:

@@ -1,4 +1,4 @@
-"""Finds the host that has the state of a flow, and the master or node there that can be asked."""
+"""Finds the host that has the state of a flow, and the master or node there that can answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
 
 
-# Redirects to another master, with the same request.
+# Redirects the same request to another master.
 
 
 def sent_to(master: str, request: Request) -> Response:
@@ -46,7 +46,7 @@ def sent_to_leader(watch: WorkerWatch | None, request: Request) -> Response | No
 
 @dataclass(frozen=True, slots=True)
 class StateLocation:
-    """Where the state of a flow is: on the host of the master at that address, on a node, or, if both are empty, here."""
+    """Where the state of a flow is: on the host of the master at that address, on a node, or, if both are empty, on this host."""
 
     master: str = ""
     node: str = ""
@@ -58,19 +58,23 @@ HERE = StateLocation()
 def locate_state(
     registry: Registry, flow: str, has: Callable[[str, str], bool], *, masters: bool = False, within_s: float = 20.0
 ) -> StateLocation:
-    """HERE also if the state is where all hosts can reach it, or does not exist yet.
+    """Find the state of a flow.
 
     Args:
-        registry: The records of the flow and of the hosts.
-        flow: The flow.
-        has: node, flow → whether the node has the state; it raises an error if the node does not answer.
-        masters: Whether a master on the host of the flow's workers may be the result; then nodes are asked only if there is none.
-        within_s: After so many seconds no further node is asked.
+        registry: the records of the flow and of the hosts.
+        flow: the flow.
+        has: called with node and flow; True if the node has the state. Raises an error if the node does not answer.
+        masters: a master on the host of the flow's workers may be the result; nodes are then asked only if there is none.
+        within_s: seconds after which no further node is asked.
+
+    Returns:
+        The location; HERE also if all hosts can reach the state, or it does not exist yet.
 
     Raises:
-        ScribenginError: As `read_flow`.
+        ScribenginError: as `read_flow`.
         Refused: `state-elsewhere` if no node has it, and some do not answer or were not asked; with `masters` also if the state is on
-            another host where no master can be reached.
+            another host
+            where no master can be reached.
     """
     state = flow_records.state_of(registry, flow)
     folder = Path(state, flow)
@@ -100,7 +104,8 @@ def locate_state(
 
 
 def _node_with_state(registry: Registry, flow: str, folder: Path, has: Callable[[str, str], bool], within_s: float) -> str:
-    """The node that has the state; empty if it does not exist yet."""
+    """The node that has the state; empty if the state does not exist yet. Raises Refused `state-elsewhere` if it may be on a node that does
+    not answer."""
     tiers = [tier for tier in names(registry, f"flows/{flow}/runs") if RUN.fits(flow, tier)]
     runs = [run.record for tier in tiers if isinstance(run := read_record(registry, RUN(flow, tier)), Stored)]
     if not runs:
@@ -128,7 +133,7 @@ def _node_with_state(registry: Registry, flow: str, folder: Path, has: Callable[
 
 
 def _host_of(registry: Registry, flow: str, tier: str) -> str:
-    """The host of the tier's worker; if that has ended, the host of the node where it ran."""
+    """The host of the tier's worker; if that has ended, the host of the node where it ran; empty if unknown."""
     if not RUN.fits(flow, tier):
         return ""
     lease = registry.read(LEASE(flow, tier).path)

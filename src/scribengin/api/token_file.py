@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
+from collections.abc import Mapping  # noqa: TC003  msgspec evaluates the annotations
 from contextlib import contextmanager, suppress
 from pathlib import Path  # noqa: TC003
 from typing import TYPE_CHECKING
@@ -44,7 +44,7 @@ class _Tokens(msgspec.Struct, frozen=True):
 
 
 class TokenFile:
-    """The entries of this file are not valid before a master has moved them (`move_to`). The file contains no token."""
+    """A file of tokens. Its entries are not valid before a master has moved them (`move_to`). The file contains no secret."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -61,9 +61,19 @@ class TokenFile:
         return made.token
 
     def move_to(self, registry: Registry, skip: Callable[[str, str], None] = lambda _name, _why: None) -> list[str]:
-        """Write the entries into the registry, which owns them from then on; the file is renamed to `NAME.moved`. Returns the names of
-        those that were moved: not those that the registry has, or that were removed there. `skip` is called with the name of an entry that
-        is not valid, though it was not removed, and the reason. Raises StateError, Unreachable."""
+        """Write the entries into the registry, to which they belong from then on. The file is renamed to `NAME.moved`.
+
+        Args:
+            registry: where tokens are.
+            skip: called with the name of an entry that cannot be moved, and the reason; not for one that was revoked there.
+
+        Returns:
+            The names of those that were moved; entries that the registry already has, or that were revoked there, are left out.
+
+        Raises:
+            StateError: the file is not valid.
+            Unreachable: the registry does not answer.
+        """
         if read_or_none(self.path) is None:
             return []
         with self._writing() as mine:
@@ -90,7 +100,7 @@ class TokenFile:
                     labels=entry.labels,
                     until=entry.until,
                 )
-                with suppress(Conflict):  # another master has the same file
+                with suppress(Conflict):  # another master moves the same file
                     registry.commit(there.replace(kept) if isinstance(there, Stored) else spot.create(kept))
                     moved.append(entry.name)
             with explained(f"{self.path} cannot be moved aside"):
@@ -98,7 +108,7 @@ class TokenFile:
         return moved
 
     def remove(self, name: str) -> None:
-        """Revoke a token. Raises Refused if there is no token of that name."""
+        """Remove a token from the file. Raises Refused if there is no token of that name."""
         with self._writing() as before:
             kept = tuple(entry for entry in before.tokens if entry.name != name)
             if len(kept) == len(before.tokens):
@@ -125,7 +135,7 @@ class TokenFile:
 
     @contextmanager
     def _writing(self) -> Iterator[_Tokens]:
-        """A lock: one writer at a time."""
+        """Hold a lock, so that there is one writer at a time. Yields the present entries."""
         make_folder(self.path.parent)
         lock = self.path.with_name(f"{self.path.name}.lock")
         with explained(f"{lock} cannot be written"), lock.open("a") as held:

@@ -1,4 +1,4 @@
-"""Tokens: who may use the API, as records of the registry that contain no token.
+"""The tokens of the API, as records of the registry that contain only hashes.
 
 A token is shown once, when it is made; only its scrypt hash is stored. All masters read the same records, again for each request: a revoked
 token is rejected everywhere at once.
@@ -37,14 +37,15 @@ if TYPE_CHECKING:
 _TOKEN = re.compile(r"sgt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,62}")
 _COST = 2**12
-"""cost of scrypt, with blocks of 1 KiB: 4 MiB and some 10 ms. A token has 256 random bits, so that it cannot be guessed at any cost"""
+"""cost of scrypt, with blocks of 1 KiB: 4 MiB and some 10 ms. A token has 256 random bits, so that it cannot be guessed whatever the
+cost"""
 _REMEMBERED = 1_000
 _FOLDER = "tokens"
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """A new token, and its record under `id`, which is derived from the name: a name has one token at a time."""
+    """A new token, and its record under `id`. The id is derived from the name: a name has one token at a time."""
 
     id: str
     token: str
@@ -58,11 +59,24 @@ class Tokens:
         self._registry = registry
         self._lock = threading.Lock()
         self._proven: dict[bytes, str] = {}
-        """SHA-256 of a token that was verified → its stored hash: scrypt runs once for each token"""
+        """SHA-256 of a verified token → its stored hash, so that scrypt runs once for each token"""
 
     def add(self, name: str, role: RoleName, labels: Mapping[str, str], *, until: str = "", by: str = "") -> str:
-        """Make a token and return it; it is available only now. Raises Refused for a name that is taken or invalid, and for an invalid
-        expiry."""
+        """Make a token.
+
+        Args:
+            name: its name.
+            role: its role.
+            labels: it has access only to flows with all of these; empty: all flows.
+            until: its expiry, ISO 8601 with a zone; empty: it does not expire.
+            by: the user, for the record.
+
+        Returns:
+            The token, which is available only now.
+
+        Raises:
+            Refused: the name is taken or not valid, or the expiry is not valid.
+        """
         made = make_token(name, role, labels, until=until, by=by)
 
         def attempt() -> None:
@@ -96,12 +110,12 @@ class Tokens:
         return sorted(found, key=lambda row: row.name)
 
     def there(self) -> bool:
-        """Whether there is any, as far as the registry's client has seen."""
+        """True if there is any token, as far as the registry's client has seen."""
         return bool(self._stored())
 
     def prove(self, token: str) -> Who | None:
-        """The caller to whom a token belongs; None if it is unknown or expired. It uses what the registry's client has seen: call `sync`
-        before."""
+        """The caller to whom a token belongs; None if the token is unknown or expired. It uses what the registry's client has seen: call
+        `sync` before."""
         found = _TOKEN.fullmatch(token)
         if found is None:
             return None
@@ -115,7 +129,7 @@ class Tokens:
             try:
                 stretched = _stretched(found[2], bytes.fromhex(kept.salt))
                 same = hmac.compare_digest(stretched, bytes.fromhex(kept.hash))
-            except ValueError:  # what stands there was written by hand
+            except ValueError:  # the record was written by hand
                 return None
             if not same:
                 return None
@@ -132,7 +146,7 @@ class Tokens:
 
 
 def make_token(name: str, role: RoleName, labels: Mapping[str, str], *, until: str = "", by: str = "") -> IssuedToken:
-    """A new token, which is not stored yet. Raises Refused."""
+    """A new token, which is not stored yet; see `Tokens.add`."""
     if not _NAME.fullmatch(name):
         raise Refused(f'"{name}" is not a valid name of a token', remedy=f"a name matches {_NAME.pattern}", code="token-name")
     if until and _time(until) is None:
@@ -164,7 +178,7 @@ def shown_record(value: Mapping[str, object]) -> dict[str, object]:
 
 
 def _is_over(until: str) -> bool:
-    """Whether it has expired; an invalid time, written by hand, counts as expired."""
+    """True if the time has passed; an invalid time, written by hand, counts as passed."""
     if not until:
         return False
     end = _time(until)

@@ -59,18 +59,24 @@ if TYPE_CHECKING:
         """A reader of records: a registry, or a master's mirror of it."""
 
         def read(self, path: str) -> RegistryEntry | Damaged | None:
-            """The record; None if there is none."""
+            """The record; None if it does not exist."""
 
 
 _OPERATIONS = 5
-"""operations over a workflow that are shown with it"""
+"""number of operations over a workflow that are shown with it"""
 
 
 class RegistryView:
-    """Reads of `client.Client`, implemented on the registry itself; limited to flows with all these labels."""
+    """The reads of `client.Client`, implemented on the registry itself."""
 
     def __init__(self, registry: Registry, labels: Mapping[str, str] | None = None, workflows: Workflows | None = None) -> None:
-        """`workflows` caches what it has found; None: nothing is cached."""
+        """Read from this registry.
+
+        Args:
+            registry: the registry.
+            labels: only flows with all of these are visible; None: all flows.
+            workflows: a cache of workflows; None: nothing is cached.
+        """
         self._registry = registry
         self._labels = labels or {}
         self._workflows = workflows or Workflows(registry)
@@ -85,7 +91,7 @@ class RegistryView:
         if self._labels:
             there = self.seen(met.keys())
             met = {name: workflow.only(there) for name, workflow in met.items() if name in there}
-        if not self._labels and not labels:  # of a text that was refused nobody knows the labels
+        if not self._labels and not labels:  # the labels of a text that was refused are unknown
             rows = tuple(sorted((*rows, *flow_records.read_refused_files(self._registry)), key=lambda row: row.flow))
         shown = [_met(row_of(row), met[row.flow]) if row.flow in met else row_of(row) for row in rows]
         return self._met_by_peers(shown)
@@ -110,7 +116,7 @@ class RegistryView:
         ]
 
     def seen(self, flows: Iterable[str]) -> set[str]:
-        """Those of them that the caller may see."""
+        """Returns the flows that the caller may see."""
         if not self._labels:
             return set(flows)
         return {flow for flow in flows if self._labels.items() <= labels_of(self._registry, flow).items()}
@@ -121,7 +127,7 @@ class RegistryView:
         return found.only(self.seen(found.flows))
 
     def whole_workflow(self, name: str) -> Workflow:
-        """All of a flow's workflow, with flows that the caller may not see, and with the connected flows of peers."""
+        """The workflow of a flow, with flows that the caller may not see, and with the connected flows of peers."""
         return self._with_remote(self._workflows.of(name), self._remote())
 
     def workflows(self) -> list[WorkflowRow]:
@@ -158,7 +164,8 @@ class RegistryView:
         return WorkflowView(found.name, tuple(nodes), tuple(edges), tuple(each for each in operations if each is not None))
 
     def ends(self, flows: Collection[str] = (), looks: Callable[[str], Mapping[str, tuple[float, Waits]]] = lambda _flow: {}) -> AllEnds:
-        """As `Client.ends`; `looks`: flow → source → (age of the measurement in seconds, backlog)."""
+        """Where flows read and write, and their states; see `Client.ends`. `looks`: flow → source → (age of the measurement in seconds,
+        backlog)."""
         rows = {row.flow: row_of(row) for row in flow_records.read_flows(self._registry)}
         specs = self._workflows.specs(self.seen([name for name in rows if not flows or name in flows]))
         found, remote = [], self._remote() if flows else {}
@@ -192,7 +199,7 @@ class RegistryView:
         return WorkflowPart(found.name, found.flows, feeders, fed, tuple(ill), self._shown(under_way), self._through(name, remote))
 
     def _through(self, name: str, remote: Mapping[str, RemoteFlow]) -> dict[str, ThroughRow]:
-        """How far the sources of a flow are acknowledged through all downstream flows; those that the caller may not see count too."""
+        """How far the sources of a flow are acknowledged by all downstream flows, including those that the caller may not see."""
         whole = self._with_remote(self._workflows.of(name), remote)
         specs = self._workflows.specs(whole.flows)
         told = {
@@ -203,7 +210,7 @@ class RegistryView:
         return {source: self._through_row(there) for source, there in reached(name, acks, whole.meetings, told).items()}
 
     def _remote(self) -> Mapping[str, RemoteFlow]:
-        """The flows of peers; none for a caller that may see only some flows."""
+        """The flows of peers by their names here; none for a caller that may see only some flows."""
         return {} if self._labels else read_remote(self._registry)
 
     def _with_remote(self, workflow: Workflow, remote: Mapping[str, RemoteFlow]) -> Workflow:
@@ -215,7 +222,7 @@ class RegistryView:
         return ThroughRow("", there.unknown if self.seen([there.unknown.partition(".")[0]]) else "another flow")
 
     def _shown(self, operation: WorkflowOperation | None) -> WorkflowOperation | None:
-        """The part of it that the caller may see."""
+        """The operation without what the caller may not see."""
         if operation is None or not self._labels or self.seen(operation.flows) == set(operation.flows):
             return operation
         seen = self.seen(operation.flows)
@@ -224,13 +231,14 @@ class RegistryView:
     def flow(self, name: str) -> FlowView:
         """One flow, read from the registry; see `Client.flow`."""
         check_flow(self._registry, name)
-        revision = wanted_revision(self._registry, name)  # before the rest: a wish that comes meanwhile makes it stale, not wrong
+        # read first: a change of the desired state meanwhile makes the revision outdated, not wrong
+        revision = wanted_revision(self._registry, name)
         found = flow_records.describe(self._registry, name)
         view = msgspec.convert({**found, "wanted": {**found["wanted"], "revision": revision}}, FlowView)
         return replace(view, folders=self._kept(view.folders), workflow=self._part(name))
 
     def _kept(self, folders: tuple[FolderRow, ...]) -> tuple[FolderRow, ...]:
-        """Without the writers that the caller may not see."""
+        """The folders without the writers that the caller may not see."""
         seen = self.seen({writer.partition(".")[0] for folder in folders for writer in folder.writers})
         return tuple(replace(each, writers=tuple(tier for tier in each.writers if tier.partition(".")[0] in seen)) for each in folders)
 
@@ -260,7 +268,7 @@ class RegistryView:
         return msgspec.convert(node_bindings.nodes(self._registry), list[NodeRow])
 
     def node(self, name: str) -> NodeRow:
-        """One node. Raises Refused if there is no node of that name."""
+        """One node, read from the registry. Raises Refused if there is no node of that name."""
         found = self.nodes()
         for row in found:
             if row.node == name:
@@ -269,17 +277,18 @@ class RegistryView:
 
 
 def _reported_by_peer(source: RemoteSource, name: str) -> Reached:
-    """How far the source is acknowledged, as its peer reports; the source itself is the reason if the peer has reported nothing."""
+    """How far the source is acknowledged, as its peer reports. If the peer has reported nothing, the source itself, `name`, is the
+    reason."""
     return Reached(source.through) if source.through is not None else Reached(None, source.unknown or name)
 
 
 def _places(places: Iterable[ExternalPlace]) -> tuple[EndPlace, ...]:
-    """Without folders, which have no meaning on another host."""
+    """The places as models of the API; without folders, which have no meaning on another host."""
     return tuple(EndPlace(place.kind, place.at, place.topic, place.many) for place in places if place.kind != "folder")
 
 
 def check_flow(registry: Registry, name: str) -> None:
-    """Raise Refused for an invalid name of a flow."""
+    """Raise Refused if the text is not a valid name of a flow."""
     if not FLOW_NAME.fullmatch(name):
         raise flow_records.unknown_flow(name, names(registry, "flows"))
 
@@ -320,7 +329,7 @@ def wanted_revision(registry: Registry, flow: str) -> int:
 
 
 def row_of(row: flow_records.ObservedFlow) -> FlowRow:
-    """A flow in the list."""
+    """A flow as a row of the list."""
     desired, status = row.desired, row.status
     if status is None:
         return FlowRow(row.flow, desired.version, desired.state, "created", desired.at, "", "")

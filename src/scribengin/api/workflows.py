@@ -53,6 +53,6 @@ def workflow_routes(may: Callable[[Role], Any]) -> APIRouter:
 
 
 def waits_of(asked: ApiRequest) -> Callable[[str], Any]:
-    """Flow → source → its backlog, as reported to this master."""
+    """Returns a function: flow → source → its backlog, as reported to this master."""
     watch = asked.plane.watch
     return (lambda _flow: {}) if watch is None else watch.waits

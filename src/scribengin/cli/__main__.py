@@ -1,4 +1,4 @@
-"""`python -m scribengin.cli` is the command `scribengin`."""
+"""Makes `python -m scribengin.cli` run the command `scribengin`."""
 
 from scribengin.cli.main import main
 

@@ -1,7 +1,7 @@
-"""What a command gives back, and how it reaches a person or a program.
+"""The answer of a command: its result, its problems and its exit status, printed for people or as JSON.
 
-With `--json` stdout carries exactly one object, `{"command", "ok", "result", "problems"}`, whatever else this process, Spark or
-a user's code prints: all of that goes to stderr.
+With `--json` stdout carries exactly one object, `{"command", "ok", "result", "problems"}`. All other output of the process, of Spark and of
+user code goes to stderr.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CommandAnswer:
-    """`result` is the command's own JSON; `show` prints the same for people, on stdout; problems go to stderr for people."""
+    """What a command function returns. `result` is the JSON result; `show` prints the same for people on stdout. Problems are printed on
+    stderr for people."""
 
     result: Any = None
     problems: Sequence[Problem] = ()
@@ -37,35 +38,35 @@ class CommandAnswer:
     show: Callable[[], None] | None = None
 
     def as_object(self, command: str) -> dict[str, Any]:
-        """The one object of `--json`."""
+        """The object that `--json` prints."""
         problems = [problem.as_json() for problem in self.problems]
         return {"command": command, "ok": self.exit is Exit.DONE, "result": self.result, "problems": problems}
 
 
 RENAMED_FROM, _NOTICES = "scribengin.renamed", "scribengin.notices"
-"""in a context's meta: the old spelling of the command, a Renamed; notices about old options"""
+"""keys of `click.Context.meta`: the old spelling of the command (a `Renamed`), and the notices about old options"""
 
 
 def path_of(ctx: click.Context) -> str:
-    """The words of the command behind `scribengin`."""
+    """The full name of the command, without `scribengin`."""
     return ctx.command_path.partition(" ")[2]
 
 
 def called(ctx: click.Context) -> str:
-    """The command's name in `--json`; an old spelling keeps its own."""
+    """The command's name in the JSON answer. A command that was called by an old name keeps the old name."""
     old: Renamed | None = ctx.meta.get(RENAMED_FROM)
     return path_of(ctx) if old is None else old.called(path_of(ctx))
 
 
 def show_notices(ctx: click.Context) -> None:
-    """A line on stderr for each old spelling in the command line, once."""
+    """Print one line on stderr for each old spelling in the command line. A second call prints nothing."""
     old: Renamed | None = ctx.meta.pop(RENAMED_FROM, None)
     for line in ([] if old is None else [old.notice(path_of(ctx), ctx.params)]) + ctx.meta.pop(_NOTICES, []):
         click.echo(line, err=True)
 
 
 class AnsweringCommand(click.Command):
-    """A command whose function returns an Answer. Adds `--json`, and turns errors into problems and exit statuses."""
+    """A command whose function returns a `CommandAnswer`. Adds `--json` and `-o`, and turns exceptions into problems and exit statuses."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -75,14 +76,14 @@ class AnsweringCommand(click.Command):
         ]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Replace old names of options, and refuse a file where a name is expected."""
+        """Replace old option names by the current ones, parse, and refuse a file where a name is expected."""
         args, ctx.meta[_NOTICES] = with_new_options(path_of(ctx).removeprefix("flow "), args)
         left = super().parse_args(ctx, args)
         refuse_files(ctx)
         return left
 
     def invoke(self, ctx: click.Context) -> None:
-        """Run the function and deliver its Answer; always ends the context with the exit status."""
+        """Run the function and print its answer. Always exits the context with the answer's exit status."""
         name = called(ctx)
         as_json = ctx.meta["scribengin.json"] = (ctx.params.pop("output_form") == "json") | ctx.params.pop("as_json")
         output = JsonOutput() if as_json else None
@@ -128,17 +129,17 @@ class AnsweringCommand(click.Command):
 
 
 class JsonOutput:
-    """Holds the real stdout, and sends everything that others write there to stderr."""
+    """Keeps the real stdout for the JSON answer and redirects all other output on stdout to stderr."""
 
     def __init__(self) -> None:
         sys.stdout.flush()
         self._stdout = os.dup(1)
-        os.dup2(2, 1)  # for Spark and children
-        self._redirected = contextlib.redirect_stdout(sys.stderr)  # for Python code, in order with its stderr
+        os.dup2(2, 1)  # redirects output of Spark and of child processes
+        self._redirected = contextlib.redirect_stdout(sys.stderr)  # redirects output of Python code, in order with its output on stderr
         self._redirected.__enter__()
 
     def write(self, value: dict[str, Any]) -> None:
-        """Print the object on stdout, as one line of JSON."""
+        """Print the object on stdout as indented JSON."""
         import msgspec
 
         data = memoryview(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
@@ -146,14 +147,14 @@ class JsonOutput:
             data = data[os.write(self._stdout, data) :]
 
     def close(self) -> None:
-        """Let other output reach stdout again."""
+        """Restore stdout."""
         self._redirected.__exit__(None, None, None)
         os.dup2(self._stdout, 1)
         os.close(self._stdout)
 
 
 def show_problem(problem: Problem, *, err: bool = True) -> None:
-    """One line, `place: what is wrong; what to do [code]`; coloured on a terminal."""
+    """Print a problem as one line, `place: severity: message; remedy [code]`, coloured on a terminal."""
     place = f"{click.style(str(problem.place), bold=True)}: " if problem.place.file else ""
     severity = click.style("warning", fg="yellow") if problem.severity == "warning" else click.style("error", fg="red")
     remedy = f"; {problem.remedy}" if problem.remedy else ""
@@ -161,14 +162,14 @@ def show_problem(problem: Problem, *, err: bool = True) -> None:
 
 
 def counted(problems: Sequence[Problem]) -> str:
-    """How many there are of each severity: `2 errors, 1 warning`."""
+    """Returns the number of problems of each severity: `2 errors, 1 warning`."""
     errors = sum(problem.severity == "error" for problem in problems)
     parts = [(errors, "error"), (len(problems) - errors, "warning")]
     return ", ".join(f"{count} {word}{'s' * (count != 1)}" for count, word in parts if count)
 
 
 def problems_of(error: ScribenginError) -> Sequence[Problem]:
-    """What an error says, as problems."""
+    """Returns the problems that an exception describes."""
     if isinstance(error, InputError):
         return error.problems
     return [Problem(error.code, error.place or Place(""), error.message, error.remedy)]

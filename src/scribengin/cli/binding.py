@@ -1,4 +1,4 @@
-"""`node map` and `node start-tier`: a tier is bound to a node."""
+"""The commands `node map` and `node start-tier`: bind a tier to a node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POLL_S = 0.2
 
 
 def binding(doc: str, *, start: bool) -> click.Command:
-    """A command that binds a tier to a node; with --wait until it runs there."""
+    """Returns a command that binds a tier to a node. With --wait it waits until the tier runs there."""
 
     @click.command(cls=AnsweringCommand, help=doc)
     @click.argument("tier", metavar="FLOW.TIER")
@@ -43,7 +43,7 @@ def binding(doc: str, *, start: bool) -> click.Command:
 
 
 def parts_of(name: str) -> tuple[str, str]:
-    """Flow and tier. Raises Refused for what does not name a tier."""
+    """Split FLOW.TIER into flow and tier. Raises Refused if the text does not name a tier."""
     flow, dot, tier = name.partition(".")
     if not (flow and dot and tier):
         raise Refused(
@@ -53,7 +53,7 @@ def parts_of(name: str) -> tuple[str, str]:
 
 
 def _runs_on(client: Client, name: str, node: str, wait_s: float) -> None:
-    """Until its worker there has said that it runs. Raises NotReached."""
+    """Wait until the tier's worker on the node reports that it runs. Raises NotReached after `wait_s` seconds."""
     flow, tier = parts_of(name)
     deadline = time.monotonic() + wait_s
     while True:

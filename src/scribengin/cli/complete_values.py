@@ -1,6 +1,6 @@
-"""What shells offer for values: flow files of a folder, and the nodes of a flow file. No server and no Spark is asked.
+"""Shell completion of values: the flow files of a folder, and the nodes of a flow file. Uses no server and no Spark.
 
-A file that cannot be read, or is not a flow, gives nothing: a completion never fails.
+A file that cannot be read or is not a flow offers nothing: completion never fails.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _IN_YAML = re.compile(r"^(sources|sinks):", re.MULTILINE)
 _FLOW = {".yaml": _IN_YAML, ".yml": _IN_YAML, ".py": re.compile(r"^\s*(from|import) scribengin\b", re.MULTILINE)}
 _YAML = (".yaml", ".yml")
 _MOST_FILES, _MOST_CHARACTERS = 200, 200_000
-"""files of a folder that are read, and characters of each"""
+"""the maximum number of files of a folder that are read, and of characters of each"""
 
 
 def flow_files(_context: click.Context, _parameter: click.Parameter, start: str) -> list[CompletionItem]:
-    """The flow files of the folder that `start` names; without any the shell completes files."""
+    """Complete the flow files of the folder in `start`. If there are none, the shell completes file names."""
     from click.shell_completion import CompletionItem
 
     above, _, name = start.rpartition("/")
@@ -39,10 +39,10 @@ def flow_files(_context: click.Context, _parameter: click.Parameter, start: str)
 
 
 def nodes(*sections: str) -> Completer:
-    """The ids in these sections of the flow file that the command is given: `sources`, `steps`, `sinks` or `tiers`."""
+    """Complete the ids in these sections of the command's flow file: `sources`, `steps`, `sinks` or `tiers`."""
 
     def complete(context: click.Context, _parameter: click.Parameter, start: str) -> list[CompletionItem]:
-        # click leaves arguments among `args` if an option at the end has no value yet, which is the one to complete
+        # if the word to complete is the value of an option at the end, click leaves the arguments in `args`
         given = (context.params.get("flow"), *(context.params.get("flows") or ()), *context.args)
         file = next((str(word) for word in given if str(word).endswith(_YAML)), "")
         return _items(_ids(file, sections), start) if file else []
@@ -51,7 +51,7 @@ def nodes(*sections: str) -> Completer:
 
 
 def words(known: Callable[[], Iterable[str]]) -> Completer:
-    """What `known` returns, which is called when a word is completed."""
+    """Complete the words that `known` returns. It is called for each completion."""
     return lambda _context, _parameter, start: _items(known(), start)
 
 

@@ -1,4 +1,4 @@
-"""What every command asks that destroys or skips something: it lists what is lost, and goes on only when it is confirmed."""
+"""The confirmation of commands that destroy or skip something: list what is lost, and continue only after a confirmation."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def confirm(what: str, lines: Sequence[str], *, yes: bool, code: str, remedy: st
     """Return if the action is confirmed; raise otherwise.
 
     Args:
-        what: The heading of the list, such as `reset of flow shop removes:`.
-        lines: What is lost, one line each.
-        yes: It was confirmed on the command line.
-        code: The problem's code if there is no terminal to ask on.
-        remedy: What to do before or instead.
+        what: the heading of the list, such as `reset of flow shop removes:`
+        lines: what is lost, one line for each
+        yes: True if it was confirmed on the command line
+        code: the code of the problem if there is no terminal to ask on
+        remedy: what to do before or instead
 
     Raises:
-        Refused: There is no terminal to ask on.
-        click.exceptions.Exit: The answer was no.
-        click.Abort: There was no answer: Ctrl-C.
+        Refused: there is no terminal to ask on
+        click.exceptions.Exit: the answer was no
+        click.Abort: Ctrl-C instead of an answer
     """
     if yes:
         return
@@ -48,7 +48,7 @@ def confirm(what: str, lines: Sequence[str], *, yes: bool, code: str, remedy: st
 
 
 def _asks(context: click.Context | None) -> bool:
-    """Whether a person can answer."""
+    """True if a person can answer."""
     return sys.stdin.isatty() and sys.stderr.isatty() and not _is_read_by_a_program(context)
 
 

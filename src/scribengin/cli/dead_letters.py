@@ -1,4 +1,4 @@
-"""`scribengin dead-letter export|edit|replay|purge`: what a person does with dead letters."""
+"""`scribengin dead-letter export|edit|replay|purge`: the commands that copy, repair, replay and delete dead letters."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from scribengin.state.trash import Trash
 
 
-# The options by which dead letters are chosen.
+# options that select dead letters
 
 
 C = TypeVar("C")
@@ -42,19 +42,19 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which dead letters a command takes; a filter that is not given excludes none."""
+    """The filters that select dead letters. An omitted filter excludes none."""
 
     which: Which
 
     def given(self) -> dict[str, str]:
-        """Those that were said, for a master."""
+        """The filters that were given, as parameters of a request to a master."""
         which = self.which
         names = ("query", "step", "reason", "prefix", "since", "until")
         return {name: value for name in names if (value := getattr(which, name))}
 
 
 def letter_filters(command: Callable[..., C]) -> Callable[..., C]:
-    """Gives a command `filters`, a Filters: an argument ID, and options."""
+    """Add the argument ID and the filter options to a command. The command receives them as `filters`, a `Filters`."""
 
     @click.argument("letter", metavar="[ID]", default="")
     @click.option("--query", default="", help="Only this query.", shell_complete=nodes("sinks"))
@@ -93,7 +93,7 @@ _OF_TERMINALS = frozenset(
     {"vi", "vim", "nvim", "view", "nano", "pico", "emacs", "joe", "micro", "hx", "mcedit", "editor", "sensible-editor"}
 )
 _KEYS = 3
-"""letters of one reason whose keys are printed"""
+"""the number of dead letters with the same reason whose keys are printed"""
 
 
 @click.command(cls=FlowCommand)
@@ -124,7 +124,7 @@ def export(*, flow: str, filters: Filters, to: Path, state: Path | None, masters
 
 
 def _whole(letter: dict[str, Any]) -> dict[str, Any]:
-    """As a master gives it. Raises Refused where it withholds the record: what has none is no copy."""
+    """Returns the dead letter unchanged. Raises Refused if the master withholds the record: without it the export could not be replayed."""
     if letter["payload"] is None and letter["payload_base64"] is None:
         raise Refused(
             "your token may not see the bytes of records, so no dead letter can be exported",
@@ -138,7 +138,7 @@ def _written(flow: str, to: Path, letters: Any) -> CommandAnswer:
     import msgspec
 
     count = 0
-    # what is cut short must not stand where a whole file is looked for; a device or pipe is written to as it is
+    # a partially written file must not get the final name; devices and pipes are written directly
     beside = to.with_name(f".{to.name}.{os.getpid()}") if str(to) != "-" and (to.is_file() or not to.exists()) else None
     try:
         with sys.stdout.buffer if str(to) == "-" else (beside or to).open("wb") as file:
@@ -217,7 +217,8 @@ def edit(
 
 
 def _repaired(ask: Callable[[RepairLetter], LetterRepaired], repair: RepairLetter, given: bytes | None) -> LetterRepaired:
-    """In an editor it is changed between two questions: the second one is for what the first has told, and for nothing else."""
+    """Repair the dead letter with `given`, with columns, or in an editor. For the editor the text is requested first; the repair then
+    carries the text's digest, so that it only applies to that text."""
     from base64 import b64decode, b64encode
 
     if given is not None:
@@ -272,7 +273,7 @@ def _check_editor(repair: RepairLetter) -> None:
 
 
 def _edited(letter: str, before: bytes, *, row: bool) -> bytes:
-    """What a person makes of it in an editor."""
+    """Open the text in an editor and return the result."""
     try:
         text = before.decode()
     except UnicodeDecodeError:
@@ -351,7 +352,7 @@ def replay(
 
 
 def _ask_first(found: dict[str, Any], *, everything: bool) -> None:
-    """Print what will become a dead letter again before anything is requested. Raises Refused if `everything` is not confirmed."""
+    """Print which dead letters will fail again, before the replay is requested. Raises Refused if `everything` is not confirmed."""
     ahead = _ahead(found)
     if not found["replayed"] or not everything:
         for line in ahead:
@@ -365,7 +366,7 @@ def _ask_first(found: dict[str, Any], *, everything: bool) -> None:
 
 
 def _ahead(found: dict[str, Any]) -> list[str]:
-    """What is known of the dead letters that will fail again, before they are replayed."""
+    """Returns lines about the dead letters that are expected to fail again."""
     lines = [
         f"{row['count']:,} of them are behind the watermark of query {row['query']}, {row['watermark']}: they become "
         "dead letters again, except those that a step drops before"
@@ -374,7 +375,7 @@ def _ahead(found: dict[str, Any]) -> list[str]:
     lines += [
         f"{row['count']:,} of them enter at {row['at']}, whose columns only Spark knows: a row that does not fit there becomes "
         "a dead letter again"
-        for row in found.get("unchecked", ())  # a master of an earlier release does not say it
+        for row in found.get("unchecked", ())  # masters of earlier releases leave this out
     ]
     unrepaired = found["replayed"] - found["repaired"]
     if unrepaired:

@@ -1,4 +1,4 @@
-"""Progress on stderr while a flow runs: live on a terminal, plain lines elsewhere. What is shown is a RunView, nothing else."""
+"""The progress display on stderr while a flow runs: live on a terminal, plain lines elsewhere. It only shows what a RunView holds."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 class Display(Protocol):
-    """Shows the progress of a run; one thread calls it."""
+    """Shows the progress of a run. Called by one thread."""
 
     def show(self, view: RunView) -> None:
-        """Show what is now; notices are printed once and stay."""
+        """Show the current view. Its notices are printed once and stay visible."""
 
     def say(self, sentence: str) -> None:
-        """Print a sentence that stays."""
+        """Print a sentence that stays visible."""
 
     def close(self) -> None:
-        """Leave the terminal as it was found."""
+        """Restore the terminal."""
 
 
 def open_display(progress: str) -> Display:
-    """The display for `progress`: auto, live, plain or off."""
+    """Returns the display for the setting `progress`: auto, live, plain or off."""
     if progress == "live" or (progress == "auto" and sys.stderr.isatty()):
         from scribengin.cli.live import LiveDisplay
 
@@ -40,7 +40,7 @@ def open_display(progress: str) -> Display:
 
 
 class Plain:
-    """At most one line a second, and only when something changed; notices at once. `quiet`: notices only."""
+    """Prints at most one line a second, and only after a change; notices are printed at once. With `quiet` it only prints notices."""
 
     def __init__(self, *, quiet: bool = False, now: Callable[[], float] = time.monotonic) -> None:
         self._quiet = quiet
@@ -49,7 +49,7 @@ class Plain:
         self._next_at = 0.0
 
     def show(self, view: RunView) -> None:
-        """Print the notices, and the line if it is due."""
+        """Print the notices, and the progress line if it is due."""
         for notice in view.notices:
             self.say(notice)
         line = plain_line(view)
@@ -69,7 +69,7 @@ class Plain:
 
 
 def plain_line(view: RunView) -> str:
-    """`tweets running; kept: 412,000 rows/s, in 612,000, out 5,402, dead 28, lag 3 files 54.1 MiB, 62%, 4s left`."""
+    """A line such as `tweets running; kept: 412,000 rows/s, in 612,000, out 5,402, dead 28, lag 3 files 54.1 MiB, 62%, 4s left`."""
     slow = slowest_text(view)
     gates = [f"{gate.name}: {gate_text(gate)}" for gate in view.gates if gate.rows or gate.paused]
     return "; ".join([f"{view.flow} {view.phase}", *(_query(query) for query in view.queries), *gates, *([slow] if slow else [])])

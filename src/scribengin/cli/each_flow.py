@@ -1,4 +1,4 @@
-"""Commands that take one flow by its name, or by `-l LABEL=VALUE` all those that have it: then each is done by itself, and told."""
+"""Commands that take one flow by its name, or several by `-l LABEL=VALUE`. With labels the command runs once for each flow."""
 
 from __future__ import annotations
 
@@ -23,27 +23,31 @@ NO_FLOW = "no flow is submitted; submit one: scribengin apply FILE"
 
 
 class FlowCommand(AnsweringCommand):
-    """Its first argument is a flow; with `-l` that is left out."""
+    """A command whose first argument is a flow. With `-l` the argument is omitted."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """An argument that says nothing stands for the flows that the labels name."""
+        """With `-l`, insert an empty first argument, which means the flows with these labels."""
         labelled = any(word in _SAID or word.startswith("--label=") or (word.startswith("-l") and "=" in word) for word in args)
         return super().parse_args(ctx, ["", *args] if labelled else args)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """`[OPTIONS] NAME VERSION`, and that labels stand for the name."""
+        """Returns usage pieces such as `[OPTIONS] (NAME | -l NAME=VALUE) VERSION`."""
         options, *arguments = super().collect_usage_pieces(ctx)
         may_lack = any(isinstance(each, click.Argument) and not each.required for each in self.params[:1])
-        first = arguments[0]  # a metavar may end in a bracket of its own: NAME[.TIER]
+        first = arguments[0]  # a metavar may itself end in a bracket: NAME[.TIER]
         either = f"{first[1:-1] if first.startswith('[') else first} | -l NAME=VALUE"
         return [options, f"[{either}]" if may_lack else f"({either})", *arguments[1:]]
 
 
 def each_flow(argument: str, *, all_without: bool = False) -> Callable[[Callable[..., CommandAnswer]], Callable[..., CommandAnswer]]:
-    """For the function of a `FlowCommand`, below `masters_option`: it is called with the flow named as `argument`, or once for each flow
-    with the labels, in turn; an error of one flow is reported and does not stop the others.
+    """Decorate the function of a `FlowCommand`, below `masters_option`, so that it runs for a named flow or for all flows with labels.
 
-    With neither a name nor labels: all flows if `all_without`; otherwise an error, such as an unset shell variable.
+    With labels it runs once for each flow, in turn; an error of one flow is reported and does not stop the others. With neither a name nor
+    labels (such as an unset shell variable) it raises UsageError, unless `all_without`.
+
+    Args:
+        argument: the name of the function's parameter that takes the flow
+        all_without: with neither a name nor labels, run for all flows
     """
 
     def decorate(function: Callable[..., CommandAnswer]) -> Callable[..., CommandAnswer]:
@@ -74,7 +78,8 @@ def each_flow(argument: str, *, all_without: bool = False) -> Callable[[Callable
 
 
 def together(answers: Mapping[str, CommandAnswer]) -> CommandAnswer:
-    """Of several flows: a list of `flow`, `ok`, `result`, `problems`; each under its name for people."""
+    """Combine the answers of several flows: the result is a list of objects with `flow`, `ok`, `result` and `problems`. For people each
+    answer is printed under its flow's name."""
 
     def show() -> None:
         for flow, answer in answers.items():

@@ -1,4 +1,4 @@
-"""Which extra brings a package that a command has not found."""
+"""Finds the extra that installs a missing package."""
 
 from __future__ import annotations
 
@@ -17,24 +17,21 @@ _BY_PACKAGE = {
     "starlette": "server",
     "uvicorn": "server",
 }
-"""the package's name in an import → the extra"""
+"""name of the package in an import → the extra that installs it"""
 
 _OF_ALL = {"spark": "pyspark", "server": "kazoo"}
-"""the extras that `all` has → a package of each that no other brings"""
+"""extra that `all` includes → a package that only this extra installs"""
 
 _NEED_ALL = frozenset({"server dev", "server master", "server node"})
-"""commands that need every extra of `all`: they name it where all are missing, and not one after the other"""
+"""commands that need every extra of `all`. If all of them are missing, the message names `all` instead of one extra after the other."""
 
 
 def missing_extra(error: ModuleNotFoundError, command: str) -> EnvironmentFault | None:
-    """What to tell of an import that failed.
+    """Returns the error to report for an import that failed, with the extra to install; None if no extra installs the module.
 
     Args:
-        error: The failed import.
-        command: The command's name, such as `run`.
-
-    Returns:
-        The fault that names the extra; None for a module that no extra brings.
+        error: the failed import
+        command: the command's name, such as `run`
     """
     package = (error.name or "").partition(".")[0]
     extra = _BY_PACKAGE.get(package)

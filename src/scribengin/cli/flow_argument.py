@@ -1,4 +1,4 @@
-"""The argument FLOW: a file if it ends in .yaml, .yml or .py or holds a "/"; else a name in a registry."""
+"""The argument FLOW: a file if it ends in .yaml, .yml or .py or contains a "/"; otherwise the name of a submitted flow."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 _SUFFIXES = (".yaml", ".yml", ".py")
 _MOST_FILES, _HEAD_CHARACTERS = 100, 4096
-"""how many files of a folder are looked at, and how much of each"""
+"""the maximum number of files of a folder that are searched, and of characters of each"""
 
 flow_argument = click.argument("flow", type=click.Path(), metavar="FLOW", shell_complete=flow_files)
-"""Gives a command the text `flow`; `flow_path` makes it a path."""
+"""Adds the argument `flow`, a text, to a command. `flow_path` converts it to a path."""
 
 
 def is_name(text: str) -> bool:
-    """True where it is the name of a flow in a registry, and no file."""
+    """True if the text is the name of a submitted flow and not a file."""
     return not (text.endswith(_SUFFIXES) or "/" in text)
 
 
 def file_of_name(text: str) -> str:
-    """The flow file of this folder that a name may mean, by the name of the file or of its flow; empty if there is none."""
+    """Returns a flow file of the current folder whose stem or whose flow's name is `text`; empty if there is none."""
     if not text or not is_name(text):
         return ""
     files = sorted(file for file in Path().glob("*") if file.suffix in _SUFFIXES and file.is_file())[:_MOST_FILES]
@@ -53,14 +53,14 @@ def refuse_files(ctx: click.Context) -> None:
 
 
 def _name_in(file: Path) -> str:
-    """What a flow file says its flow is called, as far as one line at its start tells."""
+    """The `name:` in the first characters of a flow file; empty if there is none."""
     with file.open(errors="replace") as lines:
         found = re.search(r"^name:\s*[\"']?([\w-]+)", lines.read(_HEAD_CHARACTERS), re.MULTILINE)
     return found[1] if found else ""
 
 
 def flow_path(text: str) -> Path:
-    """The file of that name. Raises InputError if it is the name of a submitted flow, or no such file exists."""
+    """The path of a flow file. Raises InputError if the text is the name of a submitted flow, a folder, or no existing file."""
     path = Path(text)
     if path.is_dir():
         inside = path / "flow.yaml"
@@ -77,8 +77,8 @@ def flow_path(text: str) -> Path:
 
 
 def as_called(remedy: str, params: Mapping[str, Any]) -> str:
-    """A remedy whose commands name the one flow of a command with these `params`, as it was written there, and where its state is; a `run`
-    in it keeps what says how long and of what it runs."""
+    """Insert the command's flow and state folder into the commands that a remedy names. A `run` in the remedy also keeps --once and --tier.
+    A command with several flows leaves the remedy unchanged."""
     flows: Sequence[str] = params.get("flows") or ()
     flow = params.get("flow") or (flows[0] if len(flows) == 1 else "")
     settings = ("--state", str(params["state"])) if params.get("state") else ()

@@ -1,4 +1,4 @@
-"""The graph of one flow for people: a line for each node, below its tier, and the channels between tiers."""
+"""Prints the graph of one flow for people: a line for each node, below its tier, and the channels between tiers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show_steps(graph: FlowGraph) -> None:
-    """Print it; how nodes and channels go where that is known."""
+    """Print the graph, with the current rates and backlogs of nodes and channels if they are known."""
     click.echo(f"{click.style(f'flow {graph.flow}', bold=True)}, version {graph.version}")
     if not graph.told:
         click.echo("no report from a worker yet")
@@ -46,7 +46,7 @@ def _show_node(node: GraphNode, reads: list[str]) -> None:
 
 
 def _live_text(live: Mapping[str, Any]) -> str:
-    """`412 rows/s, 120,000 rows; 1,200 rows wait, the oldest 4s`."""
+    """A text such as `412 rows/s, 120,000 rows by this process; 1,200 rows wait, the oldest 4s`."""
     said = f"{live['rows_per_s']:,.0f} rows/s, {live['rows']:,} rows by this process"
     waits = f"{live['lag_rows']:,} rows" if live.get("lag_rows") else show_bytes(live["lag_bytes"]) if live.get("lag_bytes") else ""
     age = f", the oldest {show_duration(live['lag_seconds'])}" if waits and live.get("lag_seconds") else ""

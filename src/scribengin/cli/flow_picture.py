@@ -1,4 +1,4 @@
-"""A flow as a picture: of a flow file, or of a flow that was submitted; as text, for Mermaid, or as a file of SVG."""
+"""Draws a flow file or a submitted flow: as text, as Mermaid, or as an SVG file."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from scribengin.plan.picture import GraphPicture
 
 _NOT_HERE = ("state-elsewhere", "answer-late", "answer-large")
-"""why a master may not be able to tell what its ledger says"""
+"""the codes of errors for which a master cannot read the ledger of a flow"""
 
 
 def of_file(flow: str, state: Path | None, *, live: bool, mermaid: bool, svg: Path | None) -> CommandAnswer:
-    """Of a FLOW argument that is a file; `state` is the value of --state. Raises InputError."""
+    """The picture of a flow file. `state` is the value of --state. Raises InputError."""
     from scribengin.cli.flow_state import prepared_flow
     from scribengin.plan.flow_graph import graph_as_json
 
@@ -33,7 +33,7 @@ def of_file(flow: str, state: Path | None, *, live: bool, mermaid: bool, svg: Pa
 
         counts = edge_counts(prepared)
     graph = graph_as_json(prepared.plan)
-    del graph["mermaid"]  # that of the plan, by Queries and stages
+    del graph["mermaid"]  # the Mermaid text of the plan, which shows Queries and stages
     return _answer(graph, counts, prepared.warnings, mermaid=mermaid, svg=svg)
 
 
@@ -74,7 +74,7 @@ def _answer(
 
 
 def written(picture: GraphPicture, result: dict[str, Any], file: Path, problems: Sequence[Problem] = ()) -> CommandAnswer:
-    """The picture as a file of SVG; `-` is stdout. Raises EnvironmentFault where it cannot be written."""
+    """Write the picture to an SVG file, or to stdout if `file` is `-`. Raises EnvironmentFault if it cannot be written."""
     from scribengin.plan.picture import as_svg
 
     text = as_svg(picture)

@@ -1,4 +1,5 @@
-"""The state of a flow, for commands that look at it: works for a flow that has mistakes by now, as long as it has a name."""
+"""The state of a flow, for commands that read or change it. Also works for a flow file with mistakes, as long as the flow's name can be
+read."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TierState:
-    """One tier: its part of the flow, with what it hands over and takes over, and the folder of its state, which need not be there."""
+    """A tier: its part of the flow, including its channels, and the folder of its state, which need not exist."""
 
     flow: Flow
     folder: StateFolder
@@ -32,14 +33,14 @@ class TierState:
 
 @dataclass(frozen=True, slots=True)
 class FlowWithState:
-    """A flow as it is declared, and the state of its tiers; of a flow that is not cut there is one."""
+    """A flow as it is declared, and the state of its tiers. A flow without tiers has one."""
 
     declared: Flow
     tiers: tuple[TierState, ...]
 
     @property
     def path(self) -> Path:
-        """Where all of it lies."""
+        """The folder that contains the state of all tiers."""
         first = self.tiers[0].folder
         return first.path if len(self.tiers) == 1 else first.root / first.flow
 
@@ -59,13 +60,13 @@ class FlowWithState:
         return queries
 
     def made(self) -> set[str]:
-        """The Queries that sinks of the flow, and channels, make now."""
+        """The names of the Queries that the flow's sinks and channels have now."""
         from scribengin.plan.graph import query_sinks
 
         return {name for tier in self.tiers for name in query_sinks(tier.flow)}
 
     def leases(self) -> AbstractContextManager[Mapping[str, Lease]]:
-        """Tier → its lease, of all tiers. Raises Refused where one runs."""
+        """Take the leases of all tiers; the value is tier → lease. Raises Refused if a tier runs."""
         from scribengin.state.lease import take_leases
 
         return take_leases(tier.folder for tier in self.tiers)

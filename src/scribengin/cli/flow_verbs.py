@@ -1,4 +1,4 @@
-"""`pause`, `resume`, `drain`, `stop`: set the desired state of flows by name."""
+"""Commands that set the desired state of flows (`pause`, `resume`, `drain`, `stop`), and the steps of commands that begin operations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scribengin.registry.records import Goal
 
 
-# What `offsets rewind` and `offsets set` share: what would repeat is listed and confirmed, then done, and waited for.
+# `offsets rewind` and `offsets set`: list and confirm what would repeat, begin the operation, and wait for its end.
 
 
 _POLL_S = 0.2
@@ -32,15 +32,23 @@ _AGAIN = "fix the cause and repeat the command for that flow: the operation cont
 
 
 class OperationFailed(ScribenginError):
-    """An operation has ended otherwise than it should."""
+    """An operation ended without success."""
 
     code = "operation-failed"
 
 
 def done(client: Client, begin: Callable[[bool], Going], *, yes: bool, dry_run: bool, wait_s: float | None) -> CommandAnswer:
-    """Begin an operation, and wait for its end if asked to.
+    """Confirm and begin an operation, and wait for its end if asked to.
 
-    `begin` asks a master; with False it only returns the effects. Raises Refused if a confirmation is needed and there is no terminal.
+    Args:
+        client: the masters
+        begin: sends the request to a master; with False it only returns the effects
+        yes: the operation is confirmed already
+        dry_run: only show the effects
+        wait_s: seconds to wait for the end; None does not wait
+
+    Raises:
+        Refused: a confirmation is needed and there is no terminal
     """
     going = begin(yes and not dry_run)
     if dry_run:
@@ -62,12 +70,13 @@ def done(client: Client, begin: Callable[[bool], Going], *, yes: bool, dry_run: 
 
 
 def _waits(row: OperationRow) -> list[str]:
-    """What one over a workflow waits for."""
+    """What an operation on a workflow waits for; empty for other operations."""
     return [str(each) for each in row.arguments.get("waits_for", ())]
 
 
 def wait_for_operation(client: Client, flow: str, id_: str, wait_s: float | None) -> OperationRow | None:
-    """The operation once it is over; None where it is not to be waited for. Raises OperationFailed, NotReached."""
+    """Returns the operation after it has ended; None without waiting if `wait_s` is None. Raises OperationFailed if it ended without
+    success, NotReached if it is stuck or has not ended in time."""
     if wait_s is None:
         return None
     deadline = time.monotonic() + wait_s
@@ -92,7 +101,7 @@ def wait_for_operation(client: Client, flow: str, id_: str, wait_s: float | None
 
 
 def _over_workflows(client: Client, flows: Sequence[str], goal: Goal, wait_s: float | None) -> CommandAnswer:
-    """The same of all flows of their workflows, by an operation each."""
+    """Set the desired state of all flows in the workflows of these flows, with one operation for each workflow."""
     begun: list[WorkflowBegun] = []
     for flow in flows:
         if not any(flow in each.flows for each in begun):
@@ -112,7 +121,7 @@ def _over_workflows(client: Client, flows: Sequence[str], goal: Goal, wait_s: fl
 
 
 def verb(goal: Goal, states: tuple[str, ...], doc: str) -> click.Command:
-    """A command that says `goal` of the flows it is given; with --wait until they are one of `states`."""
+    """Returns a command that sets the desired state of flows to `goal`. With --wait it waits until each is in one of `states`."""
 
     @click.command(cls=AnsweringCommand, help=doc)
     @click.argument("flows", nargs=-1, metavar="NAME...")
@@ -127,7 +136,7 @@ def verb(goal: Goal, states: tuple[str, ...], doc: str) -> click.Command:
 
         limit = WaitOption(wait) if isinstance(wait, float) else wait
         with masters.client() as client:
-            flows = chosen(client, flows, labels)  # all of them are there, or nothing is done
+            flows = chosen(client, flows, labels)  # raises before the first change if one of the flows does not exist
             if workflow:
                 return _over_workflows(client, flows, goal, None if limit is None else limit.seconds)
             for flow in flows:

@@ -1,4 +1,5 @@
-"""What a command line that names no command may have meant: a word of another tool, or a slip. A guess never destroys anything."""
+"""Suggestions for an unknown command: the equivalent of a word from another tool, or a similar name. A destructive command is
+not suggested for a similar name."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 DESTRUCTIVE = frozenset(
     {"cancel", "delete", "disable", "drain", "purge", "remove", "reset", "rewind", "rollback", "set", "skip", "stop", "unmap"}
 )
-"""commands that take something away, end something or set something back: whoever means one writes it out"""
+"""commands that delete, end or set back something: they are not suggested for a similar name"""
 _OURS = {
     **dict.fromkeys(("lint", "check", "verify"), "scribengin validate FILE"),
     **dict.fromkeys(("ps", "ls", "get", "flows"), "scribengin list"),
@@ -39,13 +40,13 @@ _OURS = {
     **dict.fromkeys(("env", "diagnose"), "scribengin doctor"),
     **dict.fromkeys(("why", "error", "errno"), "scribengin explain CODE"),
 }
-"""Words of other tools, and what is typed here"""
+"""words of other tools, and the equivalent command here"""
 _WHOLE = 400
-"""characters of a sentence; click cuts at fewer"""
+"""the maximum number of characters of a sentence in the help; click's default is shorter"""
 
 
 def no_command(word: str, known: Iterable[str], below: str = "") -> str:
-    """What is said of a command that is not there; `below` is the group that was asked.
+    """The message about a command that does not exist. `below` is the group in which it was looked up.
 
     >>> no_command("valdate", ["validate", "reset"])
     'there is no command "valdate"; did you mean "validate"?'
@@ -62,21 +63,21 @@ def no_command(word: str, known: Iterable[str], below: str = "") -> str:
 
 
 class GuessingGroup(click.Group):
-    """A group of commands whose guesses destroy nothing."""
+    """A group of commands that suggests a command for an unknown name. A similar name is only suggested if it is not destructive."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does. Raises UsageError with a proposal if there is no such command."""
+        """Find the command, as click does. Raises UsageError with a suggestion if it does not exist."""
         name = str(args[0])
         if self.get_command(ctx, name) is None and not ctx.resilient_parsing and not name.startswith("-"):
             raise click.UsageError(no_command(name, self.list_commands(ctx), ctx.command_path.partition(" ")[2]), ctx)
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """In the order in which they were added."""
+        """The names of the commands, in the order in which they were added."""
         return list(self.commands)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Each with its first sentence, as a whole."""
+        """Write each command with its whole first sentence."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         rows = [(name, command.get_short_help_str(limit=_WHOLE)) for name, command in commands if command and not command.hidden]
         with formatter.section("Commands"):

@@ -1,4 +1,4 @@
-"""The live display: a few lines per Query that are drawn over, four times a second, on the terminal of stderr."""
+"""The live display: a few lines for each Query, redrawn four times a second on the terminal of stderr."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _BAR_WIDTH = 28
 
 
 class LiveDisplay:
-    """Draws views; what others print meanwhile appears above the drawing."""
+    """Draws views. Other output on the terminal appears above the drawing."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, highlight=False)
-        # a console sink's rows must still reach a file or a pipe: only a terminal's stdout is drawn around
+        # only a terminal's stdout is redirected: the rows of a console sink must still reach a file or a pipe
         self._screen = Screen(console=self._console, auto_refresh=False, redirect_stdout=sys.stdout.isatty())
         self._screen.start()
 
@@ -59,16 +59,16 @@ class LiveDisplay:
         self._screen.update(draw(view, height=self._console.height), refresh=True)
 
     def say(self, sentence: str) -> None:
-        """Print it above the drawing."""
+        """Print the sentence above the drawing."""
         self._console.print(Text(f"  {sentence}", style="dim"))
 
     def close(self) -> None:
-        """Leave the last drawing where it is."""
+        """Stop drawing. The last drawing stays visible."""
         self._screen.stop()
 
 
 def draw(view: RunView, *, height: int) -> RenderableType:
-    """The drawing of a view; on a terminal of too few lines each Query gets one."""
+    """The drawing of a view. If the terminal has too few lines, each Query gets one line."""
     tiers = len(dict.fromkeys(query.tier for query in view.queries)) if view.gates else 0
     roomy = height >= 4 * len(view.queries) + len(view.gates) + tiers + 4
     title = Table.grid(expand=True)

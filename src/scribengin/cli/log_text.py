@@ -1,4 +1,5 @@
-"""Logs as people read them: the line of their own code first, frames of Scribengin, Spark and Python folded, only what is new or recent."""
+"""Prepares logs for people: puts the line of the user's code first, folds frames of Scribengin, Spark and Python, and selects new or recent
+lines."""
 
 from __future__ import annotations
 
@@ -20,18 +21,18 @@ if TYPE_CHECKING:
 _FRAME = re.compile(r'^(?P<indent>\s*)File "(?P<path>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>.+))?$')
 _JAVA = re.compile(r"^\s*(?:at [\w.$<>/]+\(|\.\.\. \d+ more$)")
 _OTHERS = re.compile(r"/(?:site-packages|dist-packages|scribengin|pyspark(?:\.zip)?|py4j[^/]*|lib/python3[^/]*)/|^<")
-"""paths of code that is not the user's"""
+"""matches paths of code that is not the user's"""
 _CODE = re.compile(r"^.*/code/\w+\.zip/")
-"""where executors have unpacked the user's modules"""
+"""matches the folder in which executors have unpacked the user's modules"""
 _MOMENT = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*) ")
 
 
 def folded(lines: Sequence[str]) -> list[str]:
-    """The lines without frames of Scribengin, Spark and Python; the last line of a traceback that is the user's code comes first."""
+    """Fold the frames of Scribengin, Spark and Python. Above each traceback a line names the last frame that is in the user's code."""
     shown: list[str] = []
     head, hidden, mine = 0, 0, ""
     skipping: int | None = None
-    """how far the frame that is left out is indented; what is further in is its code"""
+    """indentation of the frame that is being left out; lines indented deeper belong to it"""
 
     def close() -> None:
         nonlocal hidden
@@ -52,7 +53,8 @@ def folded(lines: Sequence[str]) -> list[str]:
         if skipping is not None and frame is None and line.strip() and indent > skipping:
             continue
         skipping = None
-        path = "" if frame is None else _CODE.sub("", str(frame["path"]))  # of the user's own, how they call it
+        # the path of the user's own code, without the folder where it was unpacked
+        path = "" if frame is None else _CODE.sub("", str(frame["path"]))
         if frame is not None and path == frame["path"] and _OTHERS.search(path):
             hidden, skipping = hidden + 1, len(frame["indent"])
         elif _JAVA.match(line):
@@ -71,7 +73,7 @@ def folded(lines: Sequence[str]) -> list[str]:
 
 
 def _plain(line: str) -> str:
-    """Without milestones in seconds since 1970, and with its moment as all others."""
+    """A line for people: milestones as a sentence with durations, and its time in the common form."""
     if line.startswith(WORD):
         with suppress(ValueError, AttributeError):
             marks = json.loads(line.removeprefix(WORD))
@@ -85,7 +87,7 @@ def _plain(line: str) -> str:
 
 
 def since(lines: Sequence[str], earliest: datetime) -> list[str]:
-    """From the first line on that is of this moment or later; lines without a moment go with the one before them."""
+    """The lines from the first one at or after `earliest`. A line without a time belongs to the line before it."""
     for number, line in enumerate(lines):
         moment = _MOMENT.match(line)
         if moment is not None:
@@ -96,7 +98,8 @@ def since(lines: Sequence[str], earliest: datetime) -> list[str]:
 
 
 def new_lines(before: Sequence[str], now: Sequence[str]) -> list[str]:
-    """What was appended between two looks at the end of a file; all of it where the two have nothing in common."""
+    """The lines that were appended between two reads of the end of a file. If the two reads have no line in common, all lines of the
+    second."""
     for kept in range(min(len(before), len(now)), 0, -1):
         if list(before[-kept:]) == list(now[:kept]):
             return list(now[kept:])
@@ -104,7 +107,7 @@ def new_lines(before: Sequence[str], now: Sequence[str]) -> list[str]:
 
 
 def print_lines(lines: Sequence[str]) -> None:
-    """With errors, and the user's own code, in colour."""
+    """Print lines; errors and the user's own code are coloured."""
     for line in lines:
         if re.match(r"^\S+ error\b", line):
             click.secho(line, fg="red")

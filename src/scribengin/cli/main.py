@@ -1,4 +1,4 @@
-"""The command `scribengin`: finds the command's module, and maps every way to end to an exit status."""
+"""The command `scribengin`: finds the module of a command and maps every outcome to an exit status."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from scribengin.cli.tree import CommandEntry
 
 _ALL = "scribengin.all"
-"""in a context's meta: the help lists hidden commands too"""
+"""key of `click.Context.meta`: the help also lists hidden commands"""
 
 
 class TreeGroup(GuessingGroup):
-    """Commands of the tree. Their code is loaded when they are called, and not for the help or for completion."""
+    """A group of commands from the command tree. The code of a command is loaded when it is called, not for the help or for completion."""
 
     def __init__(self, below: Mapping[str, CommandEntry | CommandGroup], **more: Any) -> None:
         super().__init__(**more)
         self.below = below
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Those of this release, hidden ones too."""
+        """The names of the current commands, including hidden ones."""
         return list(self.below)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
@@ -50,13 +50,13 @@ class TreeGroup(GuessingGroup):
         return None if each is None else _loaded(each.code or f"{cmd_name}:command", cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands of the group, in their sections."""
+        """Write the commands of the group."""
         self.format_section(ctx, formatter, "Commands", self.below)
 
     def format_section(
         self, ctx: click.Context, formatter: click.HelpFormatter, title: str, below: Mapping[str, CommandEntry | CommandGroup]
     ) -> None:
-        """The commands that the help shows, with their lines."""
+        """Write the commands that are not hidden (with --all also the hidden ones) with their descriptions."""
         shown = {name: each for name, each in below.items() if not each.hidden or ctx.meta.get(_ALL)}
         width = max(map(len, self.below))
         if shown:
@@ -64,7 +64,7 @@ class TreeGroup(GuessingGroup):
                 formatter.write_dl([(f"{name:<{width}}", each.line) for name, each in shown.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Hidden commands too, once their first character is typed."""
+        """Complete commands. Hidden ones are included after the first character is typed."""
         from click.shell_completion import CompletionItem
 
         shown = {name: each for name, each in self.below.items() if name.startswith(incomplete) and (incomplete or not each.hidden)}
@@ -76,7 +76,7 @@ class _Root(TreeGroup):
         super().__init__(COMMANDS, **more)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """An old spelling becomes that of this release."""
+        """Replace an old spelling by the current one, then parse."""
         while "--all" in args[:2] and all(word.startswith("-") for word in args):
             args.remove("--all")
             ctx.meta[_ALL] = True
@@ -117,37 +117,38 @@ def scribengin() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command line and leave with its exit status; `arguments` are the process's own by default."""
+    """Run a command line and exit the process with its status. `arguments` defaults to the arguments of the process."""
     if "_SCRIBENGIN_COMPLETE" in os.environ:
         _complete()
     given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] == ["help"]:  # as in git and kubectl: help COMMAND
+    if given[:1] == ["help"]:  # `help COMMAND`, as in git and kubectl
         given = [*given[1:], "--help"]
     color = False if "NO_COLOR" in os.environ else None
     try:
         status = scribengin.main(given, prog_name="scribengin", standalone_mode=False, color=color)
     except click.ClickException as error:
         status = _usage(error, given)
-    except ModuleNotFoundError as error:  # in the imports at the head of a command's own module
+    except ModuleNotFoundError as error:  # raised by the imports at the head of a command's module
         fault = missing_extra(error, words_of(given)[0])
         if fault is None:
             raise
         status = _report_fault(fault, given)
     except (click.Abort, KeyboardInterrupt) as error:
-        interrupt = error if isinstance(error, KeyboardInterrupt) else error.__context__  # without one a question was answered with no
+        # click.Abort without a KeyboardInterrupt: a question was answered with no
+        interrupt = error if isinstance(error, KeyboardInterrupt) else error.__context__
         if isinstance(interrupt, KeyboardInterrupt) and (place := _place_of_others(interrupt)):
             click.echo(f"interrupted at {place}", err=True)
         status = Exit.INTERRUPTED
-    except BrokenPipeError:  # the reader of stdout has left (`| head`): nobody is there to be told
+    except BrokenPipeError:  # the reader of stdout has closed it (`| head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         status = Exit.FAILED
-    if arguments is None:  # the process ends: Python need not look through all that was loaded for cycles, which takes 0.2 s after a run
+    if arguments is None:  # the process ends: skip Python's final garbage collection, which takes 0.2 s after a run
         gc.freeze()
     sys.exit(int(status or 0))
 
 
 def _complete() -> NoReturn:
-    """Answer the shell, which shows all that is printed: an error gives nothing."""
+    """Print completions for the shell and exit. On an error nothing is printed, since the shell would show it as completions."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     with suppress(Exception):
         scribengin.main([], prog_name="scribengin", standalone_mode=False)
@@ -155,14 +156,15 @@ def _complete() -> NoReturn:
 
 
 def _place_of_others(error: BaseException) -> str:
-    """The innermost line of a flow's own code: not of Scribengin, not of an installed package. Empty if there is none."""
+    """The innermost line of the traceback that is neither in Scribengin nor in an installed package: the flow's own code. Empty if there is
+    none."""
     installed = (str(Path(__file__).parents[1]), sys.prefix, sys.base_prefix, "<")
     lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     return next((f"{file}:{line}" for file, line in reversed(lines) if not file.startswith(installed)), "")
 
 
 def _report_fault(fault: EnvironmentFault, given: list[str]) -> int:
-    """A fault from before the command could begin, for people or, asked for with --json, for programs."""
+    """Report an error from before the command started: as text, or as JSON if --json was given. Returns the exit status."""
     (problem,) = problems_of(fault)
     if _asks_json(given):
         output = JsonOutput()
@@ -174,7 +176,7 @@ def _report_fault(fault: EnvironmentFault, given: list[str]) -> int:
 
 
 def _usage(error: click.ClickException, given: list[str]) -> int:
-    """A command line that cannot be understood is wrong input, also for programs that asked for JSON."""
+    """Report a command line that cannot be parsed: as text, or as JSON if --json was given. Returns the exit status."""
     context = getattr(error, "ctx", None)
     if not _asks_json(given):
         if context is not None:
@@ -191,7 +193,7 @@ def _usage(error: click.ClickException, given: list[str]) -> int:
 
 
 def _asks_json(given: list[str]) -> bool:
-    """Also where the command line cannot be parsed."""
+    """True if the command line asks for JSON; works for command lines that cannot be parsed."""
     return any(
         word in ("--json", "-ojson", "--output=json") or (word == "json" and before in ("-o", "--output"))
         for before, word in zip(["", *given], given, strict=False)

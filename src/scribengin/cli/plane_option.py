@@ -1,4 +1,4 @@
-"""`--home`, `--registry` and `--master`: the control plane that a command talks to."""
+"""The options `--home`, `--registry` and `--master`: the control plane that a command uses."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class Masters:
-    """The masters that a command asks: those that were named, those of the registry that was named, or the one of the home."""
+    """The masters that a command uses: those named by --master, those of the registry named by --registry, or the master of the home
+    folder."""
 
     home: Home
     named: tuple[str, ...]
 
     @contextmanager
     def client(self) -> Iterator[Client]:
-        """Raises Refused if none was named and the home has no running process, Unreachable if a registry was named and no master runs."""
+        """Open a client of the masters. Raises Refused if no master was named and none runs in the home folder, Unreachable if a registry
+        was named and no master runs."""
         from scribengin.client.client import Client
         from scribengin.control.masters import certificates_of, token_of
 
@@ -44,7 +46,8 @@ class Masters:
 
     @contextmanager
     def reader(self) -> Iterator[Client | RegistryView]:
-        """The same to look only: where no master was named and none answers, the registry itself says it."""
+        """Open a client that only reads. The registry is read directly if --registry names it, or if no master is named and the one of
+        the home folder does not answer."""
         from scribengin.api.views import RegistryView
         from scribengin.core.errors import Unreachable
 
@@ -62,7 +65,7 @@ class Masters:
             yield RegistryView(registry)
 
     def _master_addresses(self) -> tuple[str, ...]:
-        """The master of the home; of a registry that was named those that are up, the one that leads first."""
+        """The URL of the home's master; for a registry that was named, the URLs of its running masters, the leading one first."""
         if self.home.entrance is None:
             return (self.home.master(),) if self.home.master() else ()
         from scribengin.control.masters import addresses
@@ -81,7 +84,7 @@ def _both(home: Home, master: str | None) -> Masters:
 
 
 def masters_option(command: Callable[..., C]) -> Callable[..., C]:
-    """Gives a command `masters`, a Masters."""
+    """Add the options to a command. The command receives `masters`, a `Masters`."""
     from functools import wraps
 
     @home_option

@@ -1,4 +1,4 @@
-"""What `preview` and `run --watch` are to look at, from their command lines."""
+"""The settings of `preview` and `run --watch`, from their command lines."""
 
 from __future__ import annotations
 
@@ -15,13 +15,21 @@ if TYPE_CHECKING:
     from scribengin.local.preview_contract import PreviewSettings
 
 _SAMPLE = 20
-"""records of each source by default"""
+"""default number of records of each source"""
 
 
 def preview_settings(
     *, at: str | None = None, rows: int = 20, sample: int | None = None, files: Sequence[str] = (), flags: Mapping[str, Any]
 ) -> PreviewSettings:
-    """`files` are `[SOURCE=]FILE`; `flags` those of system settings. Raises InputError for what settings say wrongly."""
+    """Build the settings of a preview from options. Raises InputError for invalid system settings or two files for the same source.
+
+    Args:
+        at: the node to show; None shows all
+        rows: the number of rows to show of each node
+        sample: the number of records to read of each source; None: 20, or `rows` if that is larger
+        files: `[SOURCE=]FILE`, files to read in place of sources
+        flags: flags of system settings
+    """
     from scribengin.local.preview_contract import PreviewSettings
 
     system = run_settings(read_settings(flags))
@@ -35,7 +43,7 @@ def preview_settings(
 
 
 def _stand_in(text: str) -> tuple[str, Path]:
-    """(source, file); a file whose name has a `=` is meant where it is there."""
+    """Split [SOURCE=]FILE into source and file. A text that names an existing file is a file, even if it contains a `=`."""
     source, equals, file = text.partition("=")
     if equals and source.isidentifier() and not Path(text).exists():
         return source, Path(file).expanduser()

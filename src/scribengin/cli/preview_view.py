@@ -1,4 +1,4 @@
-"""A preview for people: each node with its columns, its counts, and its rows before and after."""
+"""Prints a preview for people: each node with its columns, its counts, and its rows before and after."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _CELL = 28
-"""characters of a value"""
+"""maximum number of characters of a value"""
 _MARKS = {"kept": (" ", ""), "made": (" ", ""), "dropped": ("-", "dim"), "dead": ("x", "red")}
 _FATES = {"dead_letter": "dead", "drop": "dead, which a run drops (on_error: drop)", "fail": "dead, at which a run stops (on_error: fail)"}
 
@@ -83,12 +83,13 @@ def _counts(node: NodePreview) -> Text:
 
 
 def _there(node: NodePreview) -> int:
-    """How many rows there are to show: those that came in, where each of them is matched."""
+    """The number of rows that could be shown: the rows that came in if each of them is matched with its results, otherwise the rows that go
+    out."""
     return node.rows_in if any(row.before is not None for row in node.rows) else sum(node.out.values())
 
 
 def _gone(node: NodePreview) -> list[str]:
-    """Columns that came in and do not go out."""
+    """The columns that come in and do not go out."""
     if node.columns is None or node.columns_in is None or all(row.before is None for row in node.rows):
         return []
     return [name for name in node.columns_in.names if name not in node.columns]
@@ -105,7 +106,7 @@ def _input_table(node: NodePreview, input_: str) -> Table:
 
 
 def _table(node: NodePreview) -> Table:
-    """What came in on the left; on the right what is new or changed. Rows that came to nothing are marked."""
+    """A table of rows: the columns that came in on the left, new or changed columns on the right. Rows without a result are marked."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     befores = [row.before for row in node.rows if row.before is not None]
     left = list(befores[0]) if befores else []
@@ -133,7 +134,7 @@ def _table(node: NodePreview) -> Table:
 
 
 def _changed(node: NodePreview, left: Sequence[str]) -> list[str]:
-    """The columns of the rows that go out that are new, or that some row has other than before."""
+    """The columns that are new, or whose value differs in at least one row."""
     names = node.columns.names if node.columns else ()
     pairs = [(row.before, after) for row in node.rows if row.before is not None for _, after in row.after]
     return [name for name in names if name not in left or any(before.get(name) != after.get(name) for before, after in pairs)]
@@ -165,7 +166,7 @@ def _cut(text: str) -> str:
 
 
 def _visible(text: str) -> str:
-    """What would steer the terminal, as an escape: data must not clear a screen, nor look other than they are."""
+    """Escape characters that would control the terminal: data must not clear the screen or look different from what it is."""
     text = text.replace("\n", "⏎").replace("\t", "⇥")
     return "".join(each if each.isprintable() else each.encode("unicode_escape", "backslashreplace").decode() for each in text)
 
@@ -187,23 +188,25 @@ def _dead_line(row: PreviewedRow) -> Text:
     return line
 
 
-# Previews again at each save, until Ctrl-C; a flow that is broken leaves the last good one on the screen. Nothing is ever written.
+# `--watch`: a preview after each save, until Ctrl-C. While the flow is broken the last good preview stays on the screen. Nothing is
+# written.
 
 
 LOOK_S = 0.25
 SETTLED_S = 0.1
-"""files that have not changed for so long are saved: an editor empties one before it fills it"""
+"""seconds without a change after which files count as saved: an editor may empty a file before it writes it"""
 
 
 def watch_previews(path: Path, settings: PreviewSettings) -> CommandAnswer:
-    """Show a preview now, and at each change of the file, or of a `.py` file that travels with it. Returns at Ctrl-C, with the last good
-    preview as its result."""
+    """Show a preview now and after each change of the flow file or of a `.py` file that is packed with it. Returns at Ctrl-C; the result is
+    the last good preview."""
     from scribengin.local.preview import Previews
 
     last: Preview | None = None
     with Previews(path, settings, tell=lambda said: click.echo(said, err=True)) as previews:
         screen = _Screen(path)
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # Spark and the scratch folder go with it
+        # as for Ctrl-C, so that Spark ends and the scratch folder is removed
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             while True:
                 seen, begun = _settled(path), time.monotonic()
@@ -216,7 +219,7 @@ def watch_previews(path: Path, settings: PreviewSettings) -> CommandAnswer:
                     last = found if fresh else last
                 except ScribenginError as error:
                     problems = problems_of(error)
-                except Exception as error:  # the next save may mend it
+                except Exception as error:  # the next save may correct it
                     problems = problems_of(ScribenginError(f"{type(error).__name__}: {error}"))
                 screen.show(last, problems, time.monotonic() - begun, fresh=fresh)
                 while stamps(path) == seen:
@@ -229,7 +232,7 @@ def watch_previews(path: Path, settings: PreviewSettings) -> CommandAnswer:
 
 
 def _settled(path: Path) -> dict[Path, tuple[int, int, int]]:
-    """The stamps, once they stay."""
+    """Wait until the files no longer change, and return their stamps."""
     before, now = None, stamps(path)
     while now != before:
         time.sleep(SETTLED_S)
@@ -238,7 +241,8 @@ def _settled(path: Path) -> dict[Path, tuple[int, int, int]]:
 
 
 def stamps(path: Path) -> dict[Path, tuple[int, int, int]]:
-    """File → what changes with its content. One that is gone for a moment, while an editor replaces it, has none."""
+    """Returns file → a stamp that changes with its content. A file that is missing for a moment, while an editor replaces it, is left
+    out."""
     found = {}
     try:
         files = [path, *code_files(path.resolve().parent)]
@@ -254,14 +258,21 @@ def stamps(path: Path) -> dict[Path, tuple[int, int, int]]:
 
 
 class _Screen:
-    """A terminal is cleared for each preview; elsewhere they follow each other."""
+    """Shows previews. Clears a terminal before each; elsewhere they are printed one after the other."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._good_at = ""
 
     def show(self, last: Preview | None, problems: Sequence[Problem], seconds: float, *, fresh: bool) -> None:
-        """`last` is the last good preview, `fresh` where it is of now."""
+        """Show a preview and the problems of the flow.
+
+        Args:
+            last: the last good preview; None if there was none
+            problems: the problems of the newest preview
+            seconds: how long the newest preview took
+            fresh: `last` is the newest preview
+        """
         now = time.strftime("%H:%M:%S")
         terminal = sys.stdout.isatty()
         if terminal:

@@ -1,4 +1,4 @@
-"""Where a master's API answers, or a node: `--listen`, `--port`, TLS, tokens; what a master keeps, and where."""
+"""Options of servers: where the API of a master or node listens (`--listen`, `--port`), TLS, tokens, and what a master keeps where."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scribengin.registry.connection_settings import ConnectionSettings
 
 
-# `--registry` and what goes with it: the way into a registry that is not one of `scribengin server dev` here.
+# `--registry` and related options: how to connect to a registry that `scribengin server dev` does not run here
 
 
 C = TypeVar("C")
@@ -33,8 +33,8 @@ _FURTHER = ("sasl", "principal", "registry_tls_ca", "registry_tls_certificate", 
 
 
 def registry_options(*, required: bool) -> Callable[[Callable[..., C]], Callable[..., C]]:
-    """Gives a command `entrance`, an Entrance. Where it is not `required` it is None unless a registry is named, and all but the address
-    and the login are left out of the help."""
+    """Add the options to a command. The command receives `entrance`, a `ConnectionSettings`. If not `required`, it is None unless a
+    registry is named, and the help only shows the options for the address and the login."""
 
     def decorate(command: Callable[..., C]) -> Callable[..., C]:
         @wraps(command)
@@ -115,7 +115,7 @@ def _login(login_file: Path | None, sasl: str | None, principal: str) -> Login |
     return None if secret is None else DigestLogin(secret)
 
 
-# `--home`, or `--registry`: the control plane that a command talks to.
+# `--home`, or `--registry`: the control plane that a command uses
 
 
 def _home(_context: click.Context, _parameter: click.Parameter, value: Path) -> Home:
@@ -132,11 +132,11 @@ folder_option = click.option(
     callback=_home,
     help="Folder of the control plane, as given to `scribengin server dev`.",
 )
-"""Gives a command `home`, a Home, of a folder and nothing else."""
+"""Adds the option to a command, which receives `home`, a `Home` without a registry."""
 
 
 def home_option(command: Callable[..., C]) -> Callable[..., C]:
-    """Gives a command `home`, a Home, whose registry is that of `--registry` where one is named."""
+    """Add the options to a command, which receives `home`, a `Home`. It uses the registry of `--registry` if one is named."""
 
     @folder_option
     @registry_options(required=False)
@@ -147,12 +147,12 @@ def home_option(command: Callable[..., C]) -> Callable[..., C]:
     return with_home
 
 
-# Commands that are up until they are asked to end.
+# options of commands that run until they are asked to end
 
 
 @contextmanager
 def until_asked() -> Iterator[threading.Event]:
-    """Set by Ctrl-C or SIGTERM; the second one ends the process at once."""
+    """An event that Ctrl-C or SIGTERM sets. The second signal ends the process at once."""
     asked = threading.Event()
 
     def interrupt(_number: int, _frame: Any) -> None:
@@ -177,7 +177,7 @@ keep_versions_option = click.option(
     metavar="N",
     help="Number of versions to keep of each flow: the newest ones. Older versions in use are kept too.",
 )
-"""Gives a command `keep_versions`."""
+"""Adds the option to a command, which receives `keep_versions`."""
 
 state_option = click.option(
     "--state",
@@ -186,11 +186,11 @@ state_option = click.option(
     help="Where new flows keep their state: hdfs://NAMENODE:PORT/FOLDER, s3://BUCKET/FOLDER, or a folder that all hosts "
     "and masters reach under this path. Default: inside the home folder.",
 )
-"""Gives a command `state`."""
+"""Adds the option to a command, which receives `state`."""
 
 
 def listen_options(command: Callable[..., C]) -> Callable[..., C]:
-    """Gives a command `listen`, an `api.serving.Listen`."""
+    """Add the options to a command, which receives `listen`, an `api.serving.Listen`."""
 
     @click.option("--listen", metavar="HOST", default="127.0.0.1", show_default=True, help="Address to listen on.")
     @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Port to listen on. Default: a free one.")

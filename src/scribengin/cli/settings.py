@@ -1,7 +1,7 @@
-"""System settings: how this machine runs flows, never what a flow means.
+"""System settings: how this machine runs flows. They never change what a flow means.
 
-`scribengin.yaml` < environment (`SCRIBENGIN_…`) < flags of the command. The file is the one that SCRIBENGIN_CONFIG names, else
-`scribengin.yaml` in the working directory, else `~/.config/scribengin/scribengin.yaml`.
+Precedence, lowest first: `scribengin.yaml`, environment variables (`SCRIBENGIN_…`), flags of the command. The file is the one that
+SCRIBENGIN_CONFIG names, else `scribengin.yaml` in the working directory, else `~/.config/scribengin/scribengin.yaml`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ Kind = Literal["path", "port", "flag", "text", "memory", "choice", "duration", "
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One declaration feeds file, environment, flag and `config show`. A `map` is given as KEY=VALUE, several with commas."""
+    """The declaration of a setting, used for the file, the environment, the flag and `config show`. In the environment a `map` is KEY=VALUE
+    pairs separated by commas."""
 
     name: str
     kind: Kind
@@ -79,14 +80,14 @@ SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A value and where it comes from: `default`, `scribengin.yaml:3`, `SCRIBENGIN_STATE` or `--state`."""
+    """A value and its origin: `default`, `scribengin.yaml:3`, `SCRIBENGIN_STATE` or `--state`."""
 
     value: Any
     origin: str
 
 
 def read_settings(flags: Mapping[str, Any] | None = None) -> dict[str, Chosen]:
-    """Every setting by name. `flags` holds what the command line gave, None or an empty tuple where it said nothing.
+    """Returns every setting by name. `flags` has the values of the command line; None and an empty tuple mean that a flag was not given.
 
     Raises InputError with every problem of the file and the environment.
     """
@@ -108,7 +109,7 @@ def read_settings(flags: Mapping[str, Any] | None = None) -> dict[str, Chosen]:
 
 
 def run_settings(chosen: Mapping[str, Chosen]) -> RunSettings:
-    """How to run, as far as settings say it."""
+    """The settings of a run, as far as they are system settings."""
     from scribengin.local.contract import RunSettings
 
     values = {name: setting.value for name, setting in chosen.items()}
@@ -124,7 +125,8 @@ def run_settings(chosen: Mapping[str, Chosen]) -> RunSettings:
 
 
 def setting_flags(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the flags of these settings, all of them without names; each arrives as its name, None where it was not given."""
+    """Add the flags of these settings to a command, of all settings without `names`. The function receives each by its name; None if it was
+    not given."""
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         for setting in reversed([setting for setting in SETTINGS if not names or setting.name in names]):
@@ -151,12 +153,12 @@ def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., An
 
 
 class StateRoot(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic since click 8.4
-    """A folder of this machine or of an HDFS."""
+    """A local folder, or a folder in HDFS or an object store."""
 
     name = "DIR"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """See `located`."""
+        """Parse with `located`."""
         try:
             return value if isinstance(value, Path) else located(value)
         except ValueError as error:
@@ -174,7 +176,7 @@ class _Pair(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generi
 
 
 def _typed(setting: Setting, given: str | dict[str, str]) -> Any:
-    """The value of what file or environment say. Raises ValueError that says what was found."""
+    """Parse a value from the file or the environment. Raises ValueError that describes what was found."""
     if setting.kind == "map":
         return given if isinstance(given, dict) else dict(_pair(part) for part in given.split(",") if part.strip())
     if isinstance(given, dict):
@@ -206,7 +208,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 _Given = tuple[str, Any, Place, str]
-"""name, text, place for problems, origin for people"""
+"""name, value, place for problems, origin for people"""
 
 
 def _from_environment(problems: list[Problem]) -> Iterator[_Given]:
@@ -215,7 +217,7 @@ def _from_environment(problems: list[Problem]) -> Iterator[_Given]:
         if variable in os.environ:
             yield name, os.environ[variable], Place(variable), variable
     for variable in sorted(os.environ):
-        # other variables with this prefix belong to others (tests, later releases); only what looks like a slip is told
+        # other variables with this prefix may belong to tests or other releases: only one that looks like a misspelled setting is reported
         if variable.startswith(_PREFIX) and variable not in known and variable not in _OTHER_VARIABLES:
             near = did_you_mean(variable.removeprefix(_PREFIX), [name.upper() for name in known.values()])
             if near:
@@ -224,7 +226,7 @@ def _from_environment(problems: list[Problem]) -> Iterator[_Given]:
 
 
 def settings_file() -> Path | None:
-    """The file to read, or None if there is none. Raises InputError if SCRIBENGIN_CONFIG names a missing one."""
+    """The settings file, or None if there is none. Raises InputError if SCRIBENGIN_CONFIG names a missing file."""
     if named := os.environ.get("SCRIBENGIN_CONFIG"):
         if not Path(named).is_file():
             raise InputError([Problem("setting-file", Place(named), "SCRIBENGIN_CONFIG names this file, which does not exist")])
@@ -261,7 +263,7 @@ def _from_file(problems: list[Problem]) -> Iterator[_Given]:
         else:
             given = {str(k.value): str(v.value) for k, v in value.value} if isinstance(value, yaml.MappingNode) else str(value.value)
             if key.value == "state" and isinstance(given, str) and not is_elsewhere(given):
-                given = str(path.parent / Path(given).expanduser())  # a path of a file starts at that file
+                given = str(path.parent / Path(given).expanduser())  # a relative path is relative to the settings file
             yield key.value, given, _place(path, value), f"{path}:{key.start_mark.line + 1}"
 
 

@@ -1,4 +1,5 @@
-"""Commands one after the other, each in a process of its own: code that was edited is read anew, and Spark ends with its command."""
+"""The shell: runs commands one after the other, each in its own process, so that edited code is read again and Spark ends with its
+command."""
 
 from __future__ import annotations
 
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-# From the text of a shell's script to its commands.
+# parsing of a script
 
 
 def read_script(text: str, name: str) -> list[tuple[int, list[str]]]:
-    """(number of the line where it begins, words) of each command. Raises InputError with every line that cannot be read, before anything
-    runs."""
+    """Parse a script into (number of the first line, words) of each command. Raises InputError with all lines that cannot be parsed;
+    nothing has run then."""
     commands, problems = list[tuple[int, list[str]]](), list[Problem]()
     for number, line in _lines(text):
         try:
@@ -39,7 +40,7 @@ def read_script(text: str, name: str) -> list[tuple[int, list[str]]]:
 
 
 def split_line(line: str) -> list[list[str]]:
-    """The commands of a line, parted by `;`. Raises ValueError where a quote is not closed.
+    """Split a line into commands at `;`. Raises ValueError if a quote is not closed.
 
     >>> split_line("list; status 'a;b'  # both")
     [['list'], ['status', 'a;b']]
@@ -56,7 +57,7 @@ def split_line(line: str) -> list[list[str]]:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """With those that a backslash continues put together; a line has the number of its first."""
+    """The lines of a script, with continued lines (a backslash at the end) joined. A joined line has the number of its first line."""
     held, since = "", 0
     for number, line in enumerate(text.splitlines(), 1):
         since = since or number
@@ -70,19 +71,19 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 _REMEMBERED = 2_000
-"""lines of history"""
+"""number of lines of the history"""
 _ENDS = ("exit", "quit")
 
 
 class ShellSession:
-    """What was done so far: `done` has the command and its exit status, in order. `environment` is that of the commands."""
+    """Runs commands. `environment` is their environment; `done` has each command and its exit status, in order."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
         self.done: list[dict[str, Any]] = []
 
     def perform(self, words: list[str]) -> int:
-        """Run a command to its end, and return its exit status. A Ctrl-C is the command's."""
+        """Run a command to its end and return its exit status. Ctrl-C interrupts the command, not the session."""
         words = words[1:] if words[0] == "scribengin" and len(words) > 1 else words
         if words[0] == "shell":
             click.echo("this is already the shell", err=True)
@@ -94,18 +95,18 @@ class ShellSession:
 
     def _run(self, words: list[str]) -> int:
         sys.stdout.flush()
-        # a handler, not SIG_IGN, which the command would inherit
+        # a handler, since the command would inherit SIG_IGN
         before = signal.signal(signal.SIGINT, lambda *_: None)
         try:
             status = subprocess.run([sys.executable, "-m", "scribengin.cli", *words], env=self._environment, check=False).returncode
         finally:
             signal.signal(signal.SIGINT, before)
-        # as a shell says it of a command that a signal has ended
+        # 128 + signal, as other shells report a command that a signal ended
         return status if status >= 0 else 128 - status
 
 
 def converse(session: ShellSession, history: Path) -> None:
-    """Read commands from the terminal, or from what stdin is, until it ends."""
+    """Read commands from stdin and run them, until its end or `exit`."""
     interactive = sys.stdin.isatty()
     if interactive:
         _begin_history(history)
@@ -136,7 +137,7 @@ def converse(session: ShellSession, history: Path) -> None:
 
 
 def completions(line: str, end: int) -> list[str]:
-    """What could stand in place of the word that ends at `end`; with a space behind it where it is whole.
+    """The completions of the word that ends at `end`; a complete word is followed by a blank.
 
     >>> completions("his", 3)
     ['history ']
@@ -183,7 +184,7 @@ def _begin_history(history: Path) -> None:
 def _keep_history(history: Path) -> None:
     import readline
 
-    with suppress(OSError):  # a shell without a memory is one still
+    with suppress(OSError):  # the shell also works without a history file
         history.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(history, os.O_CREAT | os.O_WRONLY, 0o600))
         readline.write_history_file(history)

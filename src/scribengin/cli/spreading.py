@@ -1,4 +1,4 @@
-"""`--spread` and `--branches`: a flow with its utilities in tiers."""
+"""The options `--spread` and `--branches`: split a flow of utilities into tiers."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
 
 AS_NODES = 0
-"""tiers: as many as nodes are up"""
+"""value of the option: as many tiers as nodes are up"""
 
 
 class Tiers(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic since click 8.4
-    """How many tiers: one at least, or AS_NODES where no number is given."""
+    """A number of tiers, at least 1; AS_NODES if no number is given."""
 
     name = "tiers"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Fails at anything else, and at a file that the option has taken for its number."""
+        """Parse the number. Fails for anything else, such as a file name that follows the option."""
         if isinstance(value, int) or (value.isdecimal() and int(value) >= 1):
             return int(value)
         if Path(value).exists():
@@ -46,13 +46,13 @@ branches_option = click.option(
 
 
 def check_options(spread: int | None, branches: str | None) -> None:
-    """Raises UsageError where one is missing that the other needs."""
+    """Raises UsageError if an option lacks the option that it needs."""
     if spread is None and branches is not None:
         raise click.UsageError("--branches needs --spread")
 
 
 def tiers_as_nodes(nodes: Sequence[NodeRow]) -> int:
-    """One tier for each running node. Raises Unreachable if there is none."""
+    """The number of running nodes. Raises Unreachable if there is none."""
     if up := sum(node.up and node.state == "up" for node in nodes):
         return up
     remedy = "start one (scribengin server node --registry ADDRESS), or pass the number of tiers: --spread 3"
@@ -60,13 +60,26 @@ def tiers_as_nodes(nodes: Sequence[NodeRow]) -> int:
 
 
 def spread_flow(flow: Flow, tiers: int, branches: str | None, name: str) -> tuple[Flow, list[Problem]]:
-    """(the flow in tiers, warnings). Raises InputError and Refused."""
+    """Returns the flow in tiers, and warnings. Raises InputError and Refused."""
     made, _, warnings = spread_file(flow, tiers, branches, name)
     return made.flow, warnings
 
 
 def spread_file(flow: Flow, tiers: int, branches: str | None, name: str) -> tuple[Spread, str, list[Problem]]:
-    """(what runs where, the flow file, warnings); `name` is the file that the flow comes from."""
+    """Split a flow into tiers.
+
+    Args:
+        flow: the flow
+        tiers: the number of tiers
+        branches: the value of --branches; None runs the utilities one after the other
+        name: the flow's file, for problems
+
+    Returns: the split, the text of the flow file in tiers, and warnings
+
+    Raises:
+        InputError: the flow in tiers has errors
+        Refused: the flow cannot be split
+    """
     from scribengin.plan.spread_utilities import read_branches, spread, spread_text
 
     meeting = None if branches is None else read_branches(branches)

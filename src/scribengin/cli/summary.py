@@ -1,4 +1,4 @@
-"""The summary that a run prints at its end: the outcome of each query, and its ledger."""
+"""Prints the summary at the end of a run (the outcome of each query, and the ledger) and the tables of summary sinks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from scribengin.state.contract import Counts
 
 
-# Summaries as people see them: a table, JSON lines or CSV, as the sink says.
+# the tables of summary sinks: as a table, JSON lines or CSV, as the sink declares
 
 
 def show_summaries(found: Mapping[str, Any]) -> None:
-    """On stdout, in the sinks' order; what is said of a table goes to stderr where the table is for programs."""
+    """Print the tables on stdout, in the sinks' order. Remarks about a table in JSON or CSV go to stderr."""
     for each in found["summaries"]:
         if len(found["summaries"]) > 1 or each["format"] == "table":
             click.echo(f"{each['sink']}: {_as_of(each)}", err=each["format"] != "table")
@@ -90,10 +90,10 @@ _LEGEND_WIDTH = 80
 
 
 def show_summary(result: RunResult, dead_list: str, console: Console | None = None) -> None:
-    """Print it on stdout. `dead_list` is the command that shows the flow's dead letters."""
+    """Print the summary on stdout, or on `console`. `dead_list` is the command that lists the flow's dead letters."""
     console = console or open_console()
     console.print()
-    # what makes a run that came to its end no success stands before all that looks like one
+    # errors of a run that ended regularly are printed first, above all that looks like success
     wrong = [problem for problem in result.problems if problem.severity == "error"] if result.state != "failed" else []
     for problem in wrong:
         console.print(Text(problem.message, style="bold red"))
@@ -125,8 +125,14 @@ def show_summary(result: RunResult, dead_list: str, console: Console | None = No
 
 
 def show_verdict(violations: Sequence[str], console: Console, *, besides: bool = False, uncounted: Sequence[str] = ()) -> None:
-    """One line if all is well, otherwise every violation. `besides`: the sinks' places hold other rows; `uncounted`: sinks for which
-    that is unknown."""
+    """Print whether the ledger balances: one line, or every violation.
+
+    Args:
+        violations: violations of the balance
+        console: where to print
+        besides: the sinks' places hold rows that the flow's state does not account for
+        uncounted: sinks whose places were not searched for such rows
+    """
     if uncounted:
         where = f"the place of {uncounted[0]} holds" if len(uncounted) == 1 else f"the places of {', '.join(uncounted)} hold"
         console.print(Text(f"Not covered: other data that {where}.", style="yellow"))
@@ -145,7 +151,8 @@ def show_verdict(violations: Sequence[str], console: Console, *, besides: bool =
 
 
 def show_losses(queries: Mapping[str, Mapping[str, Counts]], console: Console) -> None:
-    """A line for each source (Query → node) of which records were gone before they were read; they are no part of the balance."""
+    """Print a line for each source whose records were lost before they were read (`queries`: Query → node → counts). They are not part of
+    the balance."""
     for query, nodes in queries.items():
         for node, counts in nodes.items():
             if lost := lost_text(counts):
@@ -190,7 +197,8 @@ def _rows(count: int) -> str:
 
 
 def show_ledgers(tables: Mapping[str, Mapping[str, Sequence[LedgerLine]]], console: Console) -> None:
-    """Heading → Query → its lines. Columns that are empty everywhere are left out; what the others mean stands below the last table."""
+    """Print ledgers, given as heading → Query → its lines. Columns that are empty everywhere are left out. The meanings of the others are
+    printed below the last table."""
     shown = {heading: queries for heading, queries in tables.items() if any(queries.values())}
     used = set[str]()
     for heading, queries in shown.items():

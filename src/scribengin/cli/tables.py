@@ -1,4 +1,4 @@
-"""Tables without lines, on stdout: as wide as the terminal, no number and no time cut, no blanks at the ends of lines."""
+"""Prints tables without lines on stdout, as wide as the terminal. Numbers and times are never folded; lines have no blanks at their end."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 _WIDE = 200
 _GAP = 2
 _NONE = ("", "-", "–")
-"""shown in place of a missing number"""
+"""texts that are shown in place of a missing number"""
 _NARROWEST = 8
-"""what a column of text keeps, however little room there is"""
+"""minimum width of a text column, however narrow the terminal is"""
 STATE_STYLES = {
     **dict.fromkeys(("running", "finished", "done", "ok", "ready", "up"), "green"),
     **dict.fromkeys(("degraded", "recovering", "paused", "pausing", "stopping", "draining", "starting", "silent"), "yellow"),
     **dict.fromkeys(("failed", "firing", "lost"), "red"),
 }
-"""state → its colour; others have none"""
+"""state → its colour; other states have none"""
 
 
 def open_console() -> Console:
-    """stdout, as wide as its terminal; where it is none, wide enough that lines can be searched."""
+    """A console on stdout, as wide as the terminal. If stdout is not a terminal, wide enough that lines can be searched."""
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
-    """`columns` maps keys of the rows to headings. Numbers stand right; times have one form, whatever the rows have; a text that is too
-    long for the terminal is folded."""
+    """Print rows as a table. `columns` maps keys of the rows to headings. Numbers are right-aligned, times are printed in one form, and
+    texts that are too long for the terminal are folded."""
     from rich.text import Text
 
     numbers = {
@@ -62,7 +62,15 @@ def print_grid(
     whole: Sequence[bool],
     console: Console | None = None,
 ) -> None:
-    """Print cells below their headings. `right`: columns that stand right; `whole`: those that are never folded."""
+    """Print cells below their headings.
+
+    Args:
+        head: the headings
+        rows: the cells of each row
+        right: for each column, whether it is right-aligned
+        whole: for each column, whether it is never folded
+        console: where to print; None is stdout
+    """
     from rich.text import Text
 
     console = console or open_console()

@@ -1,4 +1,4 @@
-"""How tests go, on stdout: a line for each, and beneath one that fails the rows side by side."""
+"""Prints the results of tests on stdout: a line for each test, and below a failed one the expected and actual rows."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _STYLE = {"expected": "green", "got": "red"}
 
 
 def tell(text: str) -> None:
-    """Print on stderr which slow step has begun."""
+    """Print on stderr that a slow step has started."""
     click.echo(click.style(text, dim=True), err=True)
 
 
 def show_outcome(outcome: FlowTestOutcome) -> None:
-    """The line of a test, and what is wrong with it."""
+    """Print the line of a test, and its problems and differences."""
     console = open_console()
     mark, style = ("ok", "green") if outcome.passed else ("FAILED", "bold red")
     console.print(Text.assemble((f"{mark:6} ", style), (f"{outcome.flow}: ", "dim"), outcome.name, (f"  {outcome.seconds:.2f} s", "dim")))
@@ -55,7 +55,7 @@ def show_sum(outcomes: Sequence[FlowTestOutcome], updated: Sequence[Path]) -> No
 
 
 def _table(difference: Difference) -> Table:
-    """`expected` and `got` one below the other, the cells that differ marked."""
+    """A table of the `expected` and `got` rows, one below the other, in which the differing cells are marked."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("", *difference.columns):
         table.add_column(name)

@@ -1,4 +1,5 @@
-"""The commands of `scribengin`: their names, their lines in the help, and where their code is; and the spellings of the release before."""
+"""The command tree of `scribengin`: names, descriptions for the help and the place of the code; and the spellings of the previous
+release."""
 
 from __future__ import annotations
 
@@ -14,17 +15,18 @@ HELP = ("-h", "--help")
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """A command, or a group that is one module. `code` is `module:attribute` in cli/commands, loaded when the command is called."""
+    """A command, or a group that is one module. `code` is `module:attribute` in cli/commands, which is loaded when the command is
+    called."""
 
     line: str
     code: str = ""
     hidden: bool = False
-    """shown by `scribengin help --all` only"""
+    """only shown by `scribengin help --all`"""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandGroup:
-    """Commands about one kind of thing. `help` is the group's own."""
+    """A group of commands about one kind of object. `help` is the help text of the group itself."""
 
     line: str
     help: str
@@ -249,17 +251,17 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry | CommandGroup]] = {
         "dev-jars": CommandEntry("Download the jars that PySpark does not include.", "jars:command", hidden=True),
     },
 }
-"""Title in the help → command → what it is"""
+"""title in the help → name → command or group"""
 COMMANDS: Mapping[str, CommandEntry | CommandGroup] = {name: each for section in SECTIONS.values() for name, each in section.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Renamed:
-    """A spelling of the release before, which works for one release more. It is not in the help.
+    """A spelling of the previous release, which still works in this release. The help does not list it.
 
-    `when` is given what follows the old words. `answers`: its name in `--json`, if that is not the old words. `options`: old → new, of
-    those that have another name at the new spelling. `kept` names its code if the old command had another form than the new
-    ones; `by` then has for each parameter that decides how it is shown, and the new spelling.
+    `when` is given the words after the old words and decides whether the spelling applies. `answers` is the command's name in `--json` if
+    it is not the old words. `options` maps old option names to those of the new spelling. `kept` is the code of the old command if its form
+    differs from the new commands; `by` then maps a parameter of the old command to the text for the notice and the new spelling.
     """
 
     old: str
@@ -271,15 +273,15 @@ class Renamed:
     by: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def now(self, rest: Sequence[str]) -> list[str]:
-        """The words that stand for the old ones and `rest`. What is kept has the old words as its one name."""
+        """The current words for the old words followed by `rest`. A command that is kept has the old words as its name."""
         return [self.old, *rest] if self.kept else [*self.new.split(), *(_with_new_name(word, self.options) for word in rest)]
 
     def called(self, path: str) -> str:
-        """Its name in `--json`; `path` are the words of the command that is called."""
+        """The command's name in `--json`. `path` has the words of the command that is called."""
         return path if self.kept else self.answers or self.old + path.removeprefix(self.new)
 
     def notice(self, path: str, given: Mapping[str, Any]) -> str:
-        """What is said of it; `given` are the parameters of the call."""
+        """The notice about the old spelling. `given` has the parameters of the call."""
         if not self.kept:
             return moved(self.old + path.removeprefix(self.new), path)
         shown, new = next((by for name, by in self.by.items() if given.get(name) not in (None, False)), ("", self.new))
@@ -296,20 +298,20 @@ def moved(old: str, new: str) -> str:
 
 
 def _with_new_name(word: str, options: Mapping[str, str]) -> str:
-    """Also of `--old=VALUE`."""
+    """The word with a new option name; also handles `--old=VALUE`."""
     name, equals, value = word.partition("=")
     return f"{options[name]}{equals}{value}" if name in options else word
 
 
 def _names_no_command(of: str) -> Callable[[Sequence[str]], bool]:
-    """Whether what follows the old words is no command of that group, but an argument of an old one that had no word of its own."""
+    """Returns a function that is True if the words after the old words are not a command of the group, but arguments of the old command."""
     group = COMMANDS[of]
     assert isinstance(group, CommandGroup)
     return lambda rest: not rest or rest[0] not in (*group.below, *HELP)
 
 
 def _runs_a_node(rest: Sequence[str]) -> bool:
-    """`node` with options, as in the release before; the registry's address may be in the environment."""
+    """True for the old `node` with options, or without arguments if the environment has the registry's address."""
     return rest[0].startswith("-") and rest[0] not in HELP if rest else bool(os.environ.get("SCRIBENGIN_REGISTRY"))
 
 
@@ -355,12 +357,12 @@ RENAMED = (
     Renamed("services", "dev-services"),
     Renamed("jars", "dev-jars"),
 )
-"""The first that fits counts"""
+"""the first match counts"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RenamedOption:
-    """An option's spelling of the release before; `values` are those that have another name too."""
+    """An option's spelling of the previous release. `values` maps old values to new ones if they were renamed too."""
 
     command: str
     old: str
@@ -378,7 +380,7 @@ RENAMED_OPTIONS = (
 
 
 def renamed(words: Sequence[str]) -> tuple[Renamed, list[str]] | None:
-    """What the words of a command line are an old spelling of, and the words for it now; None for those of this release.
+    """Returns the old spelling that a command line uses and the current words; None if it uses none.
 
     >>> renamed(["dead", "list", "flow.yaml"])[1]
     ['dead-letter', 'list', 'flow.yaml']
@@ -395,7 +397,7 @@ def renamed(words: Sequence[str]) -> tuple[Renamed, list[str]] | None:
 
 
 def with_new_options(command: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """(the words behind a command with its options of this release, a notice for each old one)
+    """Replace old option names in the words after a command. Returns the words and a notice for each old name.
 
     >>> with_new_options("limit", ["orders", "--off"])
     (['orders', '--unset'], ['"--off" is now "--unset"; the old name goes away in the next release'])
@@ -415,7 +417,7 @@ def with_new_options(command: str, words: Sequence[str]) -> tuple[list[str], lis
 
 
 def leaves(of: Mapping[str, CommandEntry | CommandGroup] = COMMANDS, *, above: str = "") -> Iterator[tuple[str, CommandEntry]]:
-    """(words, command) of all commands, in the order of the help; a group that is one module is one of them."""
+    """Yields (words, command) of all commands, in the order of the help. A group that is one module counts as one command."""
     for name, each in of.items():
         if isinstance(each, CommandGroup):
             yield from leaves(each.below, above=f"{above}{name} ")
@@ -424,7 +426,8 @@ def leaves(of: Mapping[str, CommandEntry | CommandGroup] = COMMANDS, *, above: s
 
 
 def words_of(given: Sequence[str]) -> tuple[str, str]:
-    """(the words of the command that a command line calls, its name in `--json`); as far as they can be known before its code is loaded."""
+    """Returns the words of the command that a command line calls and its name in `--json`, as far as they are known before the command's
+    code is loaded."""
     given = list(given[next((number for number, word in enumerate(given) if not word.startswith("-")), len(given)) :])
     old, now = renamed(given) or (None, given)
     if old is not None and old.kept:

@@ -1,4 +1,4 @@
-"""Options that are sizes."""
+"""Options whose values are times, sizes or labels, and other options that several commands share."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from scribengin.client.client import Client
 
 
-# The value of an option that is a moment, such as `--since`.
+# options that take a time, such as `--since`
 
 
 def as_moment(_context: click.Context, _option: click.Parameter, value: str | None) -> datetime | None:
-    """A callback for an option. Raises BadParameter."""
+    """Parse the value of such an option (click callback). Raises BadParameter."""
     try:
         return parse_moment(value) if value else None
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
 
-# `-l LABEL=VALUE`: flows by their labels, beside or in place of their names.
+# `-l LABEL=VALUE`: selects flows by labels, in addition to names or in place of them
 
 
 NAME_ONE = "name a flow, or pass -l NAME=VALUE"
@@ -56,12 +56,12 @@ labels_option = click.option(
     callback=_labels,
     help="Only flows with this label. May be repeated; a flow must have all of them.",
 )
-"""Gives a command `labels`, a dict."""
+"""Adds the option to a command, which receives `labels`, a dict."""
 
 
 def chosen(client: Client | RegistryView, names: Sequence[str], labels: Mapping[str, str]) -> tuple[str, ...]:
-    """The flows that were named, and those with all the labels. Raises Refused where one is not there, or none has the labels: nothing is
-    done then."""
+    """Returns the named flows and the flows with all the labels. Raises Refused if a named flow does not exist or no flow has the labels,
+    and UsageError if neither names nor labels are given."""
     if not names and not labels:
         raise click.UsageError(NAME_ONE)
     for name in names:
@@ -75,7 +75,7 @@ def chosen(client: Client | RegistryView, names: Sequence[str], labels: Mapping[
     return tuple(dict.fromkeys([*names, *labelled]))
 
 
-# `--accept`: what a person agrees to, where a change costs rows, or where readers of a folder meet other columns.
+# `--accept`: accepted consequences of a change, for rows and for readers of a folder
 
 
 _ROWS = ("again", "lost")
@@ -83,15 +83,15 @@ _ROWS = ("again", "lost")
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """`rows` are read again or lost; `columns`: sinks go on with other ones than their folders hold, sources with others than the flow
-    names."""
+    """The consequences that the user accepts. `rows`: they are read again, or lost. `columns`: sinks continue with other columns than their
+    folders hold, and sources read files with other columns than the flow declares."""
 
     rows: Literal["again", "lost"] | None
     columns: bool
 
 
 def accept_option(command: Callable[..., object]) -> Callable[..., object]:
-    """The option; the command gets `accept`, an Agreed."""
+    """Add the option to a command, which receives `accept`, an `Agreed`."""
     return click.option(
         "--accept",
         multiple=True,
@@ -112,21 +112,21 @@ def _agreed(_context: click.Context, _option: click.Parameter, said: tuple[str, 
 
 
 def bytes_of(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    """The callback of such an option: `16GiB` in bytes; a bare number is bytes. Raises BadParameter."""
+    """Parse a size such as `16GiB` into bytes (click callback); a bare number is bytes. Raises BadParameter."""
     try:
         return None if value is None else int(value) if value.isdecimal() else parse_bytes(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
 
-# `--cores` and `--memory` of a host: what all its workers together may have.
+# `--cores` and `--memory` of a host: the limits of all its workers together
 
 
 C = TypeVar("C")
 
 
 def capacity_options(command: Callable[..., C]) -> Callable[..., C]:
-    """Gives a command `capacity`, a Capacity."""
+    """Add the options to a command, which receives `capacity`, a `Capacity`."""
 
     @click.option(
         "--cores",

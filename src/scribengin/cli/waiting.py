@@ -1,4 +1,4 @@
-"""`--wait`: until a flow has come to what was asked of it."""
+"""The option `--wait`: wait until a flow reaches the requested state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WITH_END = ("failed", "degraded")
 
 
 class NotReached(ScribenginError):
-    """A flow has not come to what was asked of it in time, or cannot without a person."""
+    """A flow has not reached the requested state in time, or cannot reach it without intervention."""
 
     code = "not-reached"
 
@@ -47,7 +47,7 @@ wait_option = click.option(
     callback=_seconds,
     help=f"Wait until done, up to this time ({DEFAULT_S:.0f}s without a value).",
 )
-"""Gives a command `wait`, in seconds, None where it is not to wait."""
+"""Adds the option to a command, which receives `wait` in seconds; None does not wait."""
 
 
 _STARTED = "started"
@@ -59,7 +59,7 @@ class WaitOption:
 
     seconds: float
     started: bool = False
-    """a flow that is to run needs to be `running` only: its first Batch is not waited for"""
+    """wait only until the flow is `running`, not for its first Batch"""
 
 
 def _wait(_context: click.Context, _parameter: click.Parameter, value: str | None) -> WaitOption | None:
@@ -83,16 +83,26 @@ wait_running_option = click.option(
     help=f"Wait up to this time ({DEFAULT_S:.0f}s without a value) until each flow that should run has committed its first Batch, or found "
     "no data. With started, or started:TIME, wait only until it is running.",
 )
-"""Gives a command `wait`, a Wait, None where it is not to wait."""
+"""Adds the option to a command, which receives `wait`, a `WaitOption`; None does not wait."""
 
 
 def wait_for(
     plane: Client | RegistryView, flow: str, states: Collection[str], wait: WaitOption | None, *, version: int = 0
 ) -> FlowStatus | None:
-    """The flow's status once it refers to the desired state and is one of these; None if there is nothing to wait for. A running flow
-    is ready too, unless `wait.started`. `version`: the requested one.
+    """Wait until a flow has one of the states, and return its status; None without waiting if `wait` is None.
 
-    Raises NotReached with the state that it has instead: at once if it needs intervention or the version was replaced.
+    The status must refer to the newest desired state. A flow that runs must also have committed its first Batch, or found no data, unless
+    `wait.started`.
+
+    Args:
+        plane: the masters, or the registry
+        flow: the flow
+        states: the states to wait for
+        wait: the value of --wait
+        version: the requested version; 0 waits for any
+
+    Raises:
+        NotReached: the flow is in another state at the end of the time; at once if it needs intervention or the version was replaced
     """
     if wait is None:
         return None
@@ -109,7 +119,7 @@ def wait_for(
         now = found.status
         runs = False
         if now is not None and now.generation == found.wanted.revision:
-            # a flow that is only behind runs
+            # a flow that is degraded only because it is behind counts as running
             runs = "running" in states and (now.state == "running" or now.reason.startswith(BEHIND))
             if (now.state in states and not runs) or (runs and (wait.started or not _unready(found))):
                 return now
@@ -121,7 +131,8 @@ def wait_for(
 
 
 def _unready(found: FlowView) -> list[str]:
-    """The tiers of it that have neither committed a Batch nor found nothing to read. A worker of an earlier release reports neither."""
+    """The tiers that have neither committed a Batch nor found that there is nothing to read. Workers of earlier releases report neither and
+    are left out."""
     return [tier.tier for tier in found.tiers if tier.ready is False]
 
 

@@ -1,6 +1,7 @@
-"""A command asks the warm process of its flow's folder to run it; without one, or where it cannot, the command runs here as ever.
+"""The client of the warm process of a flow's folder: a command asks it to run the command. If there is none or it cannot, the command runs
+in its own process.
 
-The process is `warm_server`. This side imports nothing of Spark. Why so: docs/decisions/0057-a-warm-process-forks.md.
+The process is `warm_server`. This module imports no part of Spark. Rationale: docs/decisions/0057-a-warm-process-forks.md.
 """
 
 from __future__ import annotations
@@ -36,24 +37,25 @@ if TYPE_CHECKING:
 
 _CONNECT_S = 0.5
 _TAKEN_S = 5.0
-"""within which a process that is alive takes a command or refuses it"""
+"""seconds within which a warm process that is alive accepts or refuses a command"""
 _FIRST_TAKEN_S = 30.0
 _BUSY_S = 3.0
-"""for the last command, which has answered and puts Spark back; one that runs longer is not waited for"""
+"""seconds to wait for a previous command that has answered and is resetting Spark; a command that still runs is not waited for"""
 _POLL_S = 0.05
 _LENGTH = struct.Struct("!I")
 _OF_THE_TERMINAL = frozenset(
     {"COLUMNS", "LINES", "TERM", "COLORTERM", "OLDPWD", "PWD", "SHLVL", "_", "WINDOWID", "TERM_SESSION_ID", "NO_COLOR"}
     | {"SCRIBENGIN_WARM", "SCRIBENGIN_WARM_IDLE"}
 )
-"""variables that another terminal has otherwise, and that no step's rows hang on; every other one counts"""
+"""variables that differ between terminals and have no effect on the rows of any step. All other variables must be the same as those of the
+warm process."""
 
 
 class WarmCommand(AnsweringCommand):
-    """A command that may run in the warm process of its flow's folder. Its function takes `warm`, which it need not look at."""
+    """A command that may run in the warm process of its flow's folder. The parameter `warm` is used here; the function does not get it."""
 
     def invoke(self, ctx: click.Context) -> None:
-        """Have the warm process run it, or run it here."""
+        """Let the warm process run the command, or run it here."""
         warm = ctx.params.pop("warm", None)
         if not _served and self._is_meant(ctx.params):
             status = _asked(ctx, warm)
@@ -63,7 +65,8 @@ class WarmCommand(AnsweringCommand):
 
     @staticmethod
     def _is_meant(params: dict[str, Any]) -> bool:
-        """Whether it starts Spark, and may be run twice where the warm process dies: `--from-run` adds a test each time."""
+        """True if the command starts Spark and may be run a second time if the warm process dies. `--from-run` may not: it adds a test each
+        time."""
         wants_spark = params.get("deep", True) and (params.get("watch", True) or "once" not in params)
         return bool(wants_spark and not params.get("state") if "named" in params else wants_spark)
 
@@ -72,13 +75,13 @@ _served = False
 
 
 def serve_here() -> None:
-    """This process is a child of the warm one: its commands ask no other."""
+    """Mark this process as a child of the warm process, whose commands use no other warm process."""
     global _served
     _served = True
 
 
 def _asked(ctx: click.Context, warm: bool | None) -> int | None:
-    """The exit status, where the warm process has run it."""
+    """Returns the exit status if the warm process has run the command, otherwise None."""
     flows = ctx.params.get("flows") or (ctx.params.get("flow"),)
     folders = {str(Path(flow).resolve().parent) for flow in flows if flow}
     if sys.platform != "linux" or len(folders) != 1 or not Path(next(iter(folders))).is_dir():
@@ -86,7 +89,7 @@ def _asked(ctx: click.Context, warm: bool | None) -> int | None:
     try:
         chosen = read_settings({"warm": warm})
     except InputError:
-        return None  # the command says what is wrong
+        return None  # the command reports it
     wanted = chosen["warm"].value
     if wanted is None:
         wanted = sys.stderr.isatty() and os.environ.get("CI", "") in ("", "false", "0")
@@ -122,7 +125,8 @@ def _ask(folder: str, idle_s: float) -> int | None:
                 say(link, **request)
                 answer = receive(link)
                 if answer.get("say") == "taken":
-                    # not before: streams that wait in the queue of a process that hangs stay open for who reads this command's output
+                    # only now: a process that hangs would otherwise keep these streams open, and the reader of the command's output would
+                    # wait for it
                     socket.send_fds(link, [b"."], [0, 1, 2])
                     return _followed(link)
             except (OSError, ValueError) as error:
@@ -131,14 +135,14 @@ def _ask(folder: str, idle_s: float) -> int | None:
         if answer.get("say") == "busy" and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         elif answer.get("say") == "other" and not replaced:
-            replaced = True  # it gives its place up: this starts its own
+            replaced = True  # the process gives up its place, so the next iteration starts a new one
         else:
             _cold("the warm process runs another command")
             return None
 
 
 def _followed(link: socket.socket) -> int | None:
-    """Hand on Ctrl-C, wait for the status; None where the process died: then the command runs here."""
+    """Forward Ctrl-C and SIGTERM, and wait for the exit status. None if the process died; the command then runs here."""
     link.settimeout(None)
     before = {number: signal.signal(number, lambda got, _: link.sendall(bytes([got]))) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -173,7 +177,7 @@ def _connect(place: Path) -> socket.socket | None:
 
 
 def _start(place: Path, folder: str, idle_s: float) -> socket.socket:
-    """Start the process, with this as its first request."""
+    """Start a warm process that is connected to this command."""
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-m", "scribengin.cli.warm_server", str(place), folder, str(idle_s), str(theirs.fileno())]
     with theirs, (place / "server.log").open("wb") as log:
@@ -182,12 +186,12 @@ def _start(place: Path, folder: str, idle_s: float) -> socket.socket:
 
 
 def warm_folder() -> Path:
-    """Where the warm processes of this user have their sockets."""
+    """The folder with the sockets of this user's warm processes."""
     return cache_folder() / "warm"
 
 
 def make_own_folder(place: Path) -> None:
-    """Make it, for this user alone. Raises OSError if it belongs to another user."""
+    """Create the folder with access for this user only. Raises OSError if it belongs to another user."""
     for folder in (place.parent, place):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.lstat()
@@ -197,14 +201,14 @@ def make_own_folder(place: Path) -> None:
 
 
 def is_own(link: socket.socket) -> bool:
-    """Whether the other end is a process of this user: the kernel says so."""
+    """True if the kernel reports that the other end is a process of this user."""
     _, uid, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return bool(uid == os.geteuid())
 
 
 @contextmanager
 def short_path(place: Path) -> Iterator[str]:
-    """The folder under a name that fits into the 107 bytes of a socket's address."""
+    """A path to the folder that is short enough for the 107 bytes of a socket's address."""
     handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{handle}"
@@ -214,7 +218,7 @@ def short_path(place: Path) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class WarmProcess:
-    """One that runs: its folder of flows, its number, where its socket is."""
+    """A running warm process: its folder of flows, its process id, and the folder of its socket."""
 
     folder: str
     pid: int
@@ -233,7 +237,7 @@ def warm_processes() -> list[WarmProcess]:
 
 
 def end_warm(process: WarmProcess) -> None:
-    """Ask it to end after its command; one that does not answer is left alone."""
+    """Ask the process to end after its current command. A process that does not answer is left alone."""
     link = _connect(process.place)
     if link is not None:
         with link, suppress(OSError, ValueError):
@@ -243,7 +247,7 @@ def end_warm(process: WarmProcess) -> None:
 
 
 def take_place(place: Path) -> int | None:
-    """The right to be the folder's process, as a file that holds it; None where another has it."""
+    """Lock the place of the folder's warm process. Returns the file descriptor that holds the lock; None if another process holds it."""
     lock = os.open(place / "lock", os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -254,7 +258,8 @@ def take_place(place: Path) -> int | None:
 
 
 def _identity() -> str:
-    """All that must be the same for a process to give the same answer as a new one: code, packages, Python, environment, folder."""
+    """A hash of all that must be equal for a warm process to answer like a new process: code, packages, Python, environment, working
+    directory."""
     import scribengin
 
     seen = hashlib.sha256(f"{sys.version}\0{Path.cwd()}\0{sys.path}".encode())
@@ -286,7 +291,7 @@ def receive(link: socket.socket) -> dict[str, Any]:
 
 
 def exactly(link: socket.socket, size: int) -> bytes:
-    """So many bytes. Raises OSError where the other end has closed before."""
+    """Receive exactly `size` bytes. Raises OSError if the connection ends before."""
     data = b""
     while len(data) < size:
         more = link.recv(size - len(data))

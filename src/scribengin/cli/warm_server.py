@@ -1,7 +1,8 @@
-"""The warm process of a flow's folder: it keeps Spark's Java, and forks a child for each command.
+"""The warm process of a flow's folder: it keeps Spark's Java process and forks a child for each command.
 
-It never talks to Java and never imports a flow's code, so each child is as good as a new process, but has its imports behind it.
-`python -m scribengin.cli.warm_server PLACE FLOW_FOLDER IDLE_S FD`; FD is the connection of the command that has started it.
+It never talks to Java and never imports a flow's code, so that each child is equivalent to a new process whose imports are done.
+
+Run as `python -m scribengin.cli.warm_server PLACE FLOW_FOLDER IDLE_S FD`; FD is the connection of the command that started it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _TICK_S = 1.0
 _RECEIVE_S = 2.0
 _MOST_CALLS = 200
-"""then another one starts: what a child has left in Java is never collected"""
+"""the maximum number of commands, after which a new process starts: Java never frees what the children leave in it"""
 _PRELOADED = (
     "msgspec",
     "pyarrow.parquet",
@@ -48,12 +49,12 @@ _PRELOADED = (
     "scribengin.cli.test_report",
     "scribengin.cli.preview_view",
 )
-"""one by one between two looks for a command, once the first has been answered"""
+"""modules that are imported one by one while no command runs, after the first command has been answered"""
 _GATEWAY = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 
 
 class _Java:
-    """A running Java: how to reach it, and the pipe whose end is its end."""
+    """A running Java process: how to connect to it, and the pipe that ends it when it is closed."""
 
     def __init__(self, known: dict[str, Any], stdin: int) -> None:
         self.port, self.secret, self.keyed = known["port"], known["secret"], known["keyed"]
@@ -61,7 +62,7 @@ class _Java:
         self.stdin = stdin
 
     def poll(self) -> int | None:
-        """As of a Popen: None while it runs."""
+        """As Popen.poll: None while the process runs."""
         return None if self.process.alive() else 1
 
     def end(self) -> None:
@@ -71,7 +72,8 @@ class _Java:
 
 
 class _Lender:
-    """Of a child: the first session starts Java, later ones get a new context in it, set as a new process sets its own."""
+    """Provides the sessions of a child: starts Java for the first session. Later sessions get a new context in that Java, configured as in
+    a new process."""
 
     def __init__(self, java: _Java | None, folder: Path, handover: socket.socket) -> None:
         self._java = java
@@ -80,7 +82,7 @@ class _Lender:
         self.spark: SparkSession | None = None
 
     def open(self, name: str, *, master: str, memory: str, conf: Mapping[str, str]) -> SparkSession:
-        """See `open_session`."""
+        """Open a session: see `open_session`."""
         from scribengin.spark.session import start_session
 
         keyed = json.dumps([memory, sorted((key, value) for key, value in conf.items() if not _is_of_a_context(key))])
@@ -105,11 +107,11 @@ class _Lender:
         return self.spark
 
     def lost(self) -> bool:
-        """Whether Java has died under the command."""
+        """True if Java died during the command."""
         return self.spark is not None and self.spark.sparkContext._gateway.proc.poll() is not None  # type: ignore[union-attr]
 
     def stop(self) -> None:
-        """Stop the context: the next command gets its own."""
+        """Stop the context. The next command gets its own."""
         if self.spark is not None and not self.lost():
             self.spark.stop()
 
@@ -119,7 +121,7 @@ def _is_of_a_context(key: str) -> bool:
 
 
 def _clear() -> None:
-    """End what the last child has left in Java, and forget its settings: they are Java's system properties."""
+    """Stop the context that the previous child left in Java, and remove its settings, which are Java system properties."""
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -195,7 +197,7 @@ class _Server:
         return False
 
     def _leave(self) -> None:
-        """Give the place up: another process may take it, while this one ends Java."""
+        """Give up the place, so that another process can take it while this one ends Java."""
         if self._lock >= 0:
             if self._is_there():
                 (self._place / "socket").unlink()
@@ -216,7 +218,7 @@ class _Server:
             say(link, say="busy")
         elif self._identity not in ("", request["identity"]):
             self._ending = True
-            self._leave()  # who asks next starts its own
+            self._leave()  # the next command starts a new process
             say(link, say="other")
         else:
             self._identity = request["identity"]
@@ -235,7 +237,7 @@ class _Server:
             self._child, self._handover = child, ours
 
     def _hear(self) -> None:
-        """Of the child: the Java that it has started, or its end."""
+        """Receive a message of the child: the Java that it started, or its end."""
         assert self._handover is not None
         assert self._child is not None
         data, pipes, _, _ = socket.recv_fds(self._handover, 65536, 1)
@@ -258,7 +260,7 @@ class _Server:
 
 
 def _serve(link: socket.socket, request: dict[str, Any], lender: _Lender) -> None:
-    """Run the command as if this were its own process; never returns."""
+    """Run the command as if this were its own process. Never returns."""
     status: int | None = 1
     try:
         status = _run(link, request, lender)
@@ -271,7 +273,7 @@ def _serve(link: socket.socket, request: dict[str, Any], lender: _Lender) -> Non
         with suppress(Exception):
             say(link, status=status)
             link.shutdown(socket.SHUT_RDWR)
-        for stream in (0, 1, 2):  # the terminal, or a pipe whose reader waits for its end
+        for stream in (0, 1, 2):  # closes the terminal, or the pipe whose reader waits for its end
             os.dup2(os.open(os.devnull, os.O_RDWR), stream)
         with suppress(BaseException):
             lender.stop()
@@ -329,7 +331,7 @@ def _stream(number: int) -> io.TextIOWrapper:
 
 
 def _forward(link: socket.socket) -> None:
-    """Signals of the command's process; where it is gone, this one hangs up as it would have with its terminal."""
+    """Forward signals from the command's process. If that process is gone, hang up this one, as the end of its terminal would."""
     with suppress(OSError):
         while data := link.recv(1):
             os.kill(os.getpid(), data[0])

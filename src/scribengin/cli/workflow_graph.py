@@ -1,4 +1,4 @@
-"""A workflow as text, as a graph for Graphviz and as one for Mermaid: its flows with their tiers, their connections and backlogs."""
+"""Formats a workflow as text, Graphviz or Mermaid: its flows with their tiers, their connections and backlogs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLOURS = {"failed": "#c62828", "degraded": "#ef6c00", "stopped": "#757575", "p
 
 
 def as_text(graph: WorkflowView) -> str:
-    """A few lines a flow, from the sources down."""
+    """A few lines for each flow, upstream flows first."""
     return "\n".join(_lines(graph)) + "\n"
 
 
@@ -40,7 +40,7 @@ def _dot_lines(graph: WorkflowView) -> Iterator[str]:
 
 
 def _mermaid_lines(graph: WorkflowView) -> Iterator[str]:
-    """Nodes end with `_`: some words, such as `end`, no node can be called."""
+    """The lines of the graph. Names of nodes end with `_`, since Mermaid reserves some words, such as `end`."""
     for node in graph.nodes:
         yield f'  {node.flow}_["{"<br>".join(map(_escaped, [node.flow, node.state, *_tier_ways(node)]))}"]'
     for edge in graph.edges:
@@ -51,7 +51,7 @@ def _mermaid_lines(graph: WorkflowView) -> Iterator[str]:
 
 
 def waits_text(waits: Waits | None) -> str:
-    """`1,200 rows wait, 3.4 MiB, the oldest 4s`."""
+    """A text such as `1,200 rows wait, 3.4 MiB, the oldest 4s`."""
     if waits is None:
         return "backlog not reported"
     parts = [f"{waits.rows:,} rows"] if waits.rows else [f"{waits.files:,} files"] if waits.files else []
@@ -73,7 +73,7 @@ def _lines(graph: WorkflowView) -> Iterator[str]:
 
 
 def _tier_ways(node: FlowNode) -> list[str]:
-    """`edge -> core, edge -> side`; nothing of a flow that is not cut."""
+    """A text such as `edge -> core, edge -> side`; empty for a flow without tiers."""
     ways = [f"{feeder} -> {tier.tier}" for tier in node.tiers for feeder in tier.fed_by]
     return [", ".join(ways)] if ways else []
 

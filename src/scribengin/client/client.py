@@ -96,26 +96,49 @@ _PAGE = 100
 
 
 class AnswerClient(Transport):
-    """These calls. Raises Refused: `state-elsewhere`, `state-missing`, `answer-late`, `too-many`."""
+    """Calls about the state of a flow, its records, its graph, and groups. Each may raise Refused: `state-elsewhere`, `state-missing`,
+    `answer-late`, `too-many`."""
 
     def dead_letter_counts(self, name: str, **which: str) -> LetterCounts:
-        """Count the dead letters of a flow by Query, step and reason; `which` as in `dead_letter_page`."""
+        """The number of dead letters of a flow by query, step and reason; `which` as in `dead_letter_page`."""
         return self._get(f"/v1/flows/{part(name)}/dead-letters/counts?{_query_string(**which)}", LetterCounts)
 
     def replay_letters(
         self, name: str, which: Mapping[str, str], *, from_start: bool, as_is: bool, dry_run: bool, repaired: str | None
     ) -> dict[str, Any]:
-        """Replay dead letters once. Raises Refused: `letters-file` if `repaired` is not an exported file."""
+        """Request replays of dead letters.
+
+        Args:
+            name: the flow.
+            which: the selection, as in `dead_letter_page`.
+            from_start: replay through all steps again.
+            as_is: replay unchanged.
+            dry_run: report only.
+            repaired: the content of an exported file; only its dead letters are replayed.
+
+        Raises:
+            Refused: `letters-file` if `repaired` is not an exported file.
+        """
         asked = ReplayLetters(**which, from_start=from_start, as_is=as_is, dry_run=dry_run, repaired=repaired)
         return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/replays", asked, dict[str, Any], None)
 
     def repair_letter(self, name: str, repair: RepairLetter) -> LetterRepaired:
-        """Repair a dead letter, or show what a repair would do. Raises Refused: `letter-unknown`, `letter-refused`, `letter-columns`,
+        """Repair a dead letter, or show the effect of a repair. Raises Refused: `letter-unknown`, `letter-refused`, `letter-columns`,
         `letter-changed` if the dead letter no longer matches `digest`."""
         return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/repairs", repair, LetterRepaired, None)
 
     def purge_letters(self, name: str, which: Mapping[str, str], *, replayed: bool, dry_run: bool) -> LettersPurged:
-        """Delete dead letters. Raises Refused: `flow-not-stopped`."""
+        """Delete dead letters.
+
+        Args:
+            name: the flow.
+            which: the selection, as in `dead_letter_page`.
+            replayed: those that were processed again.
+            dry_run: report only.
+
+        Raises:
+            Refused: `flow-not-stopped`.
+        """
         asked = PurgeLetters(**which, replayed=replayed, dry_run=dry_run)
         return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/purges", asked, LettersPurged, None)
 
@@ -125,12 +148,18 @@ class AnswerClient(Transport):
         return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/purges/undo", UndoPurge(id_), PurgeUndone, None)
 
     def dead_letter_page(self, name: str, after: str = "", *, limit: int = 100, **which: str) -> LetterPage:
-        """The next dead letters after `after`, the value from the page before; `which` are `query`, `step`, `reason`, `prefix`, `since`,
-        `until`."""
+        """One page of dead letters.
+
+        Args:
+            name: the flow.
+            after: the value from the previous page; empty for the first one.
+            limit: the most dead letters of the page.
+            which: the selection: `query`, `step`, `reason`, `prefix`, `since`, `until`.
+        """
         return self._get(f"/v1/flows/{part(name)}/dead-letters?{_query_string(after=after, limit=str(limit), **which)}", LetterPage)
 
     def dead_letters(self, name: str, **which: str) -> Iterator[Letter]:
-        """All dead letters, read page by page as with `dead_letter_page`."""
+        """All dead letters of a selection, read page by page; see `dead_letter_page`."""
         after = ""
         while True:
             page = self.dead_letter_page(name, after, limit=_PAGE, **which)
@@ -156,19 +185,19 @@ class AnswerClient(Transport):
         return self._get(f"/v1/flows/{part(name)}/batches?{_query_string(query=query, limit=str(limit))}", Batches)
 
     def graph(self, name: str) -> FlowGraph:
-        """Nodes, arrows, tiers and channels of a flow, with their live figures."""
+        """The nodes, arrows, tiers and channels of a flow, with their live figures."""
         return self._get(f"/v1/flows/{part(name)}/graph", FlowGraph)
 
     def graph_counts(self, name: str) -> GraphCounts:
-        """The rows that passed along the arrows of a flow's graph in its last run."""
+        """The number of rows along the arrows of a flow's graph in its last run."""
         return self._get(f"/v1/flows/{part(name)}/graph/counts", GraphCounts)
 
     def groups(self) -> list[GroupRow]:
-        """The groups that flows name, their members, and the state of these members as sinks find it."""
+        """The groups that flows name, their members, and the state of these members at the flows' sinks."""
         return self._get("/v1/groups", list[GroupRow])
 
     def group(self, name: str) -> GroupRow:
-        """One group. Raises Refused if there is no group of that name."""
+        """The group of that name. Raises Refused if there is none."""
         return self._get(f"/v1/groups/{part(name)}", GroupRow)
 
     def set_member(self, group: str, member: str, to: SetMember) -> GroupRow:
@@ -178,7 +207,7 @@ class AnswerClient(Transport):
 
 
 def _query_string(**given: str) -> str:
-    """The values as the query of a URL, without empty ones."""
+    """The values that are not empty, as the query of a URL."""
     return urlencode({name: value for name, value in given.items() if value})
 
 
@@ -186,19 +215,27 @@ def _query_string(**given: str) -> str:
 
 
 _ENDS_S = 10.0
-"""a longer wait counts as no answer: a link between two sites may drop what is sent"""
+"""seconds; a peer that takes longer counts as silent: a link between two sites may drop packets"""
 
 
 class VerbClient(Transport):
     """Calls that change running flows."""
 
     def plan_topology(self, wanted: Topology, packages: Mapping[str, bytes]) -> AppliedTopology:
-        """The changes that submitting these flows would make; `packages`: id → bytes of all packages that contain them."""
+        """The changes that submitting these flows would make. `packages`: id → bytes, for all packages that contain them."""
         return self._topology("/v1/topology/plan", wanted, packages)
 
     def apply_topology(self, wanted: Topology, packages: Mapping[str, bytes]) -> AppliedTopology:
-        """Make each the next version of its flow, all or none. Raises InputError with every problem of every flow, Refused: `plan-stale`,
-        `plan-refused`, `plan-unsaid`, `tier-two-flows`, `operation-under-way`."""
+        """Submit flows: make each the next version of its flow, all or none.
+
+        Args:
+            wanted: the flows, and what was agreed to.
+            packages: id → bytes, for all packages that contain them.
+
+        Raises:
+            InputError: every problem of every flow.
+            Refused: `plan-stale`, `plan-refused`, `plan-unsaid`, `tier-two-flows`, `operation-under-way`.
+        """
         return self._topology("/v1/topology", wanted, packages)
 
     def _topology(self, path: str, wanted: Topology, packages: Mapping[str, bytes]) -> AppliedTopology:
@@ -209,7 +246,8 @@ class VerbClient(Transport):
             try:
                 return self._write("POST", path, wanted, AppliedTopology, None)
             except ScribenginError as error:
-                if error.code != "package-missing" or not left:  # else the master that has it fell silent, and another one was asked
+                # otherwise the master that has the package does not answer any more, and another one was asked
+                if error.code != "package-missing" or not left:
                     raise
         raise AssertionError
 
@@ -226,19 +264,19 @@ class VerbClient(Transport):
         return self._write("DELETE", f"/v1/flows/{part(name)}/operations/{part(id_)}", None, Written, None)
 
     def offsets(self, name: str) -> list[Position]:
-        """How far each Query has read each source."""
+        """How far each query has read each source."""
         return self._get(f"/v1/flows/{part(name)}/offsets", list[Position])
 
     def set_offset(self, name: str, to: SetOffset) -> Going:
-        """Set the position of a source while the flow is stopped; without `to.yes`, only report what that would mean."""
+        """Set the position of a source while the flow is stopped; without `to.yes`, only report the effect."""
         return self._write("POST", f"/v1/flows/{part(name)}/offsets", to, Going, None)
 
     def rewind(self, name: str, to: Rewind) -> Going:
-        """Rewind a flow; without `to.yes`, only report what that would mean."""
+        """Rewind a flow; without `to.yes`, only report the effect."""
         return self._write("POST", f"/v1/flows/{part(name)}/rewind", to, Going, None)
 
     def scale(self, name: str, to: Scale) -> Scaled:
-        """Give a flow or a tier other resources; positions and state are kept."""
+        """Change the resources of a flow or a tier; positions and state are kept."""
         return self._write("POST", f"/v1/flows/{part(name)}/scale", to, Scaled, None)
 
     def limits(self, name: str) -> Limits:
@@ -246,7 +284,7 @@ class VerbClient(Transport):
         return self._get(f"/v1/flows/{part(name)}/limit", Limits)
 
     def limit(self, name: str, to: SetLimit) -> Limits:
-        """Set rate limits, from the next Batch on."""
+        """Set rate limits, which apply from the next Batch on."""
         return self._write("PUT", f"/v1/flows/{part(name)}/limit", to, Limits, None)
 
     def workflows(self) -> list[WorkflowRow]:
@@ -270,7 +308,8 @@ class VerbClient(Transport):
         return self._write("PUT", f"/v1/quotas/{part(quota)}", to, QuotaRow, None)
 
     def ends(self, flows: Collection[str] = ()) -> AllEnds:
-        """Where flows read and write, and their states; for named flows also their backlogs, and how far they are acknowledged."""
+        """The places where flows read and write, and their states; for named flows also their backlogs, and how far they are
+        acknowledged."""
         query = "&".join(f"flow={part(flow)}" for flow in flows)
         return self._get(f"/v1/ends{'?' * bool(query)}{query}", AllEnds, read_s=_ENDS_S)
 
@@ -295,14 +334,14 @@ class VerbClient(Transport):
 
 
 class HostClient(VerbClient):
-    """Calls about processes and people; the subclass sends the requests."""
+    """Calls about masters, nodes, workers and tokens."""
 
     def masters_up(self) -> list[MasterRow]:
-        """All masters, and which one leads."""
+        """All running masters, and which one leads."""
         return self._get("/v1/masters", list[MasterRow])
 
     def master(self) -> MasterView:
-        """What the answering master reports about itself."""
+        """The status of the answering master."""
         return self._get("/v1/master", MasterView)
 
     def nodes(self) -> list[NodeRow]:
@@ -310,11 +349,18 @@ class HostClient(VerbClient):
         return self._get("/v1/nodes", list[NodeRow])
 
     def node(self, name: str) -> NodeView:
-        """A host, and what it reports about itself. Raises Refused if there is no host of that name."""
+        """A host and its own status. Raises Refused if there is no host of that name."""
         return self._get(f"/v1/nodes/{part(name)}", NodeView)
 
     def bind(self, flow: str, tier: str, node: str, *, start: bool = False) -> Bound:
-        """Run a tier on that node only; `start`: also set the desired state of its flow to running."""
+        """Run a tier on one node only.
+
+        Args:
+            flow: the flow.
+            tier: the tier.
+            node: the node.
+            start: also set the desired state of the flow to running.
+        """
         return self._write("PUT", f"/v1/flows/{part(flow)}/tiers/{part(tier)}/node", Binding(node, start), Bound, None)
 
     def unbind(self, flow: str, tier: str) -> Bound:
@@ -322,7 +368,7 @@ class HostClient(VerbClient):
         return self._write("DELETE", f"/v1/flows/{part(flow)}/tiers/{part(tier)}/node", None, Bound, None)
 
     def decommission(self, node: str, *, undo: bool = False) -> NodeChanged:
-        """Decommission a host, so that it gets no new workers and its workers move elsewhere; or let it take workers again."""
+        """Decommission a host, so that it gets no new workers and its workers move elsewhere. `undo`: allow it to take workers again."""
         return self._write("DELETE" if undo else "PUT", f"/v1/nodes/{part(node)}/decommissioned", None, NodeChanged, None)
 
     def forget_node(self, node: str) -> Written:
@@ -334,36 +380,42 @@ class HostClient(VerbClient):
         return self._get(f"/v1/flows/{part(flow)}/workers/{part(worker)}", dict[str, Any])
 
     def logs(self, name: str, *, tier: str | None = None, lines: int = 50) -> list[LogLines]:
-        """The last output of the newest worker of each tier, on any host; if a host does not answer, the reason."""
+        """The last output of the newest worker of each tier, on any host; if a host does not answer, the reason.
+
+        Args:
+            name: the flow.
+            tier: only this tier; None: all.
+            lines: the most lines of each file.
+        """
         which = "" if tier is None else f"&tier={part(tier)}"
         return self._get(f"/v1/flows/{part(name)}/logs?lines={lines}{which}", list[LogLines])
 
     def tokens(self) -> list[TokenRow]:
-        """The tokens. For admins, like the next two calls."""
+        """The tokens. This and the next two calls are for admins."""
         return self._get("/v1/tokens", list[TokenRow])
 
     def add_token(self, wanted: NewToken) -> MadeToken:
-        """Make a token; it is shown only in this answer. If the master falls silent, the token may have been made: remove it then."""
+        """Make a token. The secret is only in this answer. If the master does not answer, the token may have been made: remove it then."""
         headers = {"Content-Type": "application/json"}
         answer = self._ask("POST", "/v1/tokens", content=msgspec.json.encode(wanted), headers=headers)
         return msgspec.json.decode(answer.content, type=MadeToken)
 
     def remove_token(self, name: str) -> Written:
-        """Revoke a token at every master."""
+        """Revoke a token at all masters."""
         return self._write("DELETE", f"/v1/tokens/{part(name)}", None, Written, None)
 
 
 _AGAIN_S = 0.5
 _PIECE_BYTES = 2**20
 _SILENT_S = 45.0
-"""a stream of events sends a sign of life every 15 s"""
+"""seconds without data after which a stream of events counts as broken; the server sends a heartbeat every 15 s"""
 
 
 class Client(AnswerClient, HostClient):
-    """All calls of the API; `Transport` describes how requests are sent."""
+    """All calls of the API. `Transport` describes how requests are sent."""
 
     def flows(self, labels: Mapping[str, str] | None = None) -> list[FlowRow]:
-        """All flows by name, or those with all these labels."""
+        """All flows, by name; with `labels` only those that have all of these."""
         which = "&".join(f"label={quote(f'{name}={value}', safe='')}" for name, value in (labels or {}).items())
         return self._get(f"/v1/flows{'?' * bool(which)}{which}", list[FlowRow])
 
@@ -389,12 +441,22 @@ class Client(AnswerClient, HostClient):
         columns: bool = False,
         expected: int | None = None,
     ) -> AppliedFlow:
-        """Submit the flow's next version with the desired state running; submitting the same again changes nothing. Its package must have
-        been `upload`ed.
+        """Submit the flow's next version with the desired state running. Submitting the same again changes nothing. Its package must have
+        been uploaded.
 
-        Raises InputError with every problem of the flow; Refused `plan-needed` if the flow exists and neither the hash of its `plan`, nor
-        `accept`, nor `expected` is given, and as `apply_topology`. `expected`, here and below: only if the desired state was written by
-        this revision (`FlowView.wanted.revision`; 0: only if there is no such flow).
+        Args:
+            name: the flow.
+            flow: its package and the path in it.
+            plan: the hash of the plan that was reviewed, or its beginning.
+            accept: the agreement for queries that need a new checkpoint.
+            columns: agree that sinks whose folders hold files of other columns continue with those of the flow.
+            expected: submit only if the desired state was written by this revision (`FlowView.wanted.revision`; 0: only if there is no such
+                flow).
+                Other calls have the same parameter.
+
+        Raises:
+            InputError: every problem of the flow.
+            Refused: `plan-needed` if the flow exists and neither `plan` nor `accept` nor `expected` is given; and as `apply_topology`.
         """
         wanted = SubmitFlow(flow.package, flow.path, flow.base, plan, accept, columns)
         return self._write("PUT", f"/v1/flows/{part(name)}", wanted, AppliedFlow, expected)
@@ -413,8 +475,16 @@ class Client(AnswerClient, HostClient):
         columns: bool = False,
         expected: int | None = None,
     ) -> WentBack:
-        """Return to an earlier version, code and flow together. Flows that were submitted as one with it return too, unless `only`. Raises
-        Refused as `apply_topology`."""
+        """Return to an earlier version, code and flow together. Raises Refused as `apply_topology`.
+
+        Args:
+            name: the flow.
+            version: the version to return to.
+            only: leave the flows unchanged that were submitted as one with it; without it they return too.
+            accept: the agreement for queries that need a new checkpoint.
+            columns: agree that sinks whose folders hold files of other columns continue with those of the flow.
+            expected: see `submit`.
+        """
         return self._write("POST", f"/v1/flows/{part(name)}/rollback", Rollback(version, only, accept, columns), WentBack, expected)
 
     def delete(self, name: str, *, expected: int | None = None) -> Written:
@@ -422,20 +492,26 @@ class Client(AnswerClient, HostClient):
         return self._write("DELETE", f"/v1/flows/{part(name)}", None, Written, expected)
 
     def overview(self) -> list[dict[str, Any]]:
-        """Metrics of all flows, as reported to the leading master: a line for each."""
+        """The metrics of all flows, as reported to the leading master: one entry for each."""
         return self._get("/v1/metrics", list[dict[str, Any]])
 
     def metrics(self, name: str, *, since: float | None = None, step_s: int = 1) -> dict[str, Any]:
-        """Metrics of a flow now and since then (seconds since 1970; None: the last ten minutes); docs/monitor.md describes them."""
+        """The metrics of a flow, now and since a time. docs/monitor.md describes them.
+
+        Args:
+            name: the flow.
+            since: in seconds since the epoch; None: ten minutes ago.
+            step_s: the least seconds that a sample covers.
+        """
         begin = "" if since is None else f"&since={since}"
         return self._get(f"/v1/flows/{part(name)}/metrics?step={step_s}{begin}", dict[str, Any])
 
     def attempts(self, name: str) -> list[dict[str, Any]]:
-        """The processes that served its tiers, newest first: where each ran, what it did, what failed in it, and why it ended."""
+        """The processes that served the flow's tiers, newest first: where each ran, what it did, what failed in it, and why it ended."""
         return self._get(f"/v1/flows/{part(name)}/attempts", list[dict[str, Any]])
 
     def intake(self, name: str) -> dict[str, Any]:
-        """Whether producers may send more: `intake` is open, slow or refusing."""
+        """The answer of a flow to its producers: `intake` is open, slow or refusing."""
         return self._get(f"/v1/flows/{part(name)}/intake", dict[str, Any])
 
     def alerts(self, name: str) -> list[dict[str, Any]]:
@@ -443,7 +519,7 @@ class Client(AnswerClient, HostClient):
         return self._get(f"/v1/flows/{part(name)}/alerts", list[dict[str, Any]])
 
     def test_alerts(self, name: str, alert: str | None = None) -> list[dict[str, Any]]:
-        """Send a test to the targets of all its alerts, or of one; returns the result of each."""
+        """Send a test notice to the targets of all of a flow's alerts, or of one. Returns the result of each."""
         which = "" if alert is None else f"?alert={part(alert)}"
         answer = self._ask("POST", f"/v1/flows/{part(name)}/alerts/test{which}")
         return msgspec.json.decode(answer.content, type=list[dict[str, Any]])
@@ -458,19 +534,21 @@ class Client(AnswerClient, HostClient):
         accept: Literal["again", "lost"] | None = None,
         expected: int | None = None,
     ) -> AppliedFlow:
-        """`submit`, with the bytes of its package, which are uploaded if the answering master does not have them."""
+        """Submit a flow with the bytes of its package, which are uploaded if the answering master does not have them. `data`: the package;
+        for the other parameters see `submit`."""
         for _ in range(len(self.masters)):
             if not self.has_package(flow.package):
                 self.upload(flow.package, data)
             try:
                 return self.submit(name, flow, plan=plan, accept=accept, expected=expected)
             except ScribenginError as error:
-                if error.code != "package-missing":  # the master that has it fell silent, and another one was asked
+                # otherwise the master that has the package does not answer any more, and another one was asked
+                if error.code != "package-missing":
                     raise
         return self.submit(name, flow, plan=plan, accept=accept, expected=expected)
 
     def download(self, id: str) -> Iterator[bytes]:
-        """The bytes of a package in pieces, for `PackageStore.put`, which checks it. Raises Refused if the master does not have it."""
+        """The bytes of a package in pieces, for `PackageStore.put`, which verifies them. Raises Refused if the master does not have it."""
         with self._answer("GET", f"/v1/packages/{part(id)}") as answer:
             yield from answer.iter_bytes(_PIECE_BYTES)
 
@@ -478,8 +556,8 @@ class Client(AnswerClient, HostClient):
         """Yield changes of flows as they happen, without end: first the names of all (`flows`), then a `flow` or `deleted` event for each
         flow that has changed since `after`, the `id` of an event, and for each later change.
 
-        If the master falls silent, another one is asked and the stream continues; some events may then come twice (compare `revision`).
-        Raises the same errors as the other calls.
+        If the master does not answer any more, another one is asked and the stream continues; some events may then come twice (compare
+        `revision`). Raises the same errors as the other calls.
         """
         while True:
             headers = {"Accept": f"text/event-stream, {problems.MEDIA_TYPE}", "Last-Event-ID": str(after)}
@@ -496,20 +574,27 @@ class Client(AnswerClient, HostClient):
         return self._get(f"/v1/registry/{quote(path)}", RecordView)
 
     def write_record(self, path: str, value: dict[str, Any], *, version: int | None) -> Written:
-        """Write a record that people may write; `version` is the one that was read, None if there must be no record.
+        """Write a record that operators may write.
 
-        Raises Refused if people may not write it, ScribenginError if it has another version.
+        Args:
+            path: its path.
+            value: its new value.
+            version: the version that was read; None: the record must not exist.
+
+        Raises:
+            Refused: operators may not write it.
+            ScribenginError: it has another version.
         """
         return self._write("PUT", f"/v1/registry/{quote(path)}", RecordWrite(value, version), Written, None)
 
     def ready(self) -> Health:
-        """Check readiness. Raises Unreachable if no master can do its part."""
+        """Check readiness. Raises Unreachable if no master is ready."""
         return self._get("/readyz", Health)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of the stream. `flows` has the `names` of all flows; `flow` and `deleted` concern one. Pass `id` to resume."""
+    """One event of the stream. `flows` has the `names` of all flows; `flow` and `deleted` concern one. Pass `id` to continue after it."""
 
     kind: Literal["flows", "flow", "deleted"]
     id: int
@@ -518,7 +603,7 @@ class Event:
 
 
 def _events(lines: Iterable[str]) -> Iterator[Event]:
-    """Parse server-sent events of the known kinds."""
+    """Parse server-sent events; events of unknown kinds are skipped."""
     fields: dict[str, str] = {}
     for line in lines:
         if line:

@@ -21,9 +21,9 @@ from scribengin.registry.contract import Conflict, Forbidden, Unsettled
 
 MEDIA_TYPE = "application/problem+json"
 CODE = "Scribengin-Problem"
-"""the header with the code, for answers to HEAD, which have no body"""
+"""the header with the problem's code, for answers to HEAD, which have no body"""
 Kind = Literal["input", "refused", "environment", "unreachable", "unsettled", "state", "fenced", "conflict", "forbidden", "failed"]
-"""the branch of the tree of errors; `core.errors` says what each means, and which exit status it has"""
+"""the branch of the tree of errors; `core.errors` describes each and its exit status"""
 
 
 class Conflicted(ScribenginError):
@@ -151,7 +151,7 @@ class ProblemDetails:
 
 
 class PointedError(InputError):
-    """A request's body, or a parameter of it, is invalid: `faults` say where."""
+    """A request's body, or a parameter of it, is invalid; `faults` give the places."""
 
     def __init__(self, faults: tuple[Fault, ...]) -> None:
         super().__init__([_problem_of(fault) for fault in faults])
@@ -183,12 +183,21 @@ def to_error(problem: ProblemDetails) -> ScribenginError:
 
 
 def encode(problem: ProblemDetails) -> bytes:
-    """The body of the answer."""
+    """A problem as the body of an answer."""
     return msgspec.json.encode(problem)
 
 
 def decode(data: bytes, status: int, code: str = "answer") -> ProblemDetails:
-    """Parse the body of an answer with that status; if it is not a problem, return one with that code that says so."""
+    """Parse the body of an answer as a problem.
+
+    Args:
+        data: the body.
+        status: the HTTP status of the answer.
+        code: the problem's code if the body is not a problem.
+
+    Returns:
+        The problem; one that describes the answer if the body is not a problem.
+    """
     try:
         return msgspec.json.decode(data, type=ProblemDetails)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""How the client sends requests to masters: to any of them, again to another if one falls silent, and once only for writes."""
+"""How the client sends requests to masters: to any of them, to the next one if one does not answer; a write is executed once."""
 
 from __future__ import annotations
 
@@ -27,23 +27,31 @@ T = TypeVar("T")
 REVISION, KEY, USER = "Scribengin-Revision", "Idempotency-Key", "Scribengin-User"
 _CONNECT_S = 5.0
 _READ_S = 120.0
-"""an answer may take as long as the planning of a flow"""
+"""seconds; an answer may take as long as the planning of a flow"""
 _AGAIN_S = 0.5
 _BUSY_S = 30.0
 
 
 class Transport:
-    """Sends requests to any of `masters` (`http://HOST:PORT`): each answers for all of them. If one does not answer, the next one is asked.
+    """Sends requests to any of `masters` (`http://HOST:PORT`), each of which answers for all. If one does not answer, the next one is
+    asked. Not thread-safe.
 
-    The last revision seen is sent with each call, so that a call through another master sees this client's writes. A write carries its own
-    key: it is executed once, even if it is repeated at another master because the first one fell silent.
-
-    Not thread-safe.
+    The last revision seen is sent with each call, so that a call through another master sees this client's writes. A write carries an
+    idempotency key: it is executed once, even if it is repeated at another master because the first one did not answer.
     """
 
     def __init__(self, masters: Sequence[str], *, token: Secret | None = None, user: str = "", certificates: Path | None = None) -> None:
-        """`user` is the caller's name, for masters that require no token. `certificates`: a PEM file of the issuers of the masters'
-        certificates."""
+        """Prepare the client; nothing is sent yet.
+
+        Args:
+            masters: the addresses of masters.
+            token: the API token; None: none.
+            user: the caller's name, for masters that require no token.
+            certificates: a PEM file of the issuers of the masters' certificates.
+
+        Raises:
+            Refused: no address was given, or one is not valid.
+        """
         if not masters:
             raise Refused("no address of a master was given", remedy="pass one: --master http://HOST:PORT", code="master-missing")
         self.masters = [address_of(master) for master in masters]
@@ -67,7 +75,7 @@ class Transport:
         self._http.close()
 
     def has_package(self, id: str) -> bool:
-        """Whether the answering master has the package of that SHA-256."""
+        """True if the answering master has the package of that SHA-256."""
         try:
             self._ask("HEAD", f"/v1/packages/{part(id)}")
         except ScribenginError as error:
@@ -77,7 +85,7 @@ class Transport:
         return True
 
     def upload(self, id: str, data: bytes) -> PackageRow:
-        """Upload a package to the answering master. Raises Refused if `data` does not match its hash: nothing is kept then."""
+        """Upload a package to the answering master. Raises Refused if `data` does not match its hash: it is not stored then."""
         answer = self._ask("PUT", f"/v1/packages/{part(id)}", content=data, headers={"Content-Type": "application/zip"})
         return msgspec.json.decode(answer.content, type=PackageRow)
 
@@ -93,7 +101,7 @@ class Transport:
         while True:
             try:
                 return msgspec.json.decode(self._ask(method, path, content=content, headers=headers).content, type=kind)
-            except ScribenginError as error:  # the master that fell silent may still be at it; its answer is given, or it is done again
+            except ScribenginError as error:  # a master that did not answer may still execute the write: repeat until it has an answer
                 if error.code != "key-busy" or time.monotonic() >= deadline:
                     raise
                 time.sleep(_AGAIN_S)
@@ -107,8 +115,8 @@ class Transport:
     def _answer(
         self, method: str, path: str, *, headers: dict[str, str] | None = None, content: bytes | None = None, read_s: float = _READ_S
     ) -> Iterator[httpx2.Response]:
-        """The answer of the first master that answers; it is asked first the next time. Raises the error that it reports, Unreachable if
-        none answers."""
+        """The answer of the first master that answers; that one is asked first the next time. Raises the error that it reports, or
+        Unreachable if none answers."""
         silent: list[str] = []
         for master in list(self.masters):
             sent = {**(headers or {}), **({REVISION: str(self.revision)} if self.revision else {})}
@@ -138,7 +146,7 @@ class Transport:
         )
 
     def _send(self, method: str, url: str, headers: dict[str, str], content: bytes | None, read_s: float) -> httpx2.Response:
-        """Ask the leader, named by a standby, for data that only the leader has; the token is the same."""
+        """Send one request. If a standby redirects it to the leader, send it there, with the same token."""
         timeout = httpx2.Timeout(read_s, connect=_CONNECT_S)
 
         def send(url: str) -> httpx2.Response:
@@ -158,7 +166,8 @@ class Transport:
 
 
 def address_of(text: str) -> str:
-    """`http://HOST:PORT` from a person's text; `http` is the default scheme. Raises Refused if it is not an address.
+    """The address of a master in a user's text, as `http://HOST:PORT`; `http` is the default scheme. Raises Refused if it is not an
+    address.
 
     >>> address_of("localhost:8080/")
     'http://localhost:8080'
@@ -176,10 +185,10 @@ def address_of(text: str) -> str:
 
 
 def part(name: str) -> str:
-    """The text as one segment of a path."""
+    """The text as one escaped segment of a URL's path."""
     return quote(name, safe="")
 
 
 def number_in(text: str | None) -> int:
-    """The number in a header; 0 if it has no number."""
+    """The number in a header; 0 if it is missing or not a number."""
     return int(text) if text and text.isdigit() else 0

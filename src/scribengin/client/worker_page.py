@@ -1,4 +1,4 @@
-"""A worker's status page as JSON: for its own host, where commands and the node read it."""
+"""Reads a worker's status page as JSON, on the worker's own host: for commands and the node."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _ANSWER_S = 5.0
 
 
 def read_worker_page(http: str, worker: str) -> dict[str, Any] | None:
-    """The status that the worker serves at `http`; None if it does not answer, or if another process has its port by now."""
+    """The status that a worker serves at `http`; None if it does not answer, or if another process has its port now."""
     if not http.startswith(_HERE):
         return None
     try:
-        # a proxy is for the world outside
+        # a proxy is for other hosts
         with build_opener(ProxyHandler({})).open(f"{http}/json", timeout=_ANSWER_S) as answer:
             said = json.loads(answer.read())
     except (OSError, ValueError):

@@ -1,1 +1,2 @@
-"""The work of a master: observe, decide, act, again. `decide` is a pure function of the `World`; only `act` does I/O."""
+"""The control plane's master: it observes, decides and acts in cycles. `decide` is a pure function of the `World`; only the executor does
+I/O."""

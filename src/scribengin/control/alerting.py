@@ -52,7 +52,17 @@ _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER")
 
 
 def post(url: str, notice: AlertNotice, tries_s: Sequence[float] = TRIES_S) -> str:
-    """POST it as JSON until a 2xx answer; returns the reason of the last try if there was none, else an empty text."""
+    """POST the notice as JSON until a 2xx answer arrives.
+
+    Args:
+        url: the webhook of the alert.
+        notice: what is sent.
+        tries_s: seconds to wait before each try; their number is the number of tries.
+
+    Returns:
+        Why the last try failed; an empty text if the notice was delivered. An answer such as 404, which a further try would not change,
+        ends the tries.
+    """
     why = ""
     for wait_s in tries_s:
         time.sleep(wait_s)
@@ -65,13 +75,22 @@ def post(url: str, notice: AlertNotice, tries_s: Sequence[float] = TRIES_S) -> s
             return ""
         why = f"it answered {answer.status_code}"
         if answer.status_code < 500 and answer.status_code != 429:
-            break  # it will answer so again
+            break  # a further try would get the same answer
     return why
 
 
 def execute(command: Sequence[str], notice: AlertNotice, limit_s: float = COMMAND_S) -> str:
-    """Run the program, without a shell; returns why it failed, else an empty text. It is killed with all processes that it started after
-    `limit_s` seconds. Its environment: SCRIBENGIN_ALERT_FLOW, _NAME, _STATE, _WHEN, _VALUE, _AT, and what a program needs of the master's.
+    """Run the program, without a shell.
+
+    Its environment: SCRIBENGIN_ALERT_FLOW, _NAME, _STATE, _WHEN, _VALUE, _AT, and the variables of the master's in `_KEPT`.
+
+    Args:
+        command: the program and its arguments.
+        notice: what the environment describes.
+        limit_s: seconds after which the program, and all processes that it started, are killed.
+
+    Returns:
+        Why it failed; an empty text if it succeeded.
     """
     facts = {"FLOW": notice.flow, "NAME": notice.alert, "STATE": notice.state, "WHEN": notice.when, "VALUE": notice.value, "AT": notice.at}
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
@@ -102,8 +121,9 @@ _WAITING = 1_000
 """notices that wait to be sent; further ones are only logged"""
 
 
-class Bell:
-    """`evaluate` is for the master's thread, the rest for any. `close` ends its threads, which finish their current work."""
+class AlertDispatcher:
+    """The alert dispatcher of a master. `evaluate` is for the master's thread, the other methods for any thread. `close` ends its threads,
+    which finish their current work."""
 
     def __init__(self, registry: Registry, board: Board, log: FilteringBoundLogger) -> None:
         self._registry = registry
@@ -125,7 +145,7 @@ class Bell:
     def evaluate(self, flows: Mapping[str, FlowSeen], term: Term) -> None:
         """Check which alerts fire now, if it is time. Raises FencedError, Unreachable as the registry does."""
         now = self._board.now()
-        if term != self._term:  # newly come to lead: what others have told stands in the registry
+        if term != self._term:  # this master has just become the leader: what earlier leaders sent is recorded in the registry
             self._forget()
             self._term = term
         elif 0.0 <= now - self._looked < EVERY_S:
@@ -145,7 +165,7 @@ class Bell:
         return [_as_json(name, spec, states.get(name, AlertState())) for name, spec in specs.items()]
 
     def firing(self, flow: str) -> tuple[tuple[str, bool], ...]:
-        """(name, whether it fires) of each."""
+        """(name, True if it fires) of each alert of the flow."""
         return tuple((each["alert"], each["state"] == "firing") for each in self.standing(flow))
 
     def test(self, flow: str, alert: str | None = None) -> list[dict[str, Any]]:
@@ -191,7 +211,7 @@ class Bell:
                 before = states.get(alert, AlertState())
                 try:
                     after[alert] = next_state(before, spec.when, seen, now) if runs else _ended(before, now)
-                except ValueError:  # a newer Scribengin's
+                except ValueError:  # the condition is of a newer Scribengin
                     after[alert] = before
         with self._lock:
             self._states[name], self._specs[name] = after, specs
@@ -201,7 +221,7 @@ class Bell:
                 said: Literal["firing", "resolved"] = "firing" if state.standing == "firing" else "resolved"
                 self._ring(specs[alert], AlertNotice(name, alert, said, specs[alert].when, state.value, moment_text(now)))
         if any(state.standing == "firing" for alert, state in states.items() if alert not in after):
-            self._told.add(name)  # an alert that is no more in the file
+            self._told.add(name)  # an alert that was removed from the file
 
     def _stored(self, flow: str) -> dict[str, AlertState]:
         found = read_record(self._registry, ALERTS(flow))
@@ -225,7 +245,7 @@ class Bell:
         def job() -> None:
             try:
                 why = send()
-            except Exception as error:  # whatever a target does, the next one is told
+            except Exception as error:  # whatever a target does, the next one is notified
                 why = f"{type(error).__name__}: {error}"
             if why:
                 self._log.warning("alert not delivered", message=f"{target}: {why}; {notice}")
@@ -270,7 +290,7 @@ class Bell:
         for flow, record in records.items():
             try:
                 self._registry.commit(put(self._registry, ALERTS(flow), record), term=term)
-            except Conflict:  # deleted or written at the same time
+            except Conflict:  # the flow was deleted, or its record was written at the same time
                 with self._lock:
                     self._told.add(flow)
             except ScribenginError:
@@ -302,7 +322,7 @@ def _targets(spec: AlertSpec, notice: AlertNotice, tries_s: tuple[float, ...] | 
 
 
 def _ended(before: AlertState, now: float) -> AlertState:
-    """The alerts of a flow whose desired state is not running: none is checked."""
+    """The state of an alert of a flow whose desired state is not running: its condition is not checked."""
     return before if before.standing == "quiet" else AlertState("quiet", now, "the flow's desired state is not running")
 
 

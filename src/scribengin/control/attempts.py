@@ -1,4 +1,4 @@
-"""The processes that have served a flow's tiers: recorded as their runs are, with the cause of each end."""
+"""The worker processes of a flow's tiers: one record for each run, with the cause of its end."""
 
 from __future__ import annotations
 
@@ -21,13 +21,20 @@ if TYPE_CHECKING:
 
 _OF_A_TIER, _OF_A_FLOW = 10, 100
 _MOST_BYTES = 50_000
-"""limit of all that is kept of a flow, in bytes: far below the limit of a record"""
+"""limit of all attempts of a flow that are kept, in bytes: far below the limit of a record"""
 _REASON = 300
 """characters of a cause or a remedy that are kept"""
 
 
-def noted(before: Attempts, tier: str, run: Run, holder: Mapping[str, Any]) -> Attempts:
-    """The attempts with the present data of a tier's run; `holder` is the holder in its lease. The oldest are removed."""
+def with_attempt(before: Attempts, tier: str, run: Run, holder: Mapping[str, Any]) -> Attempts:
+    """The attempts after a run of a tier was added or updated. The oldest ones are removed.
+
+    Args:
+        before: the attempts as they are recorded.
+        tier: the tier.
+        run: the present data of the tier's run.
+        holder: the holder in the tier's lease; it gives process id and host if it is of this run.
+    """
     others = [each for each in before.last if (each.tier, each.number) != (tier, run.number)]
     known = next((each for each in before.last if (each.tier, each.number) == (tier, run.number)), None)
     attempt = known or AttemptRecord(tier=tier, number=run.number, asked_at=run.asked_at)
@@ -46,12 +53,12 @@ def noted(before: Attempts, tier: str, run: Run, holder: Mapping[str, Any]) -> A
 
 
 def read_attempts(registry: Registry, flow: str) -> list[dict[str, Any]]:
-    """The attempts of the flow, as `remembered` gives them. Raises as `read_flow`."""
+    """The attempts of the flow, as `attempts_with_reports` gives them. Raises as `read_flow`."""
     read_flow(registry, flow)
-    return remembered(registry, flow)
+    return attempts_with_reports(registry, flow)
 
 
-def remembered(registry: Registry, flow: str, told: Iterable[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
+def attempts_with_reports(registry: Registry, flow: str, told: Iterable[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
     """The attempts as JSON, newest first; `state` is `running`, `ended`, or `replaced` if its end was not observed. It works without a
     running master. `told` are the reports of workers to this master: Batches, rows, and failures inside; null if unknown."""
     stored = read_record(registry, ATTEMPTS(flow))
@@ -60,7 +67,7 @@ def remembered(registry: Registry, flow: str, told: Iterable[Mapping[str, Any]] 
     known = {str(RunId(flow, each.tier, each.number)): _as_json(flow, each, newest.get(each.tier, 0)) for each in last}
     said = {each["worker"]: each for each in told}
     found = [{**_UNTOLD, **each, **_kept_fields(said.get(worker))} for worker, each in known.items()]
-    for worker, each in said.items():  # the oldest records are forgotten first
+    for worker, each in said.items():  # a report may be of an attempt whose record was removed: the oldest ones are
         if worker not in known:
             state = "running" if each["ended"] is None else "ended"
             ends = {name: each[name] for name in ("tier", "worker", "since", "ended", "cause", "remedy")}

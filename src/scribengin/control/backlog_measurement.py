@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FIRST_S, _LAST_S = 3.0, 30.0
 """seconds between two measurements of a flow: while the backlog changes, and if it has not changed for long"""
 _SHARE = 10
-"""a flow waits this number of times as long as its measurement took: a measurement costs a process"""
+"""the pause of a flow is at least this number times the duration of its measurement: each one costs a process"""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class _Turn:
 
 
 class Measuring:
-    """`want` is for the master's thread. `close` ends the thread after the current measurement."""
+    """Measures flows in turn. `want` is for the master's thread. `close` ends the thread after the current measurement."""
 
     def __init__(
         self,
@@ -43,8 +43,15 @@ class Measuring:
         log: FilteringBoundLogger,
         leads: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`measure`: flow → the backlog of each of its sources that can be measured, and why others cannot, for people; it raises a
-        ScribenginError if none can be measured. `leads`: whether this master leads; a standby measures nothing."""
+        """Create it without a thread; `want` starts one.
+
+        Args:
+            measure: flow → the backlog of each of its sources that can be measured, and a text for people why others cannot. Raises a
+                ScribenginError if none can be measured.
+            board: where the results are stored.
+            log: where a failure is logged.
+            leads: returns True if this master leads; a standby measures nothing.
+        """
         self._measure = measure
         self._leads = leads
         self._board = board
@@ -55,7 +62,7 @@ class Measuring:
         self._thread: threading.Thread | None = None
 
     def want(self, flows: Collection[str]) -> None:
-        """Set the flows that are to be measured again and again."""
+        """Set the flows that are measured periodically."""
         with self._changed:
             if self._closed or self._turns.keys() == set(flows):
                 return
@@ -84,7 +91,7 @@ class Measuring:
                 found, why = self._measure(flow)
             except ScribenginError as error:
                 found, why = {}, error.message
-            except Exception:  # a bug: told, and the next flow is measured all the same
+            except Exception:  # a bug: it is logged, and the other flows are still measured
                 self._log.exception("measuring", flow=flow)
                 found = {}
             self._board.measure(flow, found, at)

@@ -1,10 +1,10 @@
-"""Back-pressure between flows: the share of time in which a flow may still work while the backlog of its readers is too large. Pure; as
-`local.channel_backpressure` does for channels.
+"""Back-pressure between flows: the share of time in which a flow may work while the backlog of its readers is too large. Pure functions,
+like those of `local.channel_backpressure` for channels.
 
 Above `high_water` an upstream flow is throttled, increasingly up to `capacity`; there it is paused, and resumes once the backlog is below
 `low_water`. The state of the reader does not matter: the backlog of one that fails, is stopped, has never started or whose host is gone is
-measured where the data are, and grows by what its upstream flows write. A reader that is no longer needed should be deleted; then it
-throttles no flow.
+measured at the data, and grows by what its upstream flows write. A reader that is no longer needed should be deleted; then it throttles no
+flow.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 _STEP = 0.25
-"""share of the range from `high_water` to `capacity`: smaller changes are not written, so that a record is not written each second"""
+"""share of the range from `high_water` to `capacity`: smaller changes are not written, so that the record is not written every second"""
 _ILL = ("failed", "degraded", "recovering", "pausing", "paused", "draining", "stopping", "stopped")
-"""states of a flow that reads less than it could"""
+"""states in which a flow reads less than it could"""
 _LEAST = 0.05
 """the share below which an upstream flow is paused, not throttled"""
 
 
 def held_back(world: World, flow: FlowSeen) -> HeldBackSinks:
-    """What throttles each of its sinks now: of several readers the one that leaves least."""
+    """The present throttling of each sink of the flow. Of several readers of a sink, the one with the smallest share counts."""
     sinks: dict[str, SinkHold] = {}
     for reader in world.readers.get(flow.name, ()):
         hold = _hold(world, flow, reader)
@@ -42,7 +42,7 @@ def held_back(world: World, flow: FlowSeen) -> HeldBackSinks:
 
 
 def is_news(before: HeldBackSinks | None, now: HeldBackSinks) -> bool:
-    """Whether it is to be written: another share, another reader; the backlog itself changes always."""
+    """True if the record must be written: a share or a reader differs. The text on the backlog, which always changes, does not count."""
     return _shares(before) != _shares(now)
 
 
@@ -102,13 +102,13 @@ def _hold(world: World, flow: FlowSeen, reader: DownstreamReader) -> SinkHold | 
 
 
 def _waters(world: World, reader: DownstreamReader) -> Waters | None:
-    """The thresholds of the source; None if it has none, or the flow is unknown."""
+    """The thresholds of the reader's source; None if it has none, or the flow is unknown."""
     flow = world.remote.get(reader.flow) or world.flows.get(reader.flow)
     return None if flow is None else flow.waters.get(reader.source)
 
 
 def _share(there: SourceBacklog, waters: Waters, before: float) -> float:
-    """1: no limit."""
+    """The share that the backlog leaves; 1: no limit. `before`: the present share."""
     over = -1.0
     for now, high, low, full in _measures(there, waters):
         if before == 0.0 and now > low:

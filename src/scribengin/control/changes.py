@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003  msgspec looks at it: plans are made in a process of their own
+from collections.abc import Mapping  # noqa: TC003  msgspec evaluates the annotations: plans are made in a process of their own
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -37,8 +37,13 @@ _PACE = {"limit", "high_water", "low_water", "capacity"}
 
 @dataclass(frozen=True, slots=True)
 class Recut:
-    """What the running version does before a flow with a new tier layout continues: `tiers` read the backlog of their channels, and a
-    worker of tier `mover` moves the Queries. `feeders`: the upstream tiers of each of its tiers, in the present layout."""
+    """What the running version does before a flow with a new tier layout continues.
+
+    Attributes:
+        mover: the tier whose worker moves the queries.
+        tiers: the tiers that read the backlog of their channels first.
+        feeders: the upstream tiers of each tier, in the present layout.
+    """
 
     mover: str
     tiers: tuple[str, ...]
@@ -47,7 +52,7 @@ class Recut:
 
 @dataclass(frozen=True, slots=True)
 class Compared(FlowChanges):
-    """All changes of one flow; none if this is the desired version already."""
+    """All changes of one flow; none if the submission equals the desired version."""
 
     recut: Recut | None = None
 
@@ -59,23 +64,31 @@ class Compared(FlowChanges):
 
 
 def rows_again(anew: AnewRow) -> str:
-    """For people: what is read and written twice if the Query starts from the beginning."""
+    """A text for people: what is read and written twice if the query starts from the beginning."""
     read = [f"{rows:,} rows of source {source}" for source, rows in anew.read.items()]
     written = [f"up to {rows:,} rows of sink {sink}" for sink, rows in anew.written.items()]
     return f"{listed(read) or 'nothing'} {'are' if read else 'is'} read again, {listed(written) or 'nothing'} may be duplicated"
 
 
 def rows_lost(anew: AnewRow) -> str:
-    """For people: what is lost if the Query continues from its present positions."""
+    """A text for people: what is lost if the query continues from its present positions."""
     read = [f"{rows:,} rows of source {source}" for source, rows in anew.read.items()]
     return f"its state for {listed(read) or 'its sources'} is discarded, and no row of them is read again"
 
 
 def compare(submission: Submission, new: PreparedFlow, version: int, spec: Spec | None, *, runs: bool, packages: PackageStore) -> Compared:
-    """Compare a submission, prepared over the flow's state, with version `version`, whose Spec is `spec`; None if the flow has no desired
-    state. `runs`: its desired state is running. Reads packages and state, changes nothing.
+    """Compare a submission with the desired version of its flow. Reads packages and state, changes nothing.
 
-    Raises Refused while the flow's Queries are moved to other tiers.
+    Args:
+        submission: the submitted flow.
+        new: the same flow, prepared over the flow's state.
+        version: the number of the desired version.
+        spec: the Spec of that version; None if the flow has no desired state.
+        runs: the desired state is running.
+        packages: the packages of this host.
+
+    Raises:
+        Refused: the flow's queries are being moved to other tiers.
     """
     if spec is None:
         return _first(submission, new)
@@ -102,8 +115,9 @@ def compare(submission: Submission, new: PreparedFlow, version: int, spec: Spec 
 
 
 def _recut(new: PreparedFlow, old: PreparedFlow, spec: Spec) -> Recut | None:
-    """What must be done before Queries continue in other tiers, if the desired version can do it: nothing if none moves, or if another
-    version wrote the state. Workers that start side by side would each wait for the leases that the others hold."""
+    """The steps that the desired version must do before queries continue in other tiers. None if none moves, or if the desired version
+    cannot do them, for example because another version wrote the state. Without these steps, workers of old and new tiers would wait for
+    each other's leases."""
     changes, moves = changes_and_moves(new)
     going = {channel.name for channel in changes.channels if channel.drains}
     moving = {query.tier for arrival in moves.arrivals for query in (*arrival.after, *arrival.through)}
@@ -127,7 +141,7 @@ def _first(submission: Submission, new: PreparedFlow) -> Compared:
 
 
 def _planned(spec: Spec, packages: PackageStore, state: Path) -> PreparedFlow | None:
-    """The desired version, planned; None if this host can no longer do that: its package is gone, or the rules have changed."""
+    """The plan of the desired version; None if this host can no longer make it: its package is gone, or the rules have changed."""
     try:
         return prepare(packages.get(spec.package) / spec.path, state=state, base=Path(spec.base))
     except (Refused, InputError):
@@ -137,7 +151,7 @@ def _planned(spec: Spec, packages: PackageStore, state: Path) -> PreparedFlow | 
 def _against_state(
     new: PreparedFlow, old: PreparedFlow | None = None, *, drained: bool = False
 ) -> tuple[list[ChangeRow], tuple[AnewRow, ...]]:
-    """The changes by the state. `drained`: the backlog of channels that are removed is read before."""
+    """The changes that the state shows. `drained`: the backlog of channels that are removed is read first."""
     changes, moves = changes_and_moves(new, drained=drained)
     before = _meanings(old)
     unchanged = {key for key, meaning in _meanings(new).items() if before.get(key) == meaning}
@@ -146,7 +160,7 @@ def _against_state(
     refused = {refusal.key for refusal in moves.refusals}
     for query in changes.queries:
         if query.fate == "unchanged" or (query.fate == "new" and (query.tier, query.name) in unchanged):
-            continue  # what is new to the state, and was wanted before, has not come to its first Batch
+            continue  # it is new to the state, but not to the desired version, whose first Batch it has not reached
         nodes = (*query.changed, *query.added, *query.removed)
         if query.fate == "refused" and (query.tier, query.name) not in refused:
             each = _anew(new, query)
@@ -168,7 +182,7 @@ def _against_state(
 
 
 def _meanings(flow: PreparedFlow | None) -> dict[tuple[str, str], tuple[str, str]]:
-    """(tier, Query) → its fingerprints."""
+    """(tier, query) → its fingerprints."""
     tiers = () if flow is None else flow.plan.tiers
     return {(tier.tier, query.name): (query.fingerprint, query.state_fingerprint) for tier in tiers for query in tier.queries}
 
@@ -196,7 +210,7 @@ def _tiers(submission: Submission, spec: Spec) -> Iterator[ChangeRow]:
 
 
 def _code(submission: Submission, spec: Spec, packages: PackageStore) -> Iterator[ChangeRow]:
-    """Modules and requirements that differ: a process keeps what it has loaded."""
+    """The modules and requirements that differ: a running process keeps what it has loaded."""
     try:
         old = packages.read(spec.package).content
     except Refused:
@@ -216,7 +230,7 @@ def _is_loaded(name: str) -> bool:
 
 
 def _nodes(old: Flow, new: Flow, told: set[str]) -> Iterator[ChangeRow]:
-    """Nodes whose definition differs without changing the meaning of the Query, such as batch sizes and intervals."""
+    """Nodes whose definition differs without changing the meaning of the query, such as batch sizes and intervals."""
     sections: tuple[tuple[str, Mapping[str, Any], Mapping[str, Any]], ...] = (
         ("source", old.sources, new.sources),
         ("step", old.steps, new.steps),

@@ -43,8 +43,13 @@ if TYPE_CHECKING:
 
 
 def decide(world: World, only: Collection[str] | None = None) -> list[Action]:
-    """The actions now, in the order in which to perform them. One cycle has no second action that depends on the outcome of a first: the
-    next observation shows it. `only`: the flows to decide about; for the others there is nothing to do (`attention`)."""
+    """The actions that are due now, in the order in which to perform them. In one cycle, no action depends on the outcome of another: the
+    next observation shows it.
+
+    Args:
+        world: what was observed.
+        only: the flows to decide about (`Attention.select`); None: all.
+    """
     load = load_of(world.processes)
     actions: list[Action] = list(orphans(world))
     left = {(action.run.flow, action.run.tier) for action in actions if isinstance(action, Kill)}
@@ -90,7 +95,7 @@ def _for_held(world: World, name: str, held: BlockedFlow) -> Iterator[Action]:
 def _for_flow(
     world: World, flow: FlowSeen, load: Counter[str], left: Collection[tuple[str, str]], admission: QuotaAdmission
 ) -> Iterator[Action]:
-    if flow.damaged:  # what it said is found out again when it is out of the way
+    if flow.damaged:  # its other records are read again in the next cycle, when the damaged ones have been moved
         yield from (SetAside(flow.name, spot) for spot in flow.damaged)
         return
     under_way = flow.under_way
@@ -98,7 +103,7 @@ def _for_flow(
         yield OperationStep(flow.name, under_way.id, step)
         if (before := wanted_after(flow, step, world.now)) is not None:
             yield Ask(flow.name, under_way.id, before)
-            return  # the next look shows what is wanted then
+            return  # the next cycle reads the new desired state
         under_way = UnderWay(under_way.id, step) if step.step in UNDER_WAY else None
         flow = replace(flow, under_way=under_way)
     wishes = tier_wishes(flow, world.nodes) if under_way is None else held_wishes(flow, under_way)
@@ -109,7 +114,7 @@ def _for_flow(
             yield SetWorkerGoal(flow.name, name, wish)
     for name in [*wishes, *(name for name in sorted(tiers) if name not in wishes)]:
         for action in tend(world, flow.name, tiers[name], apart(load, tiers, name)):
-            # who is being removed is gone first: the next look shows it
+            # a worker that is being removed must be gone first: the next cycle shows it
             if isinstance(action, Start) and (flow.name, name) in left:
                 continue
             if isinstance(action, Start) and _is_new(action.run, tiers[name].run) and not _may_start(flow, tiers[name], admission):
@@ -124,23 +129,24 @@ def _for_flow(
                 continue
             yield action
     for name, tier in tiers.items():
-        if tier.names is not None and tier.report is not None:  # the worker's own folder is there by then, with its rights
+        if tier.names is not None and tier.report is not None:  # by then, the worker has created its own folder, with its access rights
             yield NameGroup(flow.name, name, tier.names)
     yield from _shown(world, flow, tiers)
     if is_news(flow.held_back, now := held_back(world, flow)):
         flow = replace(flow, held_back=now)
         yield HoldBack(flow.name, now)
-    # as it will stand when this cycle's actions are done: people need not wait for the next look
+    # the status that results when this cycle's actions are done, so that it is shown without waiting for the next cycle
     status = standing(world, replace(flow, tiers=tiers), admission.waits.get(flow.name))
     if status != flow.status:
         yield Tell(flow.name, status)
 
 
 def _may_start(flow: FlowSeen, tier: ObservedTier, admission: QuotaAdmission) -> bool:
-    """Whether quotas let a worker start that was not ordered yet; for a helper this is known only now."""
+    """True if quotas allow the start of a worker that was not ordered yet. For a helper, `admission` decides here."""
     return flow.name not in admission.waits and (not is_helper(tier.tier) or admission.takes_spare(flow, tier))
 
 
 def _is_new(run: Run, known: Run | None) -> bool:
-    """Whether a start is of a process that was not ordered yet; one that was ordered is ordered again, whatever a quota allows by now."""
+    """True if the start is of a process that was not ordered yet. A start that was ordered is ordered again, whatever a quota allows by
+    now."""
     return known is None or run.number != known.number

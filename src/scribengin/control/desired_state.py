@@ -1,4 +1,4 @@
-"""From the desired state of a flow to that of each of its tiers: in an order that loses nothing and overloads nothing.
+"""Derives the desired states of tiers from that of their flow, in an order that loses and overloads nothing.
 
 Stop and drain go from the sources down: a tier is stopped when all its upstream tiers have ended. Resume goes from the sinks up. A new
 version waits until the old version's workers have ended: state is migrated while nothing writes. A worker that belongs on another node is
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from scribengin.control.world import FlowSeen, ObservedTier, WorkerNode, World
 
 
-# Rebuilds a lost record from others: a run from its lease, its report and its process, a tier's desired state from its report. So a
-# damaged or removed record costs no running worker, and no number is used twice.
+# Rebuilds a lost record from others: a run from its lease, its report and its process, a tier's desired state from its report. So a damaged
+# or removed record costs no running worker, and no number is used twice.
 
 
 LOST = "its record was lost"
 
 
 def lost_run(world: World, flow: str, tier: ObservedTier) -> Run | None:
-    """The run that serves a tier without a recorded one, else the last that did; None if there never was one. A standby counts only once it
-    holds the lease."""
+    """The run that serves a tier whose run record is lost, else the last one that did; None if there was none. A standby counts only once
+    it holds the lease."""
     report, lease, spare = tier.report, tier.lease, waiting(tier)
     processes = {id_.number: process for id_, process in world.processes.items() if (id_.flow, id_.tier) == (flow, tier.tier)}
     numbers = {report.run if report else 0, tier.leased_before, *processes} - ({spare.number} if spare else set())
@@ -48,7 +48,7 @@ def lost_run(world: World, flow: str, tier: ObservedTier) -> Run | None:
 
 
 def lost_wish(tier: ObservedTier) -> TierWish | None:
-    """The desired state of a tier without a record: what its worker reports to do. None if none runs."""
+    """The desired state of a tier whose record is lost: what its worker reports to do. None if no worker runs."""
     run, report = tier.run, tier.report
     if run is None or run.ended_at is not None or report is None or report.run != run.number:
         return None
@@ -61,12 +61,12 @@ def at_rest(tier: ObservedTier) -> bool:
 
 
 def has_drained(tier: ObservedTier, generation: int) -> bool:
-    """True if a worker has reported that all that was there at the request to drain is processed."""
+    """True if a worker has reported that everything that was available at the request to drain is processed."""
     return tier.report is not None and tier.report.state == "drained" and tier.report.generation == generation
 
 
 def from_the_sources(flow: FlowSeen) -> list[str]:
-    """Its tiers, each after its upstream tiers; independent ones by name."""
+    """The flow's tiers, each after its upstream tiers; independent ones by name."""
     sorter = TopologicalSorter({name: sorted(flow.tiers[name].feeders & flow.tiers.keys()) for name in sorted(flow.tiers)})
     return list(sorter.static_order())
 
@@ -92,7 +92,7 @@ def _tier_wish(flow: FlowSeen, tier: ObservedTier, leaving: Collection[str]) -> 
     wanted = flow.wanted_tiers is None or tier.tier in flow.wanted_tiers
     feeders = [flow.tiers[name] for name in tier.feeders if name in flow.tiers]
     if tier.tier in leaving or not wanted or (leaving and before is None):
-        # a feeder that stays goes on: what it hands over waits in the channel
+        # an upstream tier that stays continues: what it writes waits in the channel
         ending = [feeder for feeder in feeders if not leaving or feeder.tier in leaving or not _is_wanted(flow, feeder)]
         if before is None or not all(at_rest(feeder) for feeder in ending):
             return before

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def read_happened(registry: Registry, flow: str, most: int = 100) -> tuple[Happened, ...]:
-    """The last events, newest first. Works without a running master. Raises Refused if there is no such flow."""
+    """The newest events, newest first, at most `most`. Works without a running master. Raises Refused if there is no such flow."""
     known_flow(registry, flow)
     found = sorted(_all(registry, flow), key=lambda each: each.at, reverse=True)
     return tuple(found[:most])

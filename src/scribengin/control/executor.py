@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from scribengin.control.attempts import noted
+from scribengin.control.attempts import with_attempt
 from scribengin.control.world import (
     Advance,
     Allot,
@@ -63,14 +63,15 @@ if TYPE_CHECKING:
     Ordering = Callable[[RunId], LaunchOrder]
     WorkerLogin = Callable[[str, str], DigestLogin | None]
     _Group = tuple[list[Write], list[Action]]
-    """for one flow: its writes, and its actions that need more than a write"""
+    """the writes of one flow, and its actions that need more than a write"""
 
 
 # The launcher's order for a run, as far as the registry has it: the worker's name and its resources.
 
 
 def ordering(registry: Registry) -> Ordering:
-    """The command of its orders is only the worker's name: the host that starts it makes the real one (`hosts/node.py`)."""
+    """Returns a function that makes the order for a run. The command in it is only the worker's name: the host that starts the worker makes
+    the real one (`hosts/node.py`)."""
 
     def order(id_: RunId) -> LaunchOrder:
         spec = tier_spec(registry, id_)
@@ -89,7 +90,7 @@ def tier_spec(registry: Registry, id_: RunId) -> TierSpec:
 _CHANGES, _REASON = 50, 300
 """limits of a flow's history: changes of state; characters of a reason"""
 _WRITES = 1_000
-"""writes in one commit, or a few more: far below ZooKeeper's limit, and it answers others in between"""
+"""approximate limit of writes in one commit: far below ZooKeeper's limit, and other requests are answered between commits"""
 
 
 class Actor:
@@ -168,7 +169,7 @@ class Actor:
         return list(writes.values()), [action for action in actions if not isinstance(action, Writing)]
 
     def _remembered(self, action: Tell) -> dict[str, Write]:
-        """The write that adds a flow's change of state to the earlier ones. An invalid record there is replaced."""
+        """The write that adds a flow's change of state to its history. An invalid record is replaced."""
         spot, status = CHANGES(action.flow), action.status
         before, told = self._mirror.stored(STATUS(action.flow)), self._mirror.stored(spot)
         if isinstance(before, Stored) and before.record.state == status.state:
@@ -181,7 +182,7 @@ class Actor:
         return {spot.path: self._mirror.put(spot, ChangeHistory(last=(*last, change)[-_CHANGES:]))}
 
     def _tried(self, actions: Sequence[Start | Note]) -> dict[str, Write]:
-        """The write that adds what is known of a flow's runs to the earlier attempts. An invalid record there is replaced."""
+        """The write that adds the runs of a flow to its attempts. An invalid record is replaced."""
         if not actions:
             return {}
         spot = ATTEMPTS(actions[0].flow)
@@ -191,7 +192,7 @@ class Actor:
         before = after = told.record if isinstance(told, Stored) else Attempts()
         for action in actions:
             lease = self._mirror.read(LEASE(action.flow, action.tier).path)
-            after = noted(after, action.tier, action.run, lease.value if isinstance(lease, RegistryEntry) else {})
+            after = with_attempt(after, action.tier, action.run, lease.value if isinstance(lease, RegistryEntry) else {})
         return {} if after == before else {spot.path: self._mirror.put(spot, after)}
 
     def _perform(self, groups: Sequence[_Group], term: Term, check: Callable[[], None]) -> Iterator[ScribenginError]:
@@ -202,7 +203,7 @@ class Actor:
             if len(groups) == 1:
                 yield error
                 return
-            middle = len(groups) // 2  # whose fault it was is found by halves
+            middle = len(groups) // 2  # which flow caused it is found by halving
             yield from self._perform(groups[:middle], term, check)
             yield from self._perform(groups[middle:], term, check)
             return
@@ -216,7 +217,7 @@ class Actor:
                         self.perform(action, term)
                 except FencedError:
                     raise
-                except ScribenginError as error:  # one launcher that does not answer is not all of them
+                except ScribenginError as error:  # a launcher that does not answer does not stop the others
                     yield error
 
     def _commit(self, writes: Sequence[Write], term: Term) -> None:
@@ -233,7 +234,7 @@ class Actor:
         self._launchers[action.run.node].start(self._order(RunId(action.flow, action.tier, action.run.number)))
 
     def _give_folders(self, flow: str, tier: str, term: Term) -> None:
-        """Create the folders that the tier's workers write, owned by them, before the first worker starts."""
+        """Create the folders that the tier's workers write, with the workers as owners, before the first worker starts."""
         if (login := self._login(flow, tier)) is not None:
             folders = own_folders_of_worker(flow, tier, login.who)
             self._commit([folder for folder in folders if self._mirror.read(folder.path) is None], term)
@@ -260,7 +261,7 @@ class Actor:
 
 
 def _written(action: Start | Writing) -> tuple[Spot[Any], Record | None]:
-    """The path and the value that it writes; None: it removes the record."""
+    """The path and the record that the action writes; None: it removes the record."""
     match action:
         case SetWorkerGoal(flow, tier, wish):
             return WANTED(flow, tier), wish

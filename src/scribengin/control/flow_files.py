@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Planning = Callable[[str, FlowFile], tuple[PlannedTopology, list[Submission]]]
 
 REMOVED = 0
-"""in place of a revision: the text of a flow that never had a version was removed, and its record is removed too"""
+"""used in place of a revision: the text of a flow that never had a version was removed, and its record is removed too"""
 _PASSING = frozenset({"operation-under-way", "plan-stale", "state-elsewhere", "too-many", "registry-conflict"})
 """codes of problems that may pass, with the same text"""
 _FIRST_S, _LAST_S = 1.0, 30.0
@@ -48,15 +48,19 @@ _FORM = 'write the text of a flow file, or JSON: {"text": "…", "base": "/folde
 
 @dataclass(frozen=True, slots=True)
 class FileStanding:
-    """The status of a flow's text. `revision`: the text that is to be applied, or REMOVED; None: no action. `refused`: as
-    `refusals.Refusals`."""
+    """The state of a flow's text.
+
+    Attributes:
+        revision: of the text that is to be applied, or REMOVED; None: nothing to do.
+        refused: a refused text, in the form of `record_validation.Refusals`.
+    """
 
     revision: int | None
     refused: Mapping[str, Any]
 
 
 def file_standing(mirror: Mirror, flow: str, *, wanted: bool) -> FileStanding:
-    """The status, from the registry. `wanted`: the flow has a desired state."""
+    """The state of a flow's text, read from the registry. `wanted`: the flow has a desired state."""
     there = mirror.read(FILE(flow).path)
     if there is None or _is_empty(there):
         gone = not wanted and there is None and mirror.stored(TAKEN(flow)) is not None
@@ -72,7 +76,7 @@ def file_standing(mirror: Mirror, flow: str, *, wanted: bool) -> FileStanding:
 
 
 def flow_file_of(there: RegistryEntry | Damaged, flow: str) -> FlowFile:
-    """The record, as text or as JSON. Raises Refused if it is neither."""
+    """The flow file in a record, which is text or JSON. Raises Refused if it is neither."""
     found = stored_as(there, FILE(flow))
     if isinstance(found, Stored):
         return found.record
@@ -89,8 +93,7 @@ def flow_file_of(there: RegistryEntry | Damaged, flow: str) -> FlowFile:
 
 
 class FlowFiles:
-    """Applies texts, for the leading master. `plan` makes a package of a text and compares it with the running version; it raises as
-    `plan_topology`."""
+    """Applies texts, for the leading master."""
 
     def __init__(
         self,
@@ -101,8 +104,15 @@ class FlowFiles:
         workflows: Workflows | None = None,
         note: Callable[[str, str], None] = lambda _flow, _outcome: None,
     ) -> None:
-        """`state`: the root of the folders of states of new flows. `note` is called for each text that was applied or refused: flow, and
-        `done` or the problem's code."""
+        """Apply texts of this registry.
+
+        Args:
+            registry: where the texts are, and the versions.
+            plan: makes a package of a text and compares it with the running version; raises as `plan_topology`.
+            state: the root of the folders of states of new flows.
+            workflows: a cache of all flows that were read before.
+            note: called for each text that was applied or refused, with the flow, and `done` or the problem's code.
+        """
         self._registry = registry
         self._plan = plan
         self._state = state
@@ -110,8 +120,16 @@ class FlowFiles:
         self._note = note
 
     def take(self, flow: str, term: Term) -> bool:
-        """Apply the present text, unless that was done; False if a passing problem blocks it. Raises FencedError if the Term has ended,
-        Conflict if the text has changed by now, Unreachable."""
+        """Apply the present text, unless that was done.
+
+        Returns:
+            False if a passing problem blocks the text, and it is to be tried again.
+
+        Raises:
+            FencedError: the Term has ended.
+            Conflict: the text has changed by now.
+            Unreachable: the registry does not answer.
+        """
         there = self._registry.read(FILE(flow).path)
         if there is None or _is_empty(there):
             self._clear(flow, term)
@@ -161,7 +179,7 @@ class FlowFiles:
 
 
 class FlowFilePlanner:
-    """`FlowFiles` in a thread of the leading master: planning takes seconds. `want` is for the master's thread."""
+    """Runs `FlowFiles` in a thread of the leading master, since planning takes seconds. `want` is for the master's thread."""
 
     def __init__(self, files: FlowFiles, log: FilteringBoundLogger) -> None:
         self._files = files
@@ -170,7 +188,7 @@ class FlowFilePlanner:
         self._wanted: dict[str, int] = {}
         self._term: Term | None = None
         self._again: dict[str, tuple[int, float, float]] = {}
-        """flow → (revision, when it is tried again by the monotonic clock, how long it waited)"""
+        """flow → (revision, time of the next try by the monotonic clock, seconds of the last wait)"""
         self._closed = False
         self._thread: threading.Thread | None = None
 
@@ -187,7 +205,7 @@ class FlowFilePlanner:
             self._changed.notify()
 
     def close(self) -> None:
-        """End after the current text."""
+        """End the thread after the current text."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -203,10 +221,10 @@ class FlowFilePlanner:
             try:
                 settled = term is not None and self._files.take(flow, term)
             except (FencedError, Conflict, Unreachable):
-                pass  # another leads, or somebody was faster: the next look shows what is to be done
+                pass  # another master leads, or another client has changed the text: the next cycle shows what is to be done
             except ScribenginError as error:
                 self._log.warning("flow file", flow=flow, message=error.message)
-            except Exception:  # a bug: told, and the next text is taken all the same
+            except Exception:  # a bug: it is logged, and the next text is still applied
                 self._log.exception("flow file", flow=flow)
             with self._changed:
                 waited_s = self._again.get(flow, (0, 0.0, 0.0))[2]
@@ -231,8 +249,8 @@ class FlowFilePlanner:
 
 
 class _Noting:
-    """The registry, for the one write that makes a version: the same step records that the text was applied, under the leader's Term, and
-    only while that text is still there."""
+    """The registry, wrapped for the one write that makes a version: the same commit records that the text was applied, under the leader's
+    Term, and only if that text is still there."""
 
     def __init__(self, registry: Registry, flow: str, file: RegistryEntry | Damaged, term: Term) -> None:
         self._registry = registry
@@ -245,13 +263,13 @@ class _Noting:
         return getattr(self._registry, name)
 
     def commit(self, *writes: Write, term: Term | None = None) -> CommittedWrite:
-        """See the contract."""
+        """Commit the writes together with the record of the applied text; see `Registry.commit`."""
         wanted = next(write for write in writes if write.path == DESIRED(self._flow).path)
         version = int(getattr(wanted, "value", {})["version"])
         return self._settle(TakenFile(revision=self._file.changed, version=version, at=now_text()), writes, term or self._term)
 
     def settle(self, taken: TakenFile) -> None:
-        """Record the result if no version was made."""
+        """Record the result of a text of which no version was made."""
         self._settle(taken, (), self._term)
 
     def _settle(self, taken: TakenFile, writes: Sequence[Write], term: Term) -> CommittedWrite:
@@ -274,12 +292,12 @@ def _by_verb(flow: str) -> str:
 
 
 def _passes(error: ScribenginError) -> bool:
-    """Whether the same text may be applied later: a resource of a machine is missing, or another command comes first."""
+    """True if the same text may be applied later: this machine lacks a resource, or another command comes first."""
     return error.code in _PASSING or isinstance(error, EnvironmentFault)
 
 
 def _why(error: ScribenginError) -> str:
-    """All problems, with lines; it ends a sentence that begins with the record's name."""
+    """All problems, with lines, as the end of a sentence that begins with the record's name."""
     if not isinstance(error, InputError):
         return error.message
     wrong = [problem for problem in error.problems if problem.severity == "error"]

@@ -90,7 +90,14 @@ def _described(
 
 
 def described_spare(flow: str, tier: str, spare: Run, report: Report | None) -> dict[str, Any]:
-    """The standby, its node, and whether it is ready."""
+    """The standby of a tier as JSON: its worker, its node, its state and its address.
+
+    Args:
+        flow: the flow.
+        tier: the tier.
+        spare: the run of the standby.
+        report: the report of the tier's standby; one of another run is ignored.
+    """
     mine = report if report is not None and report.run == spare.number else None
     return {
         "worker": f"{flow}.{tier}-{spare.number}",
@@ -101,7 +108,8 @@ def described_spare(flow: str, tier: str, spare: Run, report: Report | None) -> 
 
 
 def next_start(run: Run | None, wish: TierWish | None, report: Report | None) -> str | None:
-    """When the successor of a worker that has ended starts, ISO 8601; None if none starts automatically."""
+    """The time at which the successor of a worker that has ended starts, ISO 8601; None if none starts automatically. A time in the past
+    means that it starts immediately."""
     tier = ObservedTier("", wish=wish, run=run, report=report)
     if run is None or wish is None or run.ended_at is None or not needs_worker(tier):
         return None
@@ -130,7 +138,7 @@ def version_of(registry: Registry, flow: str, version: int) -> Spec:
 
 
 def wanted(registry: Registry, flow: str) -> tuple[Desired | None, Spec | None]:
-    """The desired state of a flow, and its desired version. Raises StateError if that is damaged."""
+    """The desired state of a flow, and its desired version; None for each that does not exist. Raises StateError if a record is damaged."""
     desired = read_known(registry, DESIRED(flow))
     return desired, None if desired is None else read_known(registry, SPEC(flow, str(desired.version)))
 
@@ -152,7 +160,7 @@ def history(registry: Registry, flow: str) -> list[VersionRow]:
 
 
 def state_of(registry: Registry, flow: str) -> str:
-    """The folder of the flow's state. Raises as `read_flow`."""
+    """The path of the folder of the flow's state. Raises as `read_flow`."""
     spec = read_known(registry, SPEC(flow, str(read_flow(registry, flow).desired.version)))
     return "" if spec is None else spec.state
 
@@ -196,7 +204,7 @@ def read_flows(registry: Registry) -> tuple[ObservedFlow, ...]:
 
 
 def read_refused_files(registry: Registry) -> tuple[ObservedFlow, ...]:
-    """The flows that only have a text in the registry which was refused; by name. Their version is 0."""
+    """The flows that have no version, only a text in the registry that was refused; by name. Their version is 0."""
     flows = [name for name in names(registry, "flows") if DESIRED.fits(name)]
     files = registry.read_many([FILE(name).path for name in flows])
     flows = [name for name, file in zip(flows, files, strict=True) if file is not None and registry.read(DESIRED(name).path) is None]
@@ -252,7 +260,7 @@ def _described_tier(registry: Registry, flow: str, tier: str, *, current: bool) 
 
 
 def _workers(registry: Registry, flow: str, spec: Spec) -> dict[str, dict[str, Any]]:
-    """Tier of that version → its number of workers, and how many of these are desired now, as JSON."""
+    """Tier of that version → its number of workers, and for how many of these the desired state is not stopped, as JSON."""
     counts, _ = worker_counts(flow, spec, _record(read_record(registry, WORKERS(flow))) or Workers())
     there = [name for name in names(registry, f"flows/{flow}/wanted") if WANTED.fits(flow, name)]
     wishes = zip(there, read_records(registry, [WANTED(flow, name) for name in there]), strict=True)
@@ -299,7 +307,7 @@ def read_noticed(registry: Registry, flow: str) -> list[dict[str, Any]]:
 
 
 def read_accepted(registry: Registry, flow: str) -> list[dict[str, Any]]:
-    """Columns of a flow's sinks that a person has agreed to, in the same form."""
+    """The columns of a flow's sinks that an operator accepted, in the form of `read_noticed`."""
     return _columns(registry, flow, AcceptedRow, lambda record: record.accepted)
 
 
@@ -312,13 +320,13 @@ def _columns(
     desired = _last_wish(read_record(registry, DESIRED(flow)), read_status(registry, flow))
     spec = None if desired is None else _record(read_record(registry, SPEC(flow, str(desired.version))))
     there = [tier for tier in names(registry, f"flows/{flow}/tiers") if COLUMNS.fits(flow, tier)]
-    # of a tier that the flow has no more the record stays; the one that has its nodes now says the same again
+    # the record of a removed tier stays; the tier that now has its nodes reports the same
     tiers = [tier for tier in there if spec is None or tier in spec.tiers]
     found = read_records(registry, [COLUMNS(flow, tier) for tier in tiers])
     rows: list[NoticedRow | AcceptedRow] = []
     for tier, stored in zip(tiers, found, strict=True):
         for row in rows_of(stored.record) if isinstance(stored, Stored) else ():
-            with suppress(msgspec.ValidationError):  # of a worker of another version, or written by hand
+            with suppress(msgspec.ValidationError):  # written by a worker of another version, or by hand
                 rows.append(msgspec.convert({**row, "tier": tier}, kind))
     return [msgspec.to_builtins(row) for row in sorted(rows, key=lambda row: row.at)]
 

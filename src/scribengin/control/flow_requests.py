@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scribengin.registry.records import Goal
 
 
-# What is removed when a flow is deleted, and what stays: numbers that must never be used twice, and unknown records.
+# Which records are removed when a flow is deleted, and which stay: numbers that must never be used twice, and unknown records.
 
 
 _STAY = (RUN, LEASE, LEASE_TERM)
@@ -60,14 +60,14 @@ def _goes(path: str) -> bool:
 
 
 def _is_folder(path: str) -> bool:
-    """Whether the tree has records below it."""
+    """True if the tree of the registry has records below this path."""
     above = {branch.path.rpartition("/")[0] for branch in TREE}
     above |= {path.rpartition("/")[0] for path in above}
     return any(dataclasses.replace(TREE[0], path=each).matches(path) for each in above)
 
 
 def apply(registry: Registry, submission: Submission, *, state: Callable[[str], str], by: str) -> Applied:
-    """`apply_all` of one flow, whatever its present desired state."""
+    """Submit one flow, whatever its present desired state; see `apply_all`."""
     return apply_all(registry, [submission], None, state=state, by=by)[0]
 
 
@@ -86,16 +86,30 @@ def apply_all(
     columns: bool = False,
     goal: Goal = "running",
 ) -> tuple[Applied, ...]:
-    """Make each the next version of its flow, with the desired state `goal`; a flow that already has it is left unchanged. All records are
-    written, or none.
+    """Make each submission the next version of its flow. A flow that already has it in this desired state is left unchanged. All records
+    are written, or none.
 
-    `state`: flow → folder of its state, if it has none. `versions`: flow → the version that it is to follow, 0 for a new flow. `renew`:
-    flow → (tier, Query) of those that start with a new checkpoint, `how` they do (`Accept`). `effects`: flow → how its changes take effect
-    (`verb_models.Effect`), by which workers stay; without it all are replaced. `recut`: flow → what the running version reads first.
-    `workflows`: a cache of all flows that were read before. `columns`: agree that sinks continue with other columns than their folders
-    hold, at the next start of each tier; an unchanged flow is written again with it. Raises Refused `plan-stale` if another version is the
-    desired one by now, `operation-under-way`, `plan-refused` if a reader of what is to be read first has failed; StateError if a flow's
-    records are damaged; Unreachable.
+    Args:
+        registry: where the flows are.
+        submissions: the flows, each at most once.
+        versions: flow → the version that the new one must follow, 0 for a new flow; None: any.
+        state: flow → the folder of its state, for a flow that has none.
+        by: the user, for the records.
+        renew: flow → (tier, query) of the queries that start with a new checkpoint.
+        how: how these do so (`topology.Accept`).
+        effects: flow → how its changes take effect (`change_models.Effect`): it decides which workers stay. Without it all are replaced.
+        recut: flow → what the running version reads first.
+        workflows: a cache of all flows that were read before.
+        columns: agree that sinks continue with other columns than their folders hold, at the next start of each tier; an unchanged flow is
+            written again with it.
+        goal: the desired state of each flow.
+
+    Raises:
+        Refused: `plan-stale` if another version is the desired one by now; `operation-under-way`; `plan-refused` if a reader of what is to
+            be
+            read first has failed.
+        StateError: a flow's records are damaged.
+        Unreachable: the registry does not answer.
     """
 
     def attempt() -> tuple[Applied, ...]:
@@ -170,8 +184,14 @@ def _stale(flow: str, planned: int, version: int) -> Refused:
 
 
 def want(registry: Registry, flow: str, goal: Goal, *, by: str) -> int:
-    """Set the desired state of a flow; returns the revision, which a report that has reached it names as its generation. Setting it again
-    retries what has failed. Raises Refused if there is no such flow."""
+    """Set the desired state of a flow. Setting it again retries what has failed.
+
+    Returns:
+        The revision of the desired state; a report names it as its generation when it has reached it.
+
+    Raises:
+        Refused: there is no such flow.
+    """
 
     def attempt() -> int:
         there = registry.read(DESIRED(flow).path)
@@ -182,9 +202,15 @@ def want(registry: Registry, flow: str, goal: Goal, *, by: str) -> int:
     return again(attempt)
 
 
-def going_back(registry: Registry, flow: str, version: int, *, only: bool = False) -> dict[str, int]:
-    """Flow → version that `rollback` would set: of the flow, and unless `only` of those that were submitted as one with that version. Flows
-    that already have it are left out. Raises as `rollback`."""
+def rollback_versions(registry: Registry, flow: str, version: int, *, only: bool = False) -> dict[str, int]:
+    """The versions that `rollback` would set: flow → version. Raises as `rollback`.
+
+    Args:
+        registry: where the flows are.
+        flow: the flow.
+        version: the version to return to.
+        only: leave out the flows that were submitted as one with that version. Flows that already have theirs are always left out.
+    """
     desired = read_flow(registry, flow).desired
     there = versions_of(registry, flow)
     if version not in there:
@@ -217,16 +243,26 @@ def rollback(
     workflows: Workflows | None = None,
     columns: bool = False,
 ) -> dict[str, int]:
-    """Return to an earlier version, code and flow together, in the present desired state. Flows that were submitted as one with that
-    version return with it, unless `only`. Returns flow → version of those that changed: all of them, or none. `renew`, `how`, `recut`,
-    `workflows` and `columns` as in `apply_all`.
+    """Return to an earlier version, code and flow together; the desired state stays.
 
-    Raises Refused if there is no such flow or version, it is the desired version already, or an operation is under way; and `plan-refused`
-    as `apply_all`.
+    Args:
+        registry: where the flows are.
+        flow: the flow.
+        version: the version to return to.
+        by: the user, for the records.
+        only: leave the flows unchanged that were submitted as one with that version; without it they return with it.
+        renew, how, recut, workflows, columns: see `apply_all`.
+
+    Returns:
+        Flow → version of those that changed: all of them, or none.
+
+    Raises:
+        Refused: there is no such flow or version, it is the desired version already, or an operation is under way; `plan-refused` as in
+            `apply_all`.
     """
 
     def attempt() -> dict[str, int]:
-        changed = going_back(registry, flow, version, only=only)
+        changed = rollback_versions(registry, flow, version, only=only)
         specs = {name: read_known(registry, SPEC(name, str(number))) for name, number in changed.items()}
         ends = {name: (f"version {changed[name]}", spec.outside) for name, spec in specs.items() if spec is not None}
         refuse_circle(workflows or Workflows(registry), ends)
@@ -261,7 +297,7 @@ def _begun(
     by: str,
     now: str,
 ) -> Operation | None:
-    """The operation with which a version replaces `version`; None if it needs none."""
+    """The operation with which a new version replaces `version`; None if it needs none."""
     if anew:
         return _renewal(anew, version, how, by, now)
     if recut is None:
@@ -285,16 +321,21 @@ def _refuse_failed_readers(registry: Registry, flow: str, tiers: Sequence[str]) 
 
 
 def _renewal(anew: Sequence[tuple[str, str]], version: int, how: str, by: str, now: str) -> Operation:
-    """The operation by which Queries start with a new checkpoint, done as `version`, which knows the old one."""
+    """The operation by which queries start with a new checkpoint. It runs as `version`, whose plan has the old one."""
     tiers = tuple(dict.fromkeys(tier for tier, _ in anew))
     arguments: dict[str, Any] = {"how": how, "queries": [list(query) for query in anew]}
     return Operation(kind="renew", step="stop", tiers=tiers, version=version, arguments=arguments, by=by, at=now, since=now)
 
 
 def delete(registry: Registry, flow: str) -> None:
-    """Delete a stopped flow: its versions, desired state, status, limits. The numbers of its runs and the Terms of its leases stay, so that
-    a later flow of that name never uses one twice, and so do records unknown to this version. Its state and its packages stay too, and so
-    do the bindings of its tiers to nodes. Raises Refused if there is no such flow, or it is not stopped."""
+    """Delete a stopped flow: its versions, desired state, status and limits.
+
+    The numbers of its runs and the Terms of its leases stay, so that a later flow of that name never uses one twice. Records unknown to
+    this version, the flow's state, its packages, and the bindings of its tiers to nodes stay too.
+
+    Raises:
+        Refused: there is no such flow, or it is not stopped.
+    """
 
     def attempt() -> None:
         desired, status = registry.read(DESIRED(flow).path), read_flow(registry, flow).status

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from scribengin.control.backpressure import held_text
 from scribengin.control.desired_state import at_rest, is_old
 from scribengin.control.operations import standing_of
-from scribengin.control.placement import choose_node, where_it_may, why_homeless
+from scribengin.control.placement import choose_node, no_node_reason, where_it_may
 from scribengin.control.worker_lifecycle import back_off_s, needs_worker
 from scribengin.core.remedies import flow_command, for_flow
 from scribengin.core.time_text import moment_text
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
 
 CAUGHT_UP_SHARE = 0.9
-"""of `max_delay`: a flow that is behind stays so until its delay is below, so that its state does not flicker"""
+"""share of `max_delay`: a flow that is behind stays so until its delay is below this, so that its state does not flicker"""
 _UNDER_WAY: dict[str, FlowState] = {"paused": "pausing", "drained": "draining", "stopped": "stopping"}
 
 
 def standing(world: World, flow: FlowSeen, wait: QuotaWait | None = None) -> StatusRecord:
-    """The flow's status now. `since` is now if its state is new, else as before. `wait`: why quotas do not let it start."""
+    """The flow's status now. `since` is now if its state is new, else unchanged. `wait`: why quotas do not let it start; None if they
+    do."""
     state, reason, next_action = _state(world, flow, wait)
     before = flow.status
     since = before.since if before is not None and before.state == state else moment_text(world.now)
@@ -47,7 +48,7 @@ def standing(world: World, flow: FlowSeen, wait: QuotaWait | None = None) -> Sta
 
 
 def held_standing(world: World, held: BlockedFlow) -> StatusRecord:
-    """The status of a flow with unreadable records. Its last desired state stays."""
+    """The status of a flow with unreadable records. Its last desired state stays in force."""
     before = held.status or StatusRecord(state="created")
     if held.is_new:
         since = before.since or moment_text(world.now)
@@ -91,7 +92,7 @@ def _running(world: World, flow: FlowSeen, tiers: list[ObservedTier], helpers: l
     if coming:
         nowhere = [tier for tier in coming if _is_down(tier) and choose_node(world.nodes, tier, {}) is None]
         for tier in nowhere:
-            if (bound := why_homeless(world.nodes, flow.name, tier)) is not None:
+            if (bound := no_node_reason(world.nodes, flow.name, tier)) is not None:
                 return "starting", *bound
         if nowhere:
             names = ", ".join(tier.tier for tier in nowhere)
@@ -116,7 +117,7 @@ def _running(world: World, flow: FlowSeen, tiers: list[ObservedTier], helpers: l
 
 
 def _lacking(world: World, flow: FlowSeen, helpers: list[ObservedTier]) -> tuple[str, str]:
-    """(reason, next action) if a tier has fewer workers than it should: the others do their part."""
+    """(reason, next action) if a tier has fewer workers than it should; the running ones do all the work."""
     away = [helper for helper in helpers if not _is_up(helper, flow)]
     if not away:
         return "", ""
@@ -141,10 +142,8 @@ def _lacking(world: World, flow: FlowSeen, helpers: list[ObservedTier]) -> tuple
 
 
 def _behind(world: World, flow: FlowSeen) -> str | None:
-    """Why it is beyond its `max_delay`; None if it is not.
-
-    The reason stays as it was when the flow fell behind, and missing reports change nothing: a status is written when a state changes.
-    """
+    """Why the flow is beyond its `max_delay`; None if it is not. The reason stays as it was when the flow fell behind, and missing reports
+    change nothing: a status is written when a state changes."""
     most_s, delay = flow.watched.max_delay_s, world.delays.get(flow.name)
     if most_s is None:
         return None
@@ -193,7 +192,7 @@ def _remedy(flow: FlowSeen, tier: ObservedTier) -> str:
 
 
 def _is_of(tier: ObservedTier, flow: FlowSeen) -> bool:
-    """True if its run is of the flow's present desired state, not of an earlier one."""
+    """True if the tier's run is of the flow's present desired state, not of an earlier one."""
     return tier.run is not None and tier.run.generation == flow.wish.generation
 
 
@@ -202,7 +201,7 @@ def _is_down(tier: ObservedTier) -> bool:
 
 
 def _is_up(tier: ObservedTier, flow: FlowSeen) -> bool:
-    """True if its worker holds the lease and reports that it runs in the desired state."""
+    """True if the tier's worker holds the lease and reports that it runs in the desired state."""
     run, report = tier.run, tier.report
     return (
         run is not None

@@ -1,5 +1,5 @@
-"""Groups of flows: their members, and their settings while flows run; workers use them from their next Batch. A group is identified by its
-name: flows that name a group and a member by the same names mean the same."""
+"""Groups of flows: their members, and their settings, which workers use from their next Batch on. A group is identified by its name: flows
+that name a group by the same name share it."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class GroupSeen:
     stored: Stored[GroupRecord] | None = None
     damaged: str = ""
     narrow: bool = False
-    """Not all flows are visible: members that only other flows name are left out."""
+    """not all flows are visible: members that only other flows name are left out"""
 
     @property
     def as_record(self) -> GroupRecord:
-        """The group's settings as a record of the registry."""
+        """The group's settings as a record of the registry; without members if it has none."""
         return GroupRecord(members={}) if self.stored is None else self.stored.record
 
     @property
@@ -59,12 +59,13 @@ class GroupSeen:
 
 
 def left_of(group: GroupSeen, flow: str, out: Mapping[str, str]) -> list[str]:
-    """The members that get Batches of a flow while those are disabled."""
+    """The members that still get Batches of a flow while those in `out` are disabled."""
     return [member for member in group.flows[flow] if member not in out]
 
 
 def read_groups(registry: Registry, visible: Callable[[str], bool] | None = None) -> dict[str, GroupSeen]:
-    """Name → group: of all flows, and those that only have settings; or of the visible flows. Works without a running master."""
+    """Group name → group: the groups of all flows, and those that only have settings; with `visible` only the groups of visible flows.
+    Works without a running master."""
     flows: dict[str, dict[str, dict[str, float]]] = {}
     rows = [row for row in read_flows(registry) if visible is None or visible(row.flow)]
     specs = read_records(registry, [SPEC(row.flow, str(row.desired.version)) for row in rows])
@@ -82,7 +83,7 @@ def read_groups(registry: Registry, visible: Callable[[str], bool] | None = None
 
 
 def find_group(registry: Registry, name: str, visible: Callable[[str], bool] | None = None) -> GroupSeen:
-    """One group. Raises Refused if no flow names it, and it has no settings."""
+    """The group of that name. Raises Refused if no flow names it, and it has no settings."""
     groups = read_groups(registry, visible)
     if name not in groups:
         have = did_you_mean(name, groups) or (f"there are {', '.join(groups)}" if groups else "no submitted flow has groups")
@@ -91,8 +92,12 @@ def find_group(registry: Registry, name: str, visible: Callable[[str], bool] | N
 
 
 def group_as_json(group: GroupSeen, told: Callable[[str], Mapping[str, Any] | None]) -> dict[str, Any]:
-    """One group as JSON. `told`: flow → the last reports of its workers (`WorkerWatch.last_report`), with the state of
-    each member at each of its sinks."""
+    """One group as JSON, with the state of each member at each of its sinks.
+
+    Args:
+        group: the group.
+        told: flow → the last reports of its workers (`WorkerWatch.last_report`).
+    """
     seen: dict[str, list[dict[str, Any]]] = {}
     for flow in group.flows:
         for member, row in _seen_by(flow, group.group, told(flow)):
@@ -117,7 +122,7 @@ def group_as_json(group: GroupSeen, told: Callable[[str], Mapping[str, Any] | No
 
 
 def _seen_by(flow: str, group: str, told: Mapping[str, Any] | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(member, report) of each sink of the flow that goes to the group, and whose worker reports."""
+    """(member, report) of each sink of the flow that writes to the group, and whose worker reports."""
     for tier in (told or {}).get("tiers", ()):
         if tier["silent"] or tier["phase"] == "ended":
             continue
@@ -132,8 +137,20 @@ def _seen_by(flow: str, group: str, told: Mapping[str, Any] | None) -> Iterator[
 def set_member(
     registry: Registry, name: str, member: str, *, out: bool | None = None, why: str = "", cost: float | None = None, by: str = ""
 ) -> None:
-    """Disable a member, or enable it (`out`), and set its cost (`cost`; 0: as in the flow files). None leaves a value unchanged. Raises
-    Refused if there is no such group or member, it is the last one that takes Batches of a flow, or the cost is invalid."""
+    """Disable or enable a member, and set its cost.
+
+    Args:
+        registry: where the group's settings are.
+        name: the group.
+        member: the member.
+        out: True disables it, False enables it; None leaves it unchanged.
+        why: the reason for disabling it, shown to other operators.
+        cost: its cost; 0: the one of the flow files; None leaves it unchanged.
+        by: the user, for the record.
+
+    Raises:
+        Refused: there is no such group or member, it is the last member that takes Batches of a flow, or the cost is invalid.
+    """
     if cost is not None and not (isfinite(cost) and cost >= 0):
         raise Refused(
             f"{cost:g} is not a valid cost", remedy="give a number above 0, or 0 for the cost in the flow files", code="group-cost"

@@ -1,15 +1,15 @@
 """The folder of a control plane on one machine: `scribengin server dev` makes it, and the other commands find it.
 
-up.json            where the registry and the API are, and which process leads; there while it is up
-registry.login     user:password of the registry, for this user alone
+up.json            addresses of the registry and the API, and the process that leads; exists while the control plane runs
+registry.login     user:password of the registry, readable by this user only
 zookeeper/         the embedded registry: its data, port, log
 packages/          the packages of all versions
-spark/             the Spark cluster of `up --spark-standalone`
-workers/           the launcher's: records and logs of workers
-tokens.json        tokens that were made while nothing was up; the next start takes them into the registry
+spark/             the Spark cluster of `server dev --spark-standalone`
+workers/           the launcher's folder: records and logs of workers
+tokens.json        tokens that were made while no control plane ran; the next start takes them into the registry
 audit.log          who has changed what by the API
 state/             the state of the flows
-scratch/           logs of flows whose state lies elsewhere
+scratch/           logs of flows whose state is elsewhere
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class _Up(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """One such folder; nothing is created before it is needed."""
+    """A folder of a control plane. Its parts are created when they are needed."""
 
     folder: Path
     entrance: ConnectionSettings | None = None
-    """the registry that commands use, if it is not that of the control plane in this folder"""
+    """the connection settings of the registry that commands use, if it is not that of the control plane in this folder"""
 
     @property
     def zookeeper(self) -> Path:
@@ -76,7 +76,7 @@ class Home:
         return self.folder / "workers"
 
     def master_log(self, name: str) -> Path:
-        """The log of the master of that name; several may share the folder."""
+        """The log of the master of that name; several masters may share the folder."""
         return self.folder / ("master.log" if name == LOCAL else f"master-{name}.log")
 
     def audit_log(self, name: str) -> Path:
@@ -105,7 +105,8 @@ class Home:
 
     @contextmanager
     def held(self, name: str = "lock") -> Iterator[None]:
-        """A lock for one `server dev` at a time, or by `node.lock` for one node's agent. Raises Refused if another process holds it."""
+        """Hold a lock: `lock` for one `server dev` at a time, `node.lock` for one node's agent. Raises Refused if another process holds
+        it."""
         make_folder(self.folder)
         path = self.folder / name
         with explained(f"{path} cannot be written"), path.open("a") as lock:
@@ -131,7 +132,7 @@ class Home:
         return DigestLogin(Secret((read_or_none(path) or b"").decode(), str(path)))
 
     def announce(self, address: RegistryAddress, http: str = "") -> None:
-        """Record that it runs, and the address of its API."""
+        """Record that the control plane runs, and the address of its API."""
         up = _Up(str(address), os.getpid(), now_text(), http)
         replace(self.folder / "up.json", msgspec.json.encode(up) + b"\n")
 
@@ -146,8 +147,8 @@ class Home:
 
     @contextmanager
     def registry(self) -> Iterator[ZooKeeperRegistry]:
-        """A client of the registry that was named, or of the control plane here. Raises Refused if none runs, Unreachable if it does not
-        answer."""
+        """A client of the registry in `entrance`, or of the control plane in this folder. Raises Refused if none runs, Unreachable if it
+        does not answer."""
         if self.entrance is not None:
             client = self.entrance.open()
             try:
@@ -158,7 +159,7 @@ class Home:
         up = self._read()
         if up is None or not self._is_held():
             raise self.not_up()
-        from scribengin.registry.zookeeper import open_zookeeper  # kazoo is of an extra: who asks a master does without
+        from scribengin.registry.zookeeper import open_zookeeper  # kazoo is of an extra, which clients of the API do not need
 
         registry = open_zookeeper(RegistryAddress.parse(up.registry), login=self.login())
         try:
@@ -188,7 +189,8 @@ class Home:
 
 
 def _locked(file: IO[str], how: int) -> bool:
-    """Whether the lock was acquired. It is tried for a moment: a process that only checks it holds it too, as long as the check takes."""
+    """True if the lock was acquired. It is tried for a moment: a process that only checks the lock holds it too, as long as the check
+    takes."""
     for _ in range(_TRIES):
         try:
             fcntl.flock(file, how | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
 """The hosts of a registry, each as a launcher: the leader writes its orders, the host's agent (`hosts/agent.py`) its reports.
 
 An order contains no command and no secret: only the worker's id, and its resources. The host makes the rest itself. One record per worker
-and side keeps them small, whatever the number of workers.
+and direction keeps them small, whatever the number of workers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class HostLauncher:
-    """The launcher of one host, for the leading master: its writes are under the Term that `term` returns. For the mirror's thread only."""
+    """The launcher of one host, for the leading master. Its writes are under the Term that `term` returns. For the mirror's thread only."""
 
     def __init__(self, name: str, registry: Registry, mirror: Mirror, term: Callable[[], Term]) -> None:
         self._name = name
@@ -38,7 +38,12 @@ class HostLauncher:
         self._orders, self._seen = f"{HOSTS}/{name}/orders", f"{HOSTS}/{name}/seen"
 
     def start(self, order: LaunchOrder) -> None:
-        """As in the contract. Raises ValueError if a secret would have to be sent. If the host refuses it, `observe` reports that."""
+        """Order the host to start a worker; see `Launcher.start`. A refusal by the host is reported by `observe`.
+
+        Raises:
+            ValueError: the order contains a secret.
+            Unreachable: the host's agent does not run.
+        """
         if order.secrets or any(isinstance(value, Secret) for value in order.spark.values()):
             raise ValueError(f"{order.worker}: secrets are not sent through the registry")
         self._check_up()
@@ -57,7 +62,7 @@ class HostLauncher:
         )
 
     def stop(self, worker: str, grace_s: float) -> None:
-        """See the contract."""
+        """Order the host to stop a worker; see `Launcher.stop`."""
         order = self._order(worker)
         if order is None and self._seen_record(worker) is None:
             return
@@ -67,7 +72,7 @@ class HostLauncher:
             self._write(worker, replace(order, grace_s=grace_s))
 
     def kill(self, worker: str) -> None:
-        """As in the contract; if the host is unavailable, it does it when it is back."""
+        """Order the host to kill a worker; see `Launcher.kill`. A host that is unavailable does it when it is back."""
         order = self._order(worker)
         if order is None and self._seen_record(worker) is None:
             return
@@ -75,7 +80,7 @@ class HostLauncher:
             self._write(worker, replace(order or WorkerOrder(ask="kill"), ask="kill"))
 
     def observe(self) -> list[ObservedWorker]:
-        """As in the contract: the host's last report. Raises Unreachable if its agent does not run."""
+        """The host's last report; see `Launcher.observe`. Raises Unreachable if its agent does not run."""
         self._check_up()
         there = {*self._mirror.children(self._orders), *self._mirror.children(self._seen)}
         workers = sorted(worker for worker in there if WORKER_ORDER.fits(self._name, worker))
@@ -84,12 +89,12 @@ class HostLauncher:
         return [seen for seen in found if seen is not None]
 
     def logs(self, worker: str) -> tuple[str, ...]:
-        """See the contract; each path is `HOST:PATH`."""
+        """The logs of a worker, each as `HOST:PATH`; see `Launcher.logs`."""
         seen = self._seen_record(worker)
         return tuple(f"{self._name}:{path}" for path in seen.logs) if seen is not None else ()
 
     def forget(self, worker: str) -> None:
-        """As in the contract. The host forgets the worker when it finds no order for it."""
+        """Remove the order of a worker that has ended; see `Launcher.forget`. The host forgets a worker for which it finds no order."""
         seen = self._seen_record(worker)
         path = WORKER_ORDER(self._name, worker).path
         there = self._mirror.read(path)
@@ -101,7 +106,7 @@ class HostLauncher:
             self._mirror.forget(path)
 
     def close(self) -> None:
-        """Does nothing: nothing is held."""
+        """Does nothing: this launcher holds no resources."""
 
     def _check_up(self) -> None:
         there = self._mirror.read(HOST_UP(self._name).path)
@@ -114,7 +119,7 @@ class HostLauncher:
     def _look_at(self, worker: str) -> ObservedWorker | None:
         order, seen = self._order(worker), self._seen_record(worker)
         if order is None:
-            # one that is over, and of which nothing is asked, is forgotten, or about to be
+            # a worker that has ended and has no order is forgotten, or about to be
             return None if seen is None or seen.state in ("exited", "gone") else _seen(worker, "", seen, stopping=False)
         stopping = order.ask != "run"
         if seen is None or seen.order not in (0, self._made(worker)):
@@ -126,7 +131,7 @@ class HostLauncher:
         return there.made if isinstance(there, RegistryEntry) else 0
 
     def _order(self, worker: str) -> WorkerOrder | None:
-        """The order; None also for an invalid record: it is then replaced."""
+        """The order; None if there is none, or its record is invalid, which is then replaced."""
         found = self._mirror.stored(WORKER_ORDER(self._name, worker))
         return found.record if isinstance(found, Stored) else None
 
@@ -149,8 +154,8 @@ def _seen(worker: str, digest: str, seen: WorkerSeen, *, stopping: bool) -> Obse
 
 
 class Fleet(Mapping[str, Launcher]):
-    """Host → its launcher: those of this process, and all registered ones. Hosts come and go; an unregistered name has a launcher too,
-    which does not answer."""
+    """Host → its launcher: those of this process, and those of all registered hosts. Hosts come and go; an unregistered name has a launcher
+    too, which does not answer."""
 
     def __init__(self, registry: Registry, mirror: Mirror, term: Callable[[], Term], own: Mapping[str, Launcher]) -> None:
         self._registry = registry

@@ -10,12 +10,18 @@ if TYPE_CHECKING:
 
 _STYLE = "body{font:14px/1.5 system-ui,sans-serif;margin:2em;max-width:60em}th{text-align:left;padding-right:2em;vertical-align:top}"
 _LINKS = ("http", "page")
-"""the keys whose values are addresses; what else looks like one is text"""
+"""the keys whose values become links; other texts that look like addresses stay text"""
 
 
 def page(found: Mapping[str, Any], *, title: str = "", json: str = "/json") -> str:
-    """A table of names and values, with tables inside for lists. `json`: the address of the same as JSON. A value under `http` and `page`
-    becomes a link if it is an address or a path; names and texts of flows stay text."""
+    """An HTML page with a table of names and values; lists and mappings become tables inside.
+
+    Args:
+        found: what is shown. A value under `http` or `page` becomes a link if it is an address or a path; names and texts of flows stay
+            text.
+        title: of the page; the worker in `found` if empty.
+        json: the address of the same as JSON.
+    """
     title = html.escape(title or str(found.get("worker", "")))
     link = f'<p><a href="{html.escape(json)}">the same as JSON</a></p>'
     return f"<!doctype html><title>{title}</title><style>{_STYLE}</style><h1>{title}</h1>{_table(found)}{link}\n"

@@ -42,22 +42,22 @@ if TYPE_CHECKING:
 
 
 ROUNDS = 10
-"""the number of cycles in which each flow is selected once, even if nothing has changed"""
+"""number of cycles in which each flow is selected once, even if nothing has changed"""
 
 
 class Attention:
-    """Remembers what was last seen and decided. A flow is selected if it, one of its processes or any node has changed, if something was
-    decided about it last time (it may not have taken effect), and if time may change it."""
+    """Remembers what was last observed and decided. A flow is selected if it, one of its processes or any node has changed, if something
+    was decided about it last time (it may not have taken effect), and if the passing of time may change it."""
 
     def __init__(self, rounds: int = ROUNDS) -> None:
-        """`rounds`: 0 for none."""
+        """`rounds`: the number of cycles in which each flow is selected at least once; 0: unchanged flows are not selected."""
         self._rounds = rounds
         self._round = 0
         self._last: World | None = None
         self._busy: set[str] = set()
 
     def select(self, world: World) -> set[str]:
-        """The flows of this world that are selected."""
+        """The names of the flows of this world that are selected."""
         last = self._last
         if last is None or _takers(last) != _takers(world):
             return set(world.flows)
@@ -78,7 +78,7 @@ class Attention:
 
 
 def _takers(world: World) -> dict[str, bool]:
-    """The nodes, and whether they take workers. Their free resources change with each start, and matter only to flows that wait for a
+    """The nodes, and whether each is decommissioned. Their free resources change with each start, and matter only to flows that wait for a
     place: these are selected anyway."""
     return {name: node.decommissioned for name, node in world.nodes.items()}
 
@@ -88,7 +88,7 @@ def _time_matters(flow: FlowSeen) -> bool:
 
 
 def _bands(world: World) -> dict[str, int]:
-    """Flow → its delay compared with `max_delay`, for those that have one; `standing` needs no more."""
+    """Flow → its delay compared with `max_delay` (0 to 2), for flows that have one; `standing` needs no more."""
     bands = {}
     for name, delay in world.delays.items():
         most_s = world.flows[name].watched.max_delay_s if name in world.flows else None
@@ -98,7 +98,7 @@ def _bands(world: World) -> dict[str, int]:
 
 
 def _is_pressed(world: World, flow: FlowSeen) -> bool:
-    """Whether its throttling differs from what is written."""
+    """True if the flow's throttling differs from the recorded one."""
     return is_news(flow.held_back, held_back(world, flow))
 
 
@@ -120,7 +120,7 @@ _DECIDED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class CycleReport:
     """A completed cycle: its time, its duration including decisions, the number of flows, of selected flows, and of decisions."""
 
     at: str
@@ -131,7 +131,7 @@ class Looked:
 
 
 class Master:
-    """One master. `run` blocks; `stop` ends it from any thread. `about` is what others and clients read of it (id, url)."""
+    """One master. `run` blocks; `stop` ends it from any thread. `about` is what other masters and clients read of it (id, url)."""
 
     def __init__(
         self,
@@ -147,9 +147,20 @@ class Master:
         takes: Callable[[Mapping[str, int], Term], None] = lambda _files, _term: None,
         asks: Callable[[Mapping[str, Peer], Term], None] = lambda _peers, _term: None,
     ) -> None:
-        """`launchers` are this process' own; those of registered hosts are added automatically. `worker_login`: the login of a tier's
-        workers, None if there are no logins. `takes` gets the flow files that are to be applied (`World.files`), `asks` the peers that are
-        to be polled."""
+        """Prepare a master; `run` starts it.
+
+        Args:
+            registry: the registry.
+            launchers: the launchers of this process; those of registered hosts are added automatically.
+            order: makes the launcher's order for a run.
+            about: what other masters and clients read of it (id, url).
+            log: its log.
+            clock: the time in seconds since the epoch.
+            watch: the reports of workers; None without them.
+            worker_login: the login of a tier's workers; None if there are no logins.
+            takes: receives the flow files that are to be applied (`World.files`).
+            asks: receives the peers that are to be polled.
+        """
         self._registry = registry
         self._log = log
         self._clock = clock
@@ -166,16 +177,16 @@ class Master:
         self._stopped = threading.Event()
         self._said = ReportedTexts()
         self._led: int | None = None
-        """the Term under which it last led, until it has reported that it no longer does"""
-        self.last_look: Looked | None = None
-        """None before the first; for a standby, that of when it led"""
+        """the Term under which it last led, until it has logged that it no longer does"""
+        self.last_cycle: CycleReport | None = None
+        """None before the first cycle; for a standby, the last cycle of when it led"""
         self._decided: deque[dict[str, str]] = deque(maxlen=_DECIDED)
         self._is_warm = False
         """it has read, as a standby, what a leader needs"""
 
     @property
     def leads(self) -> bool:
-        """Whether it certainly leads now."""
+        """True if it certainly leads now."""
         return self._election.held()
 
     @property
@@ -185,7 +196,7 @@ class Master:
 
     @property
     def lead(self) -> Term | None:
-        """The lease under which it leads, for writes besides its cycles; None if it does not."""
+        """The Term under which it leads, for writes outside its cycles; None if it does not lead."""
         return self._election.term if self._election.held() else None
 
     def decided(self) -> list[dict[str, str]]:
@@ -194,11 +205,11 @@ class Master:
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """The invalid records of the last observation, by path, and why."""
+        """The invalid records of the last observation: path → why."""
         return self._observer.problems
 
     def contend(self, wait_s: float = 0.0) -> bool:
-        """Whether it leads now, or has become the leader within the time."""
+        """True if it leads now, or has become the leader within `wait_s` seconds."""
         return self._election.acquire(wait_s=wait_s)
 
     def run(self) -> None:
@@ -208,7 +219,7 @@ class Master:
                 try:
                     with suppress(Unreachable):
                         self._serve_once()
-                except Exception:  # a bug, or rights that were taken: told, and another one may lead meanwhile
+                except Exception:  # a bug, or access rights were withdrawn: it is logged, and another master may lead meanwhile
                     self._log.exception("master")
                     self._election.release()
                     self._stopped.wait(_BUG_S)
@@ -225,7 +236,7 @@ class Master:
             self._stand_by()
 
     def stop(self) -> None:
-        """End after the current cycle; the lead is released, so that the next leader need not wait for the session to expire."""
+        """End after the current cycle. The lead is released, so that the next leader need not wait for the session to expire."""
         self._stopped.set()
         self._mirror.changed.set()
 
@@ -249,7 +260,7 @@ class Master:
                 self._log.info("worker ended", worker=worker, cause=action.run.cause or "in order", failures=action.run.failures)
         for error in self._actor.perform_all(actions, self._election.term, self._election.check):
             if isinstance(error, Conflict):
-                self._mirror.changed.set()  # somebody has changed it meanwhile: look again
+                self._mirror.changed.set()  # another client has changed it meanwhile: observe again
             else:
                 self._say([error.message])
         self._say(self._upkeep.place_owners(world, self._election.term))
@@ -260,7 +271,7 @@ class Master:
 
     def _remember(self, began: float, flows: int, selected: int, actions: Sequence[Action]) -> None:
         at = moment_text(began)
-        self.last_look = Looked(at, round(self._clock() - began, 3), flows, selected, len(actions))
+        self.last_cycle = CycleReport(at, round(self._clock() - began, 3), flows, selected, len(actions))
         for action in actions[-_DECIDED:]:
             self._decided.append({"at": at, "flow": flow_of(action), "what": said_of(action)})
 
@@ -271,7 +282,7 @@ class Master:
                 self._mirror.changed.wait(_LOOK_S)
 
     def _stand_by(self) -> None:
-        """Observe, and do nothing: what is read now need not be read when this master becomes the leader."""
+        """Observe without acting: what is read now need not be read when this master becomes the leader."""
         self._observer.observe(self._clock())
         self._is_warm = True
 

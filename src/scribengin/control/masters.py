@@ -28,7 +28,7 @@ def token_of(environment: Mapping[str, str]) -> Secret | None:
 
 
 def leader(registry: Registry) -> str:
-    """The address of the leader; empty if there is none, or it is on another machine's loopback only. Raises Unreachable."""
+    """The address of the leader's API; empty if no master leads, or it listens on another machine's loopback only. Raises Unreachable."""
     found = read_record(registry, LEADER())
     return found.record.http if isinstance(found, Stored) and _is_reached(found.record.http, found.record.host) else ""
 
@@ -39,7 +39,7 @@ def certificates_of(environment: Mapping[str, str]) -> Path | None:
 
 
 def addresses(registry: Registry) -> tuple[str, ...]:
-    """The addresses of their APIs, the leader's first. Raises Unreachable."""
+    """The addresses of the running masters' APIs, the leader's first. Raises Unreachable."""
     found: dict[str, None] = {}
     for path in (LEADER().path, *(MASTERS(name).path for name in names(registry, "masters"))):
         there = registry.read(path)

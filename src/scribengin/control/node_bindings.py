@@ -1,4 +1,4 @@
-"""Which tiers run on which hosts, and which hosts take workers: people's requests as registry writes, and the present bindings."""
+"""Which tiers run on which hosts, and which hosts take workers: requests of operators as registry writes, and the present bindings."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry, Write
 
 
-# Which tier is bound to which node, by the records below `physicalnodes/`; and which of these are refused, and why.
+# Which tier is bound to which node, by the records below `physicalnodes/`, and which of these records are refused and why.
 
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """Flow → tier → node; flow → its refused bindings; and flow → (node, worker) of those that are shown to run there."""
+    """Flow → tier → node; flow → its refused bindings; and flow → (node, worker) of the workers that are shown to run there."""
 
     bound: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     refused: Mapping[str, Refusals] = field(default_factory=dict)
     hosted: Mapping[str, Collection[tuple[str, str]]] = field(default_factory=dict)
 
     def differ(self, other: Bindings) -> set[str]:
-        """The flows for which they differ."""
+        """The flows whose bindings differ between the two."""
         return {
             flow
             for mine, theirs in ((self.bound, other.bound), (self.refused, other.refused), (self.hosted, other.hosted))
@@ -60,8 +60,15 @@ class Bindings:
 
 
 def read_bindings(mirror: Mirror, launchers: Collection[str]) -> Bindings:
-    """Read the bindings. If a tier is bound to several nodes, the one written first applies. A node is known if it has registered, or if a
-    launcher of this master represents it. Invalid names are left unchanged."""
+    """Read the bindings. If a tier is bound to several nodes, the binding that was written first applies.
+
+    Args:
+        mirror: the cached registry.
+        launchers: the nodes that a launcher of this master represents; they are known, as registered ones are.
+
+    Returns:
+        The bindings. Those to unknown nodes are refused; invalid names of records are ignored.
+    """
     hosts = [host for host in mirror.children(HOSTS) if HOST.fits(host)]
     mirror.fetch([HOST(host).path for host in hosts], [f"{HOSTS}/{host}/lns" for host in hosts])
     there = [(host, node) for host in hosts for node in mirror.children(f"{HOSTS}/{host}/lns") if MAPPED.fits(host, node)]
@@ -87,7 +94,7 @@ def read_bindings(mirror: Mirror, launchers: Collection[str]) -> Bindings:
             claims.append((stored.entry.made, host, node))
             continue
         elif stored is None or raw is None:
-            continue  # it was removed between two questions about it
+            continue  # it was removed between the two reads
         else:
             why, remedy = getattr(stored, "why", "was written by a newer Scribengin"), "write {} there, or remove it"
         refused.setdefault(_flow(node), {})[spot.path] = refusal(raw, why, remedy)
@@ -110,16 +117,29 @@ _COMMIT_WRITES = 100
 
 
 def nodes(registry: Registry) -> list[dict[str, Any]]:
-    """All registered hosts, by name, as JSON. `state` is `up`, `away` or `decommissioned`; `workers` are those that it has reported, and
-    not reported as ended."""
+    """All registered hosts, by name, as JSON.
+
+    `state` is `up`, `away` or `decommissioned`; `workers` are those that the host has reported and not reported as ended, or that are
+    ordered there.
+    """
     return [node_as_json(registry, name) for name in names(registry, HOSTS) if registry.read(HOST(name).path) is not None]
 
 
 def bind(registry: Registry, node: str, host: str, *, by: str, start: bool = False) -> bool:
-    """Run the tier `FLOW.TIER` on that host only; False if it is so already. `start`: also set the desired state of its flow to running. It
-    is one write: the tier is bound to one host at each moment.
+    """Run a tier on one host only. It is one write: the tier is bound to one host at each moment.
 
-    Raises Refused if there is no such tier, no such host, or the host takes no workers.
+    Args:
+        registry: where the bindings are.
+        node: the tier, as `FLOW.TIER`.
+        host: the host.
+        by: the user, for the records.
+        start: also set the desired state of its flow to running.
+
+    Returns:
+        False if the tier is bound so already.
+
+    Raises:
+        Refused: there is no such tier, no such host, or the host takes no workers.
     """
     flow, tier = _parts(node)
 
@@ -151,7 +171,7 @@ def bind(registry: Registry, node: str, host: str, *, by: str, start: bool = Fal
 
 
 def unbind(registry: Registry, node: str) -> bool:
-    """Allow the tier `FLOW.TIER` to run anywhere; False if that is so already. It stays where it is."""
+    """Allow the tier `FLOW.TIER` to run on any host. Its worker stays where it is. Returns False if the tier is not bound."""
     _parts(node)
 
     def attempt() -> bool:
@@ -165,7 +185,13 @@ def unbind(registry: Registry, node: str) -> bool:
 
 def decommission(registry: Registry, host: str, *, by: str) -> bool:
     """Decommission a host: it gets no new workers, and its workers end gracefully and continue elsewhere, if another host can take them.
-    False if it is so already. Raises Refused if there is no such host."""
+
+    Returns:
+        False if the host is decommissioned already.
+
+    Raises:
+        Refused: there is no such host.
+    """
     _check_host(registry, host)
 
     def attempt() -> bool:
@@ -178,7 +204,7 @@ def decommission(registry: Registry, host: str, *, by: str) -> bool:
 
 
 def recommission(registry: Registry, host: str) -> bool:
-    """Allow a host to take workers again; False if it may already. Raises Refused if there is no such host."""
+    """Allow a host to take workers again. Returns False if it is not decommissioned. Raises Refused if there is no such host."""
     _check_host(registry, host)
 
     def attempt() -> bool:
@@ -191,8 +217,8 @@ def recommission(registry: Registry, host: str) -> bool:
 
 
 def forget(registry: Registry, host: str) -> None:
-    """Remove a host that is gone: its orders, its reports, its bindings. If it registers again it is a new one. Raises Refused if there is
-    no such host, or it is up."""
+    """Remove a host that is gone: its orders, its reports, its bindings. If it registers again, it is a new host. Raises Refused if there
+    is no such host, or it is up."""
     _check_host(registry, host)
     up = registry.read(HOST_UP(host).path)
     if up is not None and up.session:
@@ -213,7 +239,7 @@ def forget(registry: Registry, host: str) -> None:
 
 
 def workers_on(registry: Registry, host: str) -> list[str]:
-    """The workers that run on a host, or are ordered there, as far as it has reported."""
+    """The names of the workers that run on a host, as far as it has reported, or are ordered there."""
     found = []
     for worker in sorted({*names(registry, f"{HOSTS}/{host}/orders"), *names(registry, f"{HOSTS}/{host}/seen")}):
         seen, order = read_record(registry, WORKER_SEEN(host, worker)), registry.read(WORKER_ORDER(host, worker).path)
@@ -224,7 +250,7 @@ def workers_on(registry: Registry, host: str) -> list[str]:
 
 
 def node_as_json(registry: Registry, name: str) -> dict[str, Any]:
-    """One of `nodes`, whether or not it has registered."""
+    """A host as one entry of `nodes`, even if it has never registered."""
     host, up = read_record(registry, HOST(name)), registry.read(HOST_UP(name).path)
     about = host.record if isinstance(host, Stored) else None
     is_up = up is not None and up.session != 0
@@ -247,7 +273,7 @@ def node_as_json(registry: Registry, name: str) -> dict[str, Any]:
 
 
 def _unbound(registry: Registry, node: str, *, but: str = "") -> list[Write]:
-    """The writes that unbind a tier from its hosts."""
+    """The writes that unbind a tier from its hosts, except the host `but`."""
     bound = [name for name in names(registry, HOSTS) if name != but and node in registry.children(f"{HOSTS}/{name}/lns")]
     return [Delete(MAPPED(name, node).path) for name in bound]
 
@@ -273,6 +299,6 @@ def _check_host(registry: Registry, host: str) -> None:
 
 
 def unknown_node(host: str, known: Sequence[str]) -> Refused:
-    """The error for an unregistered name."""
+    """The error for the name of a host that has never registered."""
     near = did_you_mean(host, known) or "see: scribengin node list; start one there: scribengin server node --registry ADDRESS"
     return Refused(f'there is no node "{host}"', remedy=near, code="node-unknown")

@@ -1,4 +1,4 @@
-"""Positions of a flow's sources, shown and set; rewinding. An impossible request is refused before anything is stopped."""
+"""Positions of a flow's sources, shown and set, and rewinding. An impossible request is refused before anything is stopped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PositionChange:
-    """The effect of setting a position or rewinding: an operation that can be started, and its description for people."""
+    """The effect of setting a position or rewinding: the operation that does it, and its description for people."""
 
     flow: str
     operation: Operation
@@ -44,7 +44,7 @@ class PositionChange:
 
 
 def read_offsets(registry: Registry, packages: PackageStore, flow: str) -> tuple[Position, ...]:
-    """The position of each Query that has run, in each source. Works while the flow runs and while it does not."""
+    """The position of each query that has run, in each of its sources. Works whether or not the flow runs."""
     prepared = prepared_flow(registry, packages, flow)[0]
     found = []
     for tier in prepared.tiers:
@@ -63,9 +63,18 @@ def read_offsets(registry: Registry, packages: PackageStore, flow: str) -> tuple
 
 
 def plan_offsets(registry: Registry, packages: PackageStore, flow: str, source: str, position: str, query: str | None) -> PositionChange:
-    """Plan to set a source to a position (`end`: after all that is there); changes nothing.
+    """Plan to set a source to a position. Changes nothing.
 
-    Raises Refused if the flow is not stopped, there is no such source or Query, or the position is impossible.
+    Args:
+        registry: where the flow is.
+        packages: the packages of this host.
+        flow: the flow.
+        source: the source.
+        position: a number of entries from the start, or `end`: after all entries that exist when the operation is done.
+        query: only in this query; None: in each query that has read the source.
+
+    Raises:
+        Refused: the flow is not stopped, there is no such source or query, or the position is impossible.
     """
     flow_records.check_stopped(registry, flow)
     prepared, version = prepared_flow(registry, packages, flow)
@@ -102,9 +111,18 @@ def plan_offsets(registry: Registry, packages: PackageStore, flow: str, source: 
 def plan_rewind(
     registry: Registry, packages: PackageStore, flow: str, *, at: datetime | None = None, batch: int | None = None, query: str | None = None
 ) -> PositionChange:
-    """Plan to rewind to after the last Batch decided until `at`, or after Batch number `batch` (-1: before the first); changes nothing.
+    """Plan to rewind a flow. Changes nothing. Exactly one of `at` and `batch` is set.
 
-    Raises Refused if that is impossible, with a remedy, or if it would repeat nothing.
+    Args:
+        registry: where the flow is.
+        packages: the packages of this host.
+        flow: the flow.
+        at: rewind to after the last Batch decided until then.
+        batch: rewind to after the Batch of this number; -1: before the first.
+        query: only this query; None: all.
+
+    Raises:
+        Refused: it is impossible, with a remedy, or it would repeat nothing.
     """
     prepared, version = prepared_flow(registry, packages, flow)
     ways = find_rewinds(prepared, query, at=at, batch=batch)
@@ -121,7 +139,8 @@ def plan_rewind(
 
 
 def prepared_flow(registry: Registry, packages: PackageStore, flow: str) -> tuple[PreparedFlow, int]:
-    """The flow in its desired version, planned over its state, and the version. Raises Refused if there is no such flow or package."""
+    """The flow in its desired version, planned over its state, and the number of the version. Raises Refused if there is no such flow or
+    package."""
     desired = flow_records.read_flow(registry, flow).desired
     _, spec = flow_records.wanted(registry, flow)
     if spec is None:

@@ -1,4 +1,5 @@
-"""The records of operations, written together with others: one is under way at a time."""
+"""The records of operations of flows. They are written together with the flow's desired state, so that one operation is under way at a
+time."""
 
 from __future__ import annotations
 
@@ -21,8 +22,19 @@ KEPT_OPERATIONS = 20
 
 
 def new_operation(registry: Registry, flow: str, operation: Operation) -> tuple[str, list[Write]]:
-    """(its id, the writes that make it its flow's newest, and remove the oldest). Must be committed with a replacement of the flow's
-    DESIRED that was read before, and names the id: so only one is under way at a time."""
+    """The writes that record a new operation of a flow.
+
+    They must be committed with a replacement of the flow's DESIRED that was read before and names the new id: so only one operation is
+    under way at a time.
+
+    Args:
+        registry: where the flow is.
+        flow: the flow.
+        operation: the new operation.
+
+    Returns:
+        (its id, the writes that create it and remove the oldest operations).
+    """
     there = operation_ids(registry, flow)
     id_ = str(max(there, default=0) + 1)
     old = [Delete(OPERATION(flow, str(number)).path) for number in there[:-KEPT_OPERATIONS]]
@@ -30,12 +42,12 @@ def new_operation(registry: Registry, flow: str, operation: Operation) -> tuple[
 
 
 def operation_ids(registry: Registry, flow: str) -> list[int]:
-    """The numbers of its known operations, oldest first."""
+    """The numbers of the flow's recorded operations, oldest first."""
     return sorted(int(name) for name in names(registry, f"flows/{flow}/ops") if name.isdigit())
 
 
 def refuse_while_under_way(registry: Registry, flow: str, desired: Stored[Desired] | None) -> None:
-    """Raise Refused while an operation of the flow is under way."""
+    """Raise Refused while an operation of the flow is under way. `desired`: the flow's desired state; None if it has none."""
     id_ = "" if desired is None else desired.record.operation
     operation = read_known(registry, OPERATION(flow, id_)) if id_ else None
     if operation is not None and operation.step in UNDER_WAY:

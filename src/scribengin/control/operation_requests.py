@@ -1,4 +1,4 @@
-"""Requests of people for operations: start, list, cancel, as writes to the registry; `operations` continues them."""
+"""Requests of operators for operations: start, list, cancel, as writes to the registry. `operations` decides how they continue."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scribengin.client.change_models import OperationRow
 from scribengin.client.models import WorkflowOperation as Told
 from scribengin.control.flow_records import known_flow, read_flows, read_status
 from scribengin.control.operation_records import new_operation, refuse_while_under_way
-from scribengin.control.operations import before_of, has_come_to
+from scribengin.control.operations import has_reached, predecessors_of
 from scribengin.control.record_validation import again
 from scribengin.control.workflows import feeders_in
 from scribengin.core.errors import Refused
@@ -28,18 +28,31 @@ if TYPE_CHECKING:
     from scribengin.registry.records import Goal, Operation
 
 
-# Requests of people for operations over workflows: start, list, cancel; `workflow_operations` continues them.
+# Requests of operators for operations over workflows: start, list, cancel. `operations` decides how they continue.
 
 
 KEPT = 20
-"""the number of ended operations kept"""
+"""number of ended operations that are kept"""
 PREFIX = "w"
-"""the prefix of the record's number in the id that people see: operations of single flows have numbers, too"""
+"""prefix of the record's number in the id that users see: operations of single flows have numbers, too"""
 
 
 def begin_workflow_operation(registry: Registry, workflow: Workflow, goal: Goal, *, by: str) -> str:
-    """Write the operation for the masters; returns its id. One that is under way and has a flow in common ends then: the last request
-    counts. Raises Refused if a flow is gone."""
+    """Write an operation over a workflow for the masters. The last request counts: an operation under way that has a flow in common is
+    cancelled.
+
+    Args:
+        registry: where the flows are.
+        workflow: its flows and connections.
+        goal: the desired state for all of its flows.
+        by: the user, for the records.
+
+    Returns:
+        The id of the operation.
+
+    Raises:
+        Refused: a flow was deleted.
+    """
     feeders = feeders_in(workflow.flows, workflow.meetings)
 
     def attempt() -> str:
@@ -63,8 +76,8 @@ def begin_workflow_operation(registry: Registry, workflow: Workflow, goal: Goal,
 
 
 def cancel_workflow_operation(registry: Registry, id_: str) -> None:
-    """Cancel: no further flow is changed; those that were changed keep their new desired state. Raises Refused if there is no such
-    operation, or it has ended."""
+    """Cancel an operation over a workflow: no further flow is changed; those that were changed keep their new desired state. Raises Refused
+    if there is no such operation, or it has ended."""
 
     def attempt() -> None:
         found = _read(registry)
@@ -79,25 +92,31 @@ def cancel_workflow_operation(registry: Registry, id_: str) -> None:
 
 
 def is_id(id_: str) -> bool:
-    """Whether it is the id of an operation over a workflow."""
+    """True if it is the id of an operation over a workflow."""
     return id_.startswith(PREFIX) and WORKFLOW_OPERATION.fits(id_.removeprefix(PREFIX))
 
 
 def members_of(registry: Registry, id_: str) -> tuple[str, ...]:
-    """Its flows; none if there is no such operation."""
+    """The flows of an operation over a workflow; none if there is no such operation."""
     found = _read(registry).get(int(id_.removeprefix(PREFIX))) if is_id(id_) else None
     return () if found is None else tuple(found.record.feeders)
 
 
 def read_operations(registry: Registry, flow: str | None = None) -> tuple[Told, ...]:
-    """All, or those with a flow, newest first."""
+    """The operations over workflows, newest first; with `flow` only those that include it."""
     found = sorted(_read(registry).items(), reverse=True)
     return tuple(_described(registry, number, each.record) for number, each in found if flow is None or flow in each.record.feeders)
 
 
 def rows_of(registry: Registry, flow: str | None = None, seen: Callable[[Collection[str]], set[str]] = set) -> tuple[OperationRow, ...]:
-    """The same, as rows beside the operations of single flows: under the name of the workflow's first flow, or the requested one. `seen`:
-    the visible flows, if not all; an operation with another flow is shown without details."""
+    """The operations over workflows as rows, for a list with the operations of single flows.
+
+    Args:
+        registry: where the operations are.
+        flow: only those that include it, shown under its name; None: all, each under the name of its first flow.
+        seen: of some flows those that the caller may see; without it all. An operation with a flow that is not visible is shown without
+            details.
+    """
     rows = []
     for each in read_operations(registry, flow):
         there = seen(each.flows)
@@ -119,8 +138,8 @@ def _described(registry: Registry, number: int, operation: WorkflowOperationReco
 
 
 def _ordered(operation: WorkflowOperationRecord) -> list[str]:
-    """Its flows in the order in which they are changed."""
-    left, order = dict(before_of(operation)), list[str]()
+    """The flows of the operation in the order in which they are changed."""
+    left, order = dict(predecessors_of(operation)), list[str]()
     while left:
         ready = sorted(name for name, before in left.items() if not left.keys() & set(before)) or sorted(left)
         order += ready
@@ -130,14 +149,14 @@ def _ordered(operation: WorkflowOperationRecord) -> list[str]:
 
 
 def _waits(registry: Registry, operation: WorkflowOperationRecord) -> dict[str, tuple[str, bool]]:
-    """The flows that were changed and have not reached the goal: why, and whether they need intervention."""
+    """Flow → (why it has not reached the goal, whether it needs intervention), for the flows that were changed and have not reached it."""
     found = {}
     for name in _ordered(operation):
         wanted = registry.read(DESIRED(name).path)
         if not isinstance(wanted, RegistryEntry) or wanted.changed == operation.begun.get(name):
             continue
         status = read_status(registry, name)
-        if not has_come_to(operation.goal, status, wanted.changed):
+        if not has_reached(operation.goal, status, wanted.changed):
             state = "not reconciled yet" if status is None else status.state
             why = f": {status.reason}" if status is not None and status.reason else ""
             then = f"; {status.next}" if status is not None and status.next else ""
@@ -147,27 +166,39 @@ def _waits(registry: Registry, operation: WorkflowOperationRecord) -> dict[str, 
 
 
 def _read(registry: Registry) -> dict[int, Stored[WorkflowOperationRecord]]:
-    """By number, oldest first; invalid ones are left out."""
+    """Number → operation, oldest first; invalid records are left out."""
     numbers = _numbers(registry)
     found = read_records(registry, [WORKFLOW_OPERATION(str(number)) for number in numbers])
     return {number: stored for number, stored in zip(numbers, found, strict=True) if isinstance(stored, Stored)}
 
 
 def _numbers(registry: Registry) -> list[int]:
-    """The numbers of all, invalid ones included."""
+    """The numbers of all operations, those with invalid records included."""
     return sorted(int(name) for name in names(registry, "workflows") if WORKFLOW_OPERATION.fits(name))
 
 
 def begin(registry: Registry, flow: str, operation: Operation, *, by: str) -> str:
-    """Write the operation for the masters; returns its id. The flow's desired state stays, and waits for its end. Raises Refused if there
-    is no such flow, or another operation is under way."""
+    """Write an operation of a flow for the masters. The flow's desired state stays, and applies again when the operation has ended.
+
+    Args:
+        registry: where the flow is.
+        flow: the flow.
+        operation: what is to be done.
+        by: the user, for the records.
+
+    Returns:
+        The id of the operation.
+
+    Raises:
+        Refused: there is no such flow, or another operation is under way.
+    """
 
     def attempt() -> str:
         stored = known_flow(registry, flow)
         refuse_while_under_way(registry, flow, stored)
         now = now_text()
         id_, writes = new_operation(registry, flow, replace(operation, by=by, at=now, since=now))
-        # written again, it is a new wish: what needs intervention is tried again by the workers that do the parts
+        # this write raises the generation of the desired state, so that the workers that do the parts also retry what needs intervention
         registry.commit(*writes, stored.replace(replace(stored.record, operation=id_)))
         return id_
 
@@ -175,7 +206,7 @@ def begin(registry: Registry, flow: str, operation: Operation, *, by: str) -> st
 
 
 def list_operations(registry: Registry, flow: str | None = None) -> tuple[OperationRow, ...]:
-    """The operations of one flow or of all, by flow, newest first. Raises Refused if there is no such flow."""
+    """The operations of one flow or of all flows, by flow, newest first. Raises Refused if there is no such flow."""
     found = []
     for name in [row.flow for row in read_flows(registry)] if flow is None else [flow]:
         desired = known_flow(registry, name).record
@@ -188,8 +219,18 @@ def list_operations(registry: Registry, flow: str | None = None) -> tuple[Operat
 
 
 def cancel(registry: Registry, flow: str, id_: str, *, by: str) -> None:
-    """Cancel an operation that has not changed anything yet. If a version was to start with it, the version before becomes the desired one
-    again. Raises Refused if there is no such operation, it has ended, or workers have started it."""
+    """Cancel an operation that has not changed anything yet. If a version was to start with it, the previous version becomes the desired
+    one again.
+
+    Args:
+        registry: where the flow is.
+        flow: the flow.
+        id_: the operation.
+        by: the user, for the records.
+
+    Raises:
+        Refused: there is no such operation, it has ended, or workers have started it.
+    """
 
     def attempt() -> None:
         desired = known_flow(registry, flow)

@@ -1,11 +1,11 @@
-"""Operations of several steps: what a master does of one next, from one look at the world. Pure, as `decide` is.
+"""Operations of several steps: the next action of a master for each, from one observation of the world. Pure, like `decide`.
 
-An operation is a record, `flows/<flow>/ops/<id>`, and `desired` names the newest; so there is one at a time, and any master goes on with it
-where the one before has left it. While it is under way the flow waits for it, whatever else is wanted:
+An operation is a record, `flows/<flow>/ops/<id>`, and `desired` names the newest; so one is under way at a time, and any master can
+continue it. While it is under way, it has precedence over the flow's desired state:
 
     stop     the workers end after the current Batches, from the sources down
-    drain    the same, and readers of channels that are going to go first read all that is there, as the version that wrote it
-    work     a worker of each tier that has a part in it does this part, under the tier's lease, says so, and ends
+    drain    the same, but readers of channels that are to be removed first read the whole backlog, in the version that wrote it
+    work     a worker of each tier that has a part in it does this part, under the tier's lease, reports the result, and ends
     done, failed, cancelled     ended; the flow continues in its desired state
 
 Runs that have ended, and reports that name the operation, show whether a step is done. A part is repeated if a worker was lost before it
@@ -46,7 +46,7 @@ REACHED: Mapping[Goal, str] = {"running": "running", "paused": "paused", "draine
 
 
 def next_of(world: World, id_: str, operation: WorkflowOperationRecord) -> Iterator[Action]:
-    """The next action of the operation. A deleted flow is not waited for; one with invalid records is."""
+    """The next actions of an operation over a workflow. A deleted flow is not waited for; a flow with invalid records is."""
     now = moment_text(world.now)
     for name in operation.feeders:
         flow = world.flows.get(name)
@@ -58,7 +58,7 @@ def next_of(world: World, id_: str, operation: WorkflowOperationRecord) -> Itera
     if len(reached) == len(operation.feeders):
         yield Advance(id_, replace(operation, step="done", since=now))
         return
-    for name, before in before_of(operation).items():
+    for name, before in predecessors_of(operation).items():
         flow = world.flows.get(name)
         if flow is None or flow.damaged or _is_asked(operation, flow) or not reached.issuperset(before):
             continue
@@ -73,19 +73,25 @@ def next_of(world: World, id_: str, operation: WorkflowOperationRecord) -> Itera
         yield Ask(name, id_, wanted)
 
 
-def before_of(operation: WorkflowOperationRecord) -> dict[str, tuple[str, ...]]:
-    """Flow → those that must have reached the goal before it is changed."""
+def predecessors_of(operation: WorkflowOperationRecord) -> dict[str, tuple[str, ...]]:
+    """Flow → the flows that must have reached the goal before it is changed."""
     feeders = operation.feeders
     if operation.goal != "running":
         return {name: tuple(feeders[name]) for name in feeders}
     return {name: tuple(other for other, fed_by in feeders.items() if name in fed_by) for name in feeders}
 
 
-def has_come_to(goal: Goal, status: StatusRecord | None, generation: int) -> bool:
-    """Whether a flow with this last status has reached its desired state."""
+def has_reached(goal: Goal, status: StatusRecord | None, generation: int) -> bool:
+    """True if a flow has reached its desired state.
+
+    Args:
+        goal: the desired state.
+        status: the last status of the flow; None if it has none.
+        generation: the revision of the desired state.
+    """
     if status is None or status.generation != generation:
         return False
-    # one that is only behind runs
+    # a flow that is only behind its `max_delay` is running
     behind = goal == "running" and status.state == "degraded" and status.reason.startswith(BEHIND)
     return behind or status.state == REACHED[goal]
 
@@ -99,11 +105,11 @@ def _is_through(world: World, operation: WorkflowOperationRecord, name: str) -> 
     if flow is None:
         return name not in world.held
     asked = _is_asked(operation, flow) and flow.wish.goal == operation.goal
-    return asked and flow.under_way is None and has_come_to(operation.goal, flow.status, flow.wish.generation)
+    return asked and flow.under_way is None and has_reached(operation.goal, flow.status, flow.wish.generation)
 
 
 def next_step(flow: FlowSeen, under_way: UnderWay, now: float) -> Operation | None:
-    """The operation as it is to be written now; None if its step is not done."""
+    """The operation with its next step, to be written; None if its present step is not done."""
     operation = under_way.operation
     since = moment_text(now)
     if operation.step == "drain":
@@ -123,7 +129,8 @@ def next_step(flow: FlowSeen, under_way: UnderWay, now: float) -> Operation | No
 
 
 def _drained(flow: FlowSeen, under_way: UnderWay, since: str) -> Operation | None:
-    """The step after `drain`, when the tiers that are to read have read all; a failure if one of them cannot."""
+    """The operation after `drain`, once the tiers that are to read have read everything, or as failed if one of them cannot; None
+    before."""
     operation = under_way.operation
     readers = operation.arguments["read"]
     if (gone := _lacks(flow, readers)) is not None:
@@ -139,14 +146,14 @@ def _drained(flow: FlowSeen, under_way: UnderWay, since: str) -> Operation | Non
 
 
 def _lacks(flow: FlowSeen, tiers: Iterable[str]) -> str | None:
-    """Why an operation cannot continue, if the flow does not have all of these tiers."""
+    """Why an operation cannot continue if the flow lacks some of these tiers; None if it has all."""
     gone = [name for name in tiers if name not in flow.tiers]
     return f"the flow no longer has tier {', '.join(gone)}" if gone else None
 
 
 def wanted_after(flow: FlowSeen, operation: Operation, now: float) -> Desired | None:
-    """The desired state of the flow if the operation with which a version was to start has failed: the version before. None if it does not
-    change."""
+    """The desired state of the flow with the previous version, if the operation with which a version was to start has failed; None if the
+    desired state does not change."""
     if operation.kind != "recut" or operation.step != "failed" or operation.version == flow.wish.version:
         return None
     wish = flow.wish
@@ -174,7 +181,7 @@ def held_wishes(flow: FlowSeen, under_way: UnderWay) -> dict[str, TierWish]:
 
 
 def _draining_wishes(flow: FlowSeen, operation: Operation) -> dict[str, TierWish]:
-    """From the sources down, in the tier layout of the running version."""
+    """The desired states while readers drain their channels: from the sources down, in the tier layout of the running version."""
     feeders: dict[str, list[str]] = operation.arguments["feeders"]
     order = TopologicalSorter({name: sorted(feeders.get(name, ())) for name in sorted({*flow.tiers, *feeders})}).static_order()
     wishes: dict[str, TierWish] = {}
@@ -203,7 +210,7 @@ def has_done(tier: ObservedTier, id_: str) -> bool:
 
 
 def standing_of(flow: FlowSeen, under_way: UnderWay) -> tuple[FlowState, str, str]:
-    """The flow's status: state, reason, next action."""
+    """The status of a flow while an operation is under way: state, reason, next action."""
     operation = under_way.operation
     what = f"operation {under_way.id} ({operation.kind})"
     then = {"running": "then it runs", "paused": "then it is paused"}.get(flow.wish.goal, "then it stays stopped")
@@ -227,12 +234,12 @@ def standing_of(flow: FlowSeen, under_way: UnderWay) -> tuple[FlowState, str, st
 
 
 def _has_read(flow: FlowSeen, name: str) -> bool:
-    """True if the tier has read all that is there, since the last change of the desired state."""
+    """True if the tier has read everything that was available at the last change of the desired state."""
     return name in flow.tiers and has_drained(flow.tiers[name], flow.wish.generation)
 
 
 def _error(tier: ObservedTier, flow: FlowSeen, under_way: UnderWay) -> str | None:
-    """Why its part of the operation has failed; None if it has not."""
+    """Why the tier's part of the operation has failed; None if it has not."""
     if tier.report is not None and has_done(tier, under_way.id):
         return tier.report.task_error or None
     run = tier.run

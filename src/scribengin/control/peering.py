@@ -1,7 +1,7 @@
-"""The leading master polls peers over their APIs, and records the answers: moments by the clock here, servers by their names here.
+"""The leading master polls peers over their APIs, and records the answers: times by its own clock, servers by the names used here.
 
 A peer is asked only for the state of its flows; each control plane controls its own flows only. If a peer is silent, its last answer stays,
-and what flows here have written since is added to its backlog (`watching.backlogs`): a broken link costs delay, and the capacity of the
+and what flows here have written since is added to its backlog (`watching.backlogs`): a broken link causes delay, but the capacity of the
 source is respected.
 """
 
@@ -47,12 +47,20 @@ _AT_REST_S = 30.0
 """seconds after which an unchanged answer is recorded again"""
 
 
-class Asks(Protocol):
+class AskPeer(Protocol):
     """Polls peers; each peer is polled by one thread."""
 
     def __call__(self, name: str, peer: Peer, flows: Collection[str]) -> AllEnds:
-        """The state of these flows of a peer; without flows: where all of its flows read and write. Raises a ScribenginError if it does not
-        answer."""
+        """The state of some flows of a peer.
+
+        Args:
+            name: the peer.
+            peer: its record.
+            flows: its flows; without any: where all of its flows read and write.
+
+        Raises:
+            ScribenginError: the peer does not answer.
+        """
         ...
 
     def forget(self, name: str) -> None:
@@ -61,19 +69,28 @@ class Asks(Protocol):
 
 
 class Peering:
-    """The leading master's requests: a thread per peer, so that a silent one delays no other. `want` is for the master's thread."""
+    """Polls peers for the leading master: one thread per peer, so that a silent peer delays no other. `want` is for the master's thread."""
 
     def __init__(
         self,
         registry: Registry,
-        ask: Asks,
+        ask: AskPeer,
         workflows: Workflows,
         log: FilteringBoundLogger,
         *,
         waits: Callable[[str], Mapping[str, Waits]] = lambda _flow: {},
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`workflows`: of the flows here. `waits`: flow of a peer → source → its backlog, with what flows here have written."""
+        """Create it without threads; `want` starts them.
+
+        Args:
+            registry: where the answers are recorded.
+            ask: sends a request to a peer.
+            workflows: the workflows of the flows here.
+            log: where failures are logged.
+            waits: flow of a peer → source → its backlog, including what flows here have written.
+            clock: the time in seconds since the epoch.
+        """
         self.registry = registry
         self.ask = ask
         self.workflows = workflows
@@ -121,11 +138,11 @@ class Peering:
                         self._term = None
                 continue
             except (Conflict, Unreachable):
-                pass  # the registry: the next look shows what is to be done
+                pass  # the registry does not answer, or the record was changed: the next request writes again
             except Exception:
-                if name not in self._peers:  # all is over, and the registry may be closed
+                if name not in self._peers:  # polling was stopped, and the registry may be closed
                     continue
-                self._log.exception("peer", peer=name)  # a bug: told, and the peer is asked again all the same
+                self._log.exception("peer", peer=name)  # a bug: it is logged, and the peer is still polled
             if why and why != told:
                 self._log.warning("peer does not answer", peer=name, why=why)
             told = why
@@ -139,13 +156,18 @@ class PeerClients:
     """Reads the peers over their REST APIs."""
 
     def __init__(self, tokens: Path, certificates: Path | None) -> None:
-        """`tokens`: the folder that has `PEER.token` for each peer that requires one. `certificates`: see `Transport`."""
+        """Create it without connections.
+
+        Args:
+            tokens: the folder with `PEER.token` for each peer that requires a token.
+            certificates: see `Transport`.
+        """
         self._tokens = tokens
         self._certificates = certificates
         self._clients: dict[str, tuple[tuple[str, ...], Secret | None, Client]] = {}
 
     def __call__(self, name: str, peer: Peer, flows: Collection[str]) -> AllEnds:
-        """See `Asks`. Raises as `Client.ends`, and `read_secret`."""
+        """Ask a peer; see `AskPeer`. Raises as `Client.ends`, and as `read_secret`."""
         file = self._tokens / f"{name}.token"
         token = read_secret(file) if file.exists() else None
         known = self._clients.get(name)
@@ -159,13 +181,13 @@ class PeerClients:
             raise Refused(f"it answered: {error.message}", remedy=error.remedy, code=error.code) from error
 
     def forget(self, name: str) -> None:
-        """See `Asks`."""
+        """Close the connection to the peer."""
         if (known := self._clients.pop(name, None)) is not None:
             known[2].close()
 
 
 class Asking:
-    """One peer: which of its flows are connected to flows here is found periodically, their state at each request."""
+    """The state of polling one peer: which of its flows are connected to flows here is found periodically, their state at each request."""
 
     def __init__(self, peering: Peering, name: str) -> None:
         self._peering = peering
@@ -173,11 +195,18 @@ class Asking:
         self._name = name
         self._met: set[str] = set()
         self._listed = (-inf, Peer(masters=()))
-        """when all flows were requested, and of which peer"""
+        """when all flows were last requested, and from which peer"""
         self._noted_at = -inf
 
     def ask(self, peer: Peer, term: Term) -> str:
-        """Send a request and record the answer, or why there is none. Raises FencedError, Conflict, Unreachable of the registry."""
+        """Send a request and record the answer.
+
+        Returns:
+            Why the peer did not answer, which is recorded too; an empty text if it did.
+
+        Raises:
+            FencedError, Conflict, Unreachable: the registry's.
+        """
         state = peer_state(self._registry, self._name)
         began = self._peering.clock()
         try:
@@ -186,7 +215,7 @@ class Asking:
             began = self._peering.clock()
             ends = self._peering.ask(self._name, peer, sorted(self._met)) if self._met else None
         except ScribenginError as error:
-            self._listed = (-inf, peer)  # it may be another one when it answers again
+            self._listed = (-inf, peer)  # when it answers again, it may be another control plane
             silent = replace(state, silent_since=state.silent_since or moment_text(began), why=error.message)
             noting = [put(self._registry, PEER_STATE(self._name), silent)] if silent != state else []
             noting += self._reckoned(began)
@@ -207,7 +236,8 @@ class Asking:
         return ""
 
     def _reckoned(self, now: float) -> list[Create | Replace]:
-        """The flows of the silent peer with their backlog as far as flows here know it: the next leader starts with that."""
+        """The writes that record the flows of the silent peer with their backlog as estimated by flows here: the next leader starts with
+        that."""
         writes = list[Create | Replace]()
         for flow, found in stored_flows(self._registry, self._name).items():
             known = self._peering.waits(remote_name(self._name, flow))
@@ -221,7 +251,7 @@ class Asking:
         return writes
 
     def _find(self, peer: Peer, began: float) -> None:
-        """Which of its flows are connected to one here."""
+        """Find which of the peer's flows are connected to one here."""
         ends = self._peering.ask(self._name, peer, ())
         answer = PeerAnswer(self._name, ends.now, began, self._peering.clock(), peer.aliases)
         there = {
@@ -235,7 +265,7 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class PeerAnswer:
-    """A peer's answer, converted to the clock here: requested at `began`, received at `ended`."""
+    """A peer's answer, converted to the clock here: requested at `began`, received at `ended` by this clock, in seconds since the epoch."""
 
     peer: str
     now: float
@@ -245,7 +275,7 @@ class PeerAnswer:
     aliases: Mapping[str, str]
 
     def flow(self, ends: FlowEnds, before: RemoteFlow | None) -> RemoteFlow:
-        """A flow of the peer as a record. Values of a source that the peer no longer knows stay as before."""
+        """A flow of the peer as a record. `before`: its last record. Values of a source that the peer no longer has are kept from that."""
         known = {} if before is None else before.sources
         return RemoteFlow(
             state=ends.state,
@@ -272,7 +302,7 @@ class PeerAnswer:
 
     @property
     def _ahead_s(self) -> float:
-        """The seconds by which the peer's clock is ahead, to half the duration of the request."""
+        """Seconds by which the peer's clock is ahead; the error is at most half the duration of the request."""
         return self.now - (self.began + self.ended) / 2
 
     def _places(self, places: Sequence[EndPlace]) -> tuple[ExternalPlace, ...]:
@@ -288,7 +318,13 @@ def _with_waits(source: RemoteSource, there: Waits, at: float, *, reckoned: bool
 
 
 def _as_here(kind: str, at: str, aliases: Mapping[str, str]) -> str:
-    """A place's servers by the names that flows here use."""
+    """A place with the servers' names that flows here use.
+
+    Args:
+        kind: the kind of the place, such as `topic`.
+        at: its servers, or its address.
+        aliases: name of a server at the peer → its name here.
+    """
     if kind == "topic":
         return ",".join(sorted(aliases.get(server, server) for server in at.split(",")))
     scheme, mark, rest = at.rpartition("://")
@@ -306,7 +342,18 @@ def _level(level: EndLevel) -> SourceLevel:
 
 
 def set_peer(registry: Registry, name: str, *, masters: Sequence[str], aliases: Mapping[str, str], by: str) -> None:
-    """Set the addresses of another control plane. Raises Refused for an invalid name or address of a master."""
+    """Create or replace a peer.
+
+    Args:
+        registry: where peers are recorded.
+        name: the peer.
+        masters: the addresses of its masters' APIs.
+        aliases: name of a server at the peer → its name here.
+        by: the user, for the record.
+
+    Raises:
+        Refused: the name, or the address of a master, is invalid.
+    """
     if not PEER.fits(name):
         raise Refused(f'"{name}" is not a valid name of a peer', remedy="write it with a-z, 0-9 and _, such as berlin", code="peer-name")
     peer = Peer(masters=tuple(address_of(each) for each in masters), aliases=dict(aliases), by=by, at=now_text())

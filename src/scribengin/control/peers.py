@@ -32,7 +32,7 @@ _FOLDER = "peers"
 
 @dataclass(frozen=True, slots=True)
 class PeersSeen:
-    """The peers, and their flows by their names here, from records. `problems`: path of an invalid record, and why."""
+    """The peers, and their flows by their names here, from records. `problems`: path of an invalid record → why."""
 
     peers: Mapping[str, Peer] = field(default_factory=dict)
     states: Mapping[str, PeerState] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class PeersSeen:
 
 
 def read_peers_seen(mirror: Mirror) -> PeersSeen:
-    """Read the present records. A flow that a newer master recorded is left out."""
+    """Read the present records of peers. A flow that a newer master recorded is left out."""
     peers: dict[str, Peer] = {}
     states: dict[str, PeerState] = {}
     flows: dict[str, RemoteFlow] = {}
@@ -66,12 +66,12 @@ def read_peers_seen(mirror: Mirror) -> PeersSeen:
 
 
 def with_remote(workflow: Workflow, workflows: Workflows, remote: Mapping[str, RemoteFlow]) -> Workflow:
-    """A workflow with the connected flows of peers.
+    """Returns a workflow with the connected flows of peers.
 
     Args:
-        workflow: Of flows here.
-        workflows: Those of all flows here.
-        remote: Flow of a peer, by its name here → its record.
+        workflow: of flows here.
+        workflows: those of all flows here.
+        remote: flow of a peer, by its name here → its record.
     """
     if not remote:
         return workflow
@@ -103,7 +103,7 @@ def read_remote(registry: Registry) -> dict[str, RemoteFlow]:
 
 
 def remove_peer(registry: Registry, name: str) -> None:
-    """Remove a peer; its flows throttle no flow here from then on. Raises Refused if there is no peer of that name."""
+    """Remove a peer. From then on its flows throttle no flow here. Raises Refused if there is no peer of that name."""
 
     def attempt() -> None:
         there = registry.read(PEER(name).path) if PEER.fits(name) else None
@@ -151,13 +151,13 @@ def _flow_row(name: str, flow: RemoteFlow, met: Sequence[Meeting]) -> dict[str, 
 
 
 def peer_state(registry: Registry, name: str) -> PeerState:
-    """Whether its masters answer, as last recorded."""
+    """Whether the peer's masters answer, as last recorded."""
     found = read_record(registry, PEER_STATE(name))
     return found.record if isinstance(found, Stored) else PeerState()
 
 
 def stored_flows(registry: Registry, name: str) -> dict[str, Stored[RemoteFlow]]:
-    """The flows of a peer, by the peer's own names."""
+    """The recorded flows of a peer, by the peer's own names."""
     there = [flow for flow in names(registry, f"{_FOLDER}/{name}/flows") if REMOTE_FLOW.fits(name, flow)]
     found = zip(there, read_records(registry, [REMOTE_FLOW(name, flow) for flow in there]), strict=True)
     return {flow: record for flow, record in found if isinstance(record, Stored)}

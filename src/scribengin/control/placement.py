@@ -1,5 +1,5 @@
-"""The placement of workers: the node on which a tier's next worker starts, workers that must leave their node, and the helpers of a tier on
-each host."""
+"""The placement of workers: the node on which a tier's next worker starts, the workers that must leave their node, and the helpers of a
+tier with a worker on each host."""
 
 from __future__ import annotations
 
@@ -19,8 +19,17 @@ if TYPE_CHECKING:
 
 
 def choose_node(nodes: Mapping[str, WorkerNode], tier: ObservedTier, load: Mapping[str, int]) -> str | None:
-    """The node for the tier's next worker: the one that it is mapped to; otherwise the host of its group with the lowest cost; of equal
-    ones the one with the fewest workers. None if no such node answers and has room."""
+    """Choose the node for the tier's next worker: the node that it is mapped to, else the host of its group with the lowest cost; of equal
+    ones the one with the fewest workers.
+
+    Args:
+        nodes: the nodes that answer now.
+        tier: the tier.
+        load: node → its number of workers.
+
+    Returns:
+        The node's name; None if no such node answers and has room.
+    """
     able = [name for name in _able(nodes, tier) if _fits(nodes[name], tier)]
     return min(able, key=lambda name: (_cost(name, nodes[name], tier), load.get(name, 0), name), default=None)
 
@@ -31,7 +40,14 @@ def load_of(processes: Mapping[RunId, WorkerProcess]) -> Counter[str]:
 
 
 def apart(load: Mapping[str, int], tiers: Mapping[str, ObservedTier], name: str) -> Mapping[str, int]:
-    """The load of each node for a worker of the tier: of nodes with the same cost it starts on one that has no other worker of its tier."""
+    """The load of each node for a worker of the tier. A node with another worker of its tier counts as full, so that of nodes with the same
+    cost one without is chosen.
+
+    Args:
+        load: node → its number of workers.
+        tiers: the tiers of the flow.
+        name: the tier of the new worker.
+    """
     beside = [tier.run for other, tier in tiers.items() if other != name and tier_of(other) == tier_of(name)]
     taken = Counter(run.node for run in beside if run is not None and run.ended_at is None)
     return {node: load.get(node, 0) + _FULL * taken[node] for node in {*load, *taken}} if taken else load
@@ -42,19 +58,19 @@ _FULL = 1_000
 
 
 def on_each_host(flow: FlowSeen, nodes: Mapping[str, WorkerNode], load: Mapping[str, int]) -> FlowSeen:
-    """The flow with the helpers that its tiers of `workers: each` are to have now, each bound to a host of its own.
+    """Returns the flow with the helpers that its tiers of `workers: each` should have now, each bound to a host of its own.
 
-    A tier gets one on each host that it may run on, up to MOST_WORKERS with its own worker, and none on the host of that one. A helper
-    stays on its host, also while that host does not answer, until it is found to have ended. None is added while the flow is not wanted to
-    run.
+    Such a tier has a helper on each host that it may run on, except the host of its own worker, up to MOST_WORKERS with that worker. A
+    helper stays on its host, even while that host does not answer, until it is known to have ended. None is added unless the desired state
+    of the flow is running.
 
     Args:
-        flow: As its records say it.
-        nodes: Those that answer now.
-        load: Node → how many workers it has.
+        flow: the flow, as in its records.
+        nodes: the nodes that answer now.
+        load: node → its number of workers.
 
     Returns:
-        The flow with other `tiers` and `wanted_tiers`; the same one where no tier has `workers: each`.
+        The flow with other `tiers` and `wanted_tiers`; the same object if no tier has `workers: each`.
     """
     if not flow.each:
         return flow
@@ -65,7 +81,7 @@ def on_each_host(flow: FlowSeen, nodes: Mapping[str, WorkerNode], load: Mapping[
     for helper in sorted({name for name in tiers if is_helper(name) and tier_of(name) in flow.each} | places.keys()):
         tier = tier_of(helper)
         seen = tiers.get(helper) or _new_helper(flow.tiers[tier], helper)
-        # the tier goes on without a helper that is to leave
+        # a helper that is to leave has no downstream tiers: the tier continues without it
         feeders = frozenset({tier} if helper in places else ())
         tiers[helper] = replace(seen, node=places.get(helper, ""), feeders=feeders)
     wanted = {*(flow.tiers if flow.wanted_tiers is None else flow.wanted_tiers)}
@@ -74,7 +90,7 @@ def on_each_host(flow: FlowSeen, nodes: Mapping[str, WorkerNode], load: Mapping[
 
 
 def _helper_places(flow: FlowSeen, tier: ObservedTier, nodes: Mapping[str, WorkerNode], load: Mapping[str, int]) -> dict[str, str]:
-    """Helper → its host, of a tier of `workers: each`; empty for one whose run is not recorded."""
+    """Helper → its host, for a tier of `workers: each`. The host is empty for a helper whose run is not recorded."""
     helpers = sorted((seen for name, seen in flow.tiers.items() if is_helper(name) and tier_of(name) == tier.tier), key=_number_of)
     there = [helper for helper in helpers if _is_there(helper)]
     ended = [helper for helper in helpers if helper not in there and helper.run is not None]
@@ -91,7 +107,7 @@ def _helper_places(flow: FlowSeen, tier: ObservedTier, nodes: Mapping[str, Worke
             places[helper.tier] = at
     if flow.wish.goal != "running" or home == "" or "" in places.values():
         return places
-    # a helper that ends has its name until then, and one that failed for good says nothing of another host
+    # the name of a helper that is ending is free only when it has ended; a permanent failure on one host does not concern another host
     names = {helper.tier for helper in helpers if helper in there or helper.lease or (helper.run is not None and helper.run.permanent)}
     unused = (name for number in range(2, 100) if (name := helper_name(tier.tier, number)) not in {*names, *places})
     return places | dict(zip(unused, free[: max(0, MOST_WORKERS - 1 - len(places))], strict=False))
@@ -101,7 +117,7 @@ def _first_place(
     flow: FlowSeen, tier: ObservedTier, helpers: Iterable[ObservedTier], nodes: Mapping[str, WorkerNode], load: Mapping[str, int]
 ) -> str | None:
     """The host of the worker that holds the tier's lease, or on which it starts next; empty if unknown. If no host has room for it, the
-    host of one of its helpers, which makes room."""
+    host of one of its helpers, which will be stopped; None if there is none."""
     run = tier.run
     if _is_there(tier):
         at = "" if run is None else run.node
@@ -121,7 +137,7 @@ def _new_helper(tier: ObservedTier, name: str) -> ObservedTier:
 
 
 def _is_there(tier: ObservedTier) -> bool:
-    """True if a worker of it may be at work; if its run is not recorded, the lease shows it."""
+    """True if a worker of the tier may be at work. If its run is not recorded, the lease shows it."""
     return tier.lease is not None if tier.run is None else tier.run.ended_at is None
 
 
@@ -130,7 +146,7 @@ def _number_of(helper: ObservedTier) -> int:
 
 
 def has_to_move(nodes: Mapping[str, WorkerNode], tier: ObservedTier) -> bool:
-    """True if the tier's worker must end gracefully where it is, because it belongs on a node that could take it now."""
+    """True if the tier's worker must end gracefully because it belongs on another node, which could take it now."""
     run = tier.run
     if run is None or run.ended_at is not None or run.node not in nodes:
         return False
@@ -138,9 +154,9 @@ def has_to_move(nodes: Mapping[str, WorkerNode], tier: ObservedTier) -> bool:
     return leaves and choose_node(nodes, tier, {}) is not None
 
 
-def why_homeless(nodes: Mapping[str, WorkerNode], flow: str, tier: ObservedTier) -> tuple[str, str] | None:
-    """(reason, next action) for a tier that is mapped to a node, or runs on a group of hosts, none of which can take it now; None if
-    neither is so."""
+def no_node_reason(nodes: Mapping[str, WorkerNode], flow: str, tier: ObservedTier) -> tuple[str, str] | None:
+    """(reason, next action) for a tier that is mapped to a node, or runs on a group of hosts, none of which can take it now; None for other
+    tiers."""
     if tier.node:
         why = _why_not(nodes.get(tier.node))
         return f"tier {tier.tier} is mapped to node {tier.node}, which {why}", _elsewhere(flow, tier)
@@ -157,7 +173,7 @@ def why_homeless(nodes: Mapping[str, WorkerNode], flow: str, tier: ObservedTier)
 
 
 def is_on_group(name: str, host: str, tier: ObservedTier | TierSpec) -> bool:
-    """Whether the node, on the machine `host`, is in the group on which the tier runs; without a group every node is."""
+    """True if the node, on the machine `host`, is in the group on which the tier runs, or the tier has no group."""
     return not tier.group or name in tier.hosts or host in tier.hosts
 
 
@@ -179,12 +195,12 @@ def _why_not(node: WorkerNode | None) -> str:
 
 
 def _able(nodes: Mapping[str, WorkerNode], tier: ObservedTier) -> Iterator[str]:
-    """The nodes that take workers, and this tier's, whether or not they have room now."""
+    """The nodes on which the tier may run and that are not decommissioned, whether or not they have room now."""
     return (name for name, node in nodes.items() if not node.decommissioned and _may(name, node, tier))
 
 
 def _may(name: str, node: WorkerNode, tier: ObservedTier) -> bool:
-    """A tier that a person maps to a node runs there, even outside its group."""
+    """True if the tier may run on the node. A tier that an operator maps to a node runs there, even outside its group."""
     if tier.node:
         return tier.node == name
     return is_on_group(name, node.host, tier)

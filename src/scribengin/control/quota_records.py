@@ -1,4 +1,4 @@
-"""The records of quotas: as a master reads them, as people write them by a command, and their present use."""
+"""The records of quotas: read for a master, written by commands, and listed with their present use."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _MOST = {"cores": 10**6, "memory_bytes": 10**18, "rows_per_s": 1e15}
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """The quotas, and what is refused of invalid ones: name → as in a status."""
+    """The quotas, and the refusals of invalid ones: name → refusal, in the form of a status."""
 
     allowed: Mapping[str, Allowance] = field(default_factory=dict)
     refused: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def refused_of(self, labels: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:
-        """The refused records that concern a flow with these labels: path → as in a status."""
+        """The refused records that concern a flow with these labels: path → refusal, in the form of a status."""
         return {QUOTA(name).path: said for name, said in self.refused.items() if self.allowed[name].covers(labels)}
 
 
 def read_quotas(mirror: Mirror) -> Quotas:
-    """Read the quotas. Names that are not of a quota are left unchanged."""
+    """Read the quotas. Records whose names are not valid for a quota are ignored."""
     there = [name for name in mirror.children(_FOLDER) if QUOTA.fits(name)]
     mirror.fetch([QUOTA(name).path for name in there])
     allowed: dict[str, Allowance] = {}
@@ -50,7 +50,7 @@ def read_quotas(mirror: Mirror) -> Quotas:
     for name in there:
         found = mirror.stored(QUOTA(name))
         if found is None:
-            continue  # it was removed between two questions about it
+            continue  # it was removed between the two reads
         allowed[name] = _allowance(name, found)
         if allowed[name].closed:
             remedy = f"fix the record, or replace it: scribengin quota set {name} …, or delete it: scribengin quota remove {name}"
@@ -69,8 +69,20 @@ def set_quota(
     off: Collection[str] = (),
     by: str,
 ) -> None:
-    """Set the shared quota of flows with a label (`name` is `label=value`). None leaves a value unchanged; values named in `off`, by the
-    names of the record, are removed. Raises Refused if the quota is not valid."""
+    """Create or change the shared quota of flows with a label.
+
+    Args:
+        registry: where quotas are recorded.
+        name: the label, as `label=value`.
+        cores: the most cores together; None: unchanged.
+        memory_bytes: the most memory together; None: unchanged.
+        rows_per_s: the most rows per second together; None: unchanged.
+        off: the limits to remove, by their names in the record.
+        by: the user, for the record.
+
+    Raises:
+        Refused: the quota is not valid.
+    """
     given = {"cores": cores, "memory_bytes": memory_bytes, "rows_per_s": rows_per_s}
     if not QUOTA.fits(name):
         raise Refused(
@@ -155,7 +167,7 @@ def _row(flow: FlowSeen, taken: Taken, quota: str) -> dict[str, Any]:
 
 
 def _flows(registry: Registry, quotas: Collection[Allowance]) -> list[FlowSeen]:
-    """All flows under some of these quotas, with the data that quotas need; in a few requests for all of them."""
+    """All flows under some of these quotas, with the data that quotas need; a few requests for all of them."""
     names = [name for name in registry.children("flows") if DESIRED.fits(name)]
     found = zip(names, read_records(registry, [DESIRED(name) for name in names]), strict=True)
     wanted = {name: each for name, each in found if isinstance(each, Stored) and SPEC.fits(name, str(each.record.version))}
@@ -187,7 +199,7 @@ def _tier(values: Mapping[str, Any], flow: str, tier: str, spec: Spec) -> Observ
 
 
 def _values(registry: Registry, spots: Iterable[Spot[Any]]) -> dict[str, Any]:
-    """Path → record, of the valid ones."""
+    """Path → record, for the valid ones."""
     asked = list(spots)
     found = zip(asked, read_records(registry, asked), strict=True)
     return {spot.path: each.record for spot, each in found if isinstance(each, Stored)}

@@ -1,8 +1,9 @@
-"""Quotas: which flows may start now, given what they and others with their labels use, and how rows per second are divided. Pure.
+"""Quotas: which flows may start now, given what they and others with their labels use, and how rows per second are divided. Pure functions.
 
-A flow is admitted as a whole, with all its tiers, so that no two wait for each other half started. It keeps what it was admitted with as
-long as its desired state is running, also while its workers are lost and restarted; further flows wait, the oldest desired state first, and
-those behind it wait with it. No running worker is ended because of a quota.
+A flow is admitted as a whole, with all its tiers, so that no two flows wait for each other half started. It keeps what it was admitted with
+as long as its desired state is running, even while its workers are lost and restarted. Further flows wait, the oldest desired state first,
+and later ones behind it.
+No running worker is ended because of a quota.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
 _MANY = 40
 """up to this number of flows under a quota of rows, shares are exact; with more, a share is written again only if it differs much"""
 _KEPT, _GIVEN = 0.95, 0.975
-"""limits of the exact share, with many flows: a flow keeps its share from `_KEPT` of it up to the whole, else it is given `_GIVEN` of it"""
+"""limits with many flows, as parts of the exact share: a flow keeps its share between `_KEPT` of it and all of it, else it gets `_GIVEN` of
+it"""
 IDLE_PART = 0.1
-"""of an equal share: what a flow keeps that reads nothing, so that it can start at once when data arrive"""
+"""part of an equal share that a flow keeps while it reads nothing, so that it can start at once when data arrive"""
 
 
 class Taken(NamedTuple):
-    """The resources that workers were given."""
+    """The resources that workers use."""
 
     cores: int = 0
     memory_bytes: int = 0
@@ -43,7 +45,7 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuotaWait:
-    """Why a flow may not start now, in words, and what a person can do."""
+    """Why a flow may not start now, and the next action for an operator, as texts."""
 
     reason: str
     next: str
@@ -51,7 +53,7 @@ class QuotaWait:
 
 @dataclass(slots=True)
 class _Pool:
-    """A quota while it is divided: its use by each flow, and the first flow that waits for more."""
+    """A quota while it is divided: its use by each flow, and the first flow that waits for it."""
 
     name: str
     allowed: Allowance
@@ -69,14 +71,14 @@ class _Pool:
 
 @dataclass(slots=True)
 class QuotaAdmission:
-    """The flows that may start. `waits`: flow → why none of its tiers without a worker gets one now."""
+    """The flows that may not start. `waits`: flow → why none of its tiers without a worker gets one now."""
 
     waits: dict[str, QuotaWait] = field(default_factory=dict)
     _pools: list[_Pool] = field(default_factory=list)
 
     def takes_spare(self, flow: FlowSeen, tier: ObservedTier) -> bool:
-        """Whether there is room for a standby of the tier, or for a helper; if so, it is counted as used. Neither comes before a flow that
-        waits."""
+        """True if there is room for a standby of the tier, or for a helper, which is then counted as used. Neither starts before a flow
+        that waits."""
         pools = [pool for pool in self._pools if pool.allowed.covers(flow.labels)]
         more = given_to(tier)
         if any(pool.allowed.closed or pool.first or not pool.has_room(more) for pool in pools):
@@ -87,7 +89,7 @@ class QuotaAdmission:
 
 
 def admit(world: World) -> QuotaAdmission:
-    """Check all flows of all quotas: those that use something first, then by the age of their desired state."""
+    """Decide which flows may start, by all quotas: those at work first, then by the age of their desired state."""
     found = QuotaAdmission()
     if not world.quotas:
         return found
@@ -112,7 +114,7 @@ def admit(world: World) -> QuotaAdmission:
             continue
         found.waits[flow.name] = wait
         for pool in pools:
-            # who asks for more than there ever is holds up nobody
+            # a flow that needs more than the whole quota does not block the others
             could = fits(pool.allowed, more.plus(pool.taken.get(flow.name, Taken())))
             if not pool.first and could and not pool.has_room(more):
                 pool.first = flow.name
@@ -120,18 +122,18 @@ def admit(world: World) -> QuotaAdmission:
 
 
 def is_at_work(flow: FlowSeen) -> bool:
-    """True if one of its workers exists, or existed for the present desired state and is to be restarted: it keeps what it uses."""
+    """True if one of the flow's workers exists, or existed for the present desired state and is to be restarted: it keeps what it uses."""
     return any(_runs(tier) or _comes_again(flow, tier) for tier in flow.tiers.values())
 
 
 def taken_by(flow: FlowSeen) -> Taken:
-    """The resources of its workers and standbys."""
+    """The resources of the flow's workers and standbys."""
     at_work = [tier for tier in flow.tiers.values() if _runs(tier)]
     return sum_of(given_to(tier) for tier in [*at_work, *(tier for tier in flow.tiers.values() if waiting(tier) is not None)])
 
 
 def given_to(tier: ObservedTier) -> Taken:
-    """The resources of a worker of the tier, or of its executors together."""
+    """The resources of a worker of the tier, which are those of its executors together."""
     return Taken(tier.executors * tier.cores, tier.executors * tier.memory_bytes)
 
 
@@ -144,28 +146,35 @@ def sum_of(parts: Iterable[Taken]) -> Taken:
 
 
 def fits(allowed: Allowance, taken: Taken) -> bool:
-    """Whether the quota allows that much."""
+    """True if the quota allows that much."""
     cores, memory_bytes = allowed.cores, allowed.memory_bytes
     return (cores is None or taken.cores <= cores) and (memory_bytes is None or taken.memory_bytes <= memory_bytes)
 
 
 def divide(world: World, waits: Mapping[str, QuotaWait]) -> dict[str, Share]:
-    """Flow → its share of the rows per second of its quotas; of several the least. Flows without a quota of rows are left out.
+    """Divide the rows per second of quotas among flows.
 
-    Flows that are at work have equal shares. One that reads nothing keeps a tenth of its own, and the others have the rest; it gets its
-    whole share again once it reads. What a reading flow does not use is given to no other: so shares change only when flows come, go, or
-    become idle. All shares together never exceed the rate.
+    Flows that are at work have equal shares. A flow that reads nothing keeps a tenth of its share, and the others have the rest; it gets
+    its whole share again once it reads. What a reading flow does not use is given to no other: so shares change only when flows are added,
+    removed or become idle. All shares together never exceed the rate.
 
     With many flows, one that changes would change all others a little: they keep their shares, so that not all are written, and not all
-    workers are woken. The shares of flows with invalid records are given to no other, up to all but a tenth of the rate, so that the others
-    do not stop.
+    workers are notified. The shares of flows with invalid records are given to no other, up to all but a tenth of the rate, so that the
+    others do not stop.
+
+    Args:
+        world: what was observed.
+        waits: the flows that may not start.
+
+    Returns:
+        Flow → its share; of several quotas the smallest one. Flows without a quota of rows are left out.
     """
     found: dict[str, Share] = {}
     for name, allowed in sorted(world.quotas.items()):
         under = [flow for flow in world.flows.values() if allowed.covers(flow.labels)]
         members = {flow.name: _is_idle(world, flow) for flow in under if _reads(world, flow, waits)}
         if allowed.closed or allowed.rows_per_s is not None:
-            # who does not read now keeps what it had, so that none goes unbounded while it comes to rest
+            # a flow that does not read now keeps its share, so that it is not unlimited while it stops
             kept_by = [flow for flow in under if allowed.closed or flow.name not in members]
             found |= {flow.name: flow.share for flow in kept_by if flow.share is not None and flow.share.quota == name}
         if allowed.closed or allowed.rows_per_s is None:
@@ -185,7 +194,7 @@ def divide(world: World, waits: Mapping[str, QuotaWait]) -> dict[str, Share]:
 
 
 def _part(before: Share | None, quota: str, exact: float, *, idle: bool, many: bool) -> float:
-    """The share that a flow is given, never more than `exact`."""
+    """The share that a flow is given, never more than `exact`, its exact share in rows per second."""
     if not many:
         return exact
     had = before.rows_per_s if before is not None and (before.quota, before.idle) == (quota, idle) else None
@@ -193,12 +202,12 @@ def _part(before: Share | None, quota: str, exact: float, *, idle: bool, many: b
 
 
 def _left_alone(world: World) -> Iterator[FlowSeen]:
-    """Flows with invalid records, as they were: their workers continue, with their resources."""
+    """Flows with invalid records, as last observed: their workers continue, with their resources."""
     return (held.last for held in world.held.values() if held.last is not None)
 
 
 def _rows_left_alone(world: World, allowed: Allowance) -> float:
-    """The part of a quota's rows that they may read."""
+    """The part of a quota's rows per second that flows with invalid records may read."""
     under = [last for last in _left_alone(world) if allowed.covers(last.labels) and is_at_work(last)]
     return sum(last.share.rows_per_s or 0.0 for last in under if last.share is not None)
 
@@ -219,11 +228,11 @@ def _comes_again(flow: FlowSeen, tier: ObservedTier) -> bool:
 
 
 def _to_start(world: World, flow: FlowSeen) -> Iterator[ObservedTier]:
-    """Its tiers that need a worker and have none, as far as a node could take it: a tier that cannot start blocks nothing. Helpers are left
+    """The flow's tiers that need a worker and have none, if a node could take it: a tier that cannot start blocks nothing. Helpers are left
     out: they start if there is room, and no flow waits for them."""
     part = flow.under_way.operation.tiers if flow.under_way is not None else ()
     for name, tier in flow.tiers.items():
-        # what is wanted of the flow comes to the tier in this very look
+        # the flow's desired state reaches the tier in this same cycle
         asks = flow.wish.goal == "running" or (flow.wish.goal == "drained" and not has_drained(tier, flow.wish.generation))
         wanted = asks and (flow.wanted_tiers is None or name in flow.wanted_tiers)
         if is_helper(name) or _runs(tier) or not (wanted or name in part or needs_worker(tier)):
@@ -235,7 +244,7 @@ def _to_start(world: World, flow: FlowSeen) -> Iterator[ObservedTier]:
 
 
 def _reads(world: World, flow: FlowSeen, waits: Mapping[str, QuotaWait]) -> bool:
-    """Whether it reads now: it is at work, or starts in this cycle. A tier of a waiting flow may still be at work."""
+    """True if the flow reads now: it is at work, or starts in this cycle. A tier of a waiting flow may still be at work."""
     if flow.wish.goal not in ("running", "drained"):
         return False
     starts = flow.name not in waits and any(True for _ in _to_start(world, flow))
@@ -243,12 +252,12 @@ def _reads(world: World, flow: FlowSeen, waits: Mapping[str, QuotaWait]) -> bool
 
 
 def _is_idle(world: World, flow: FlowSeen) -> bool:
-    """As before, if unknown: a master that has just become the leader changes nothing."""
+    """True if the flow reads nothing. If unknown, as recorded in its share: a master that has just become the leader changes nothing."""
     return world.idle.get(flow.name, flow.share is not None and flow.share.idle)
 
 
 def _why_not(pool: _Pool, flow: FlowSeen, more: Taken, *, keeps: bool) -> QuotaWait | None:
-    """Why a quota does not let the flow have more; `keeps`: it was admitted before."""
+    """Why a quota does not let the flow have more; None if it does. `keeps`: the flow was admitted before."""
     quota = f"quota {pool.name}"
     if pool.allowed.closed:
         if keeps:
@@ -275,7 +284,7 @@ def _why_not(pool: _Pool, flow: FlowSeen, more: Taken, *, keeps: bool) -> QuotaW
             f"it needs {needed} in total, but {quota} allows {most}",
             f"scribengin quota set {pool.name} {said} {enough}, or reduce its needs: scribengin scale {flow.name} {said} …",
         )
-    # who has taken it is for `quota list`: named here, each taker that comes or goes would be a new status for all who wait
+    # only `quota list` names the users: in the status, each of them that starts or ends would change the status of all waiting flows
     return QuotaWait(
         f"waits for {quota}: it needs {needed}; in use: {taken} of {most}",
         f"it starts when others end (scribengin quota list {pool.name}); or: scribengin quota set {pool.name} {said} {figure}",
@@ -289,5 +298,5 @@ def _in_words(more: Taken, there: Taken, limit: Allowance, *, cores: bool) -> tu
 
 
 def _argument(taken: Taken, *, cores: bool) -> str:
-    """In the form of a command's option."""
+    """The resources in the form of a command's option."""
     return str(taken.cores) if cores else f"{-(-taken.memory_bytes // 2**20)}MiB"

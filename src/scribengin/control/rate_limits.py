@@ -29,7 +29,7 @@ _MOST = 1e15
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """The limits of a flow, by their target: `` for the flow itself, a source, an edge. No key: no limit."""
+    """The rate limits of a flow, by target: `` for the flow itself, a source, an edge. A target that is missing has no limit."""
 
     flow: str
     of: Mapping[str, Mapping[str, float]]
@@ -40,7 +40,7 @@ class RateLimits:
 
 
 def read_limits(registry: Registry, flow: str) -> RateLimits:
-    """The limits in force now."""
+    """The present rate limits of a flow."""
     found = read_record(registry, LIMIT(flow))
     record = found.record if isinstance(found, Stored) else Limit()
     own = {key: value for key in ("rows_per_s", "bytes_per_s") if (value := getattr(record, key)) is not None}
@@ -50,8 +50,22 @@ def read_limits(registry: Registry, flow: str) -> RateLimits:
 def set_limit(
     registry: Registry, flow: str, section: str, name: str = "", *, rows_per_s: float | None = None, bytes_per_s: float | None = None
 ) -> RateLimits:
-    """Limit a flow (`section` is empty), or what `find_limited` found of it; both None: remove the limit. Raises Refused if a number is not
-    a valid rate."""
+    """Set or remove a rate limit. Without both rates the limit is removed.
+
+    Args:
+        registry: where limits are recorded.
+        flow: the flow.
+        section: empty for the flow itself, else the section that `find_limited` returned.
+        name: the name that `find_limited` returned.
+        rows_per_s: the most rows per second.
+        bytes_per_s: the most bytes per second.
+
+    Returns:
+        All limits of the flow now.
+
+    Raises:
+        Refused: a number is not a valid rate.
+    """
     for what, value in (("rows", rows_per_s), ("bytes", bytes_per_s)):
         if value is not None and not 0 < value < _MOST:
             raise Refused(
@@ -79,8 +93,20 @@ def set_limit(
 
 
 def find_limited(registry: Registry, packages: PackageStore, flow: str, target: str) -> tuple[str, str]:
-    """(section of the record, name in it) of a source, or of an edge: the id of its channel, or an arrow that it carries (`a -> b`,
-    `a->b`). Raises Refused if there is no such flow, source or edge."""
+    """Find the source or edge to which a limit applies.
+
+    Args:
+        registry: where the flow is.
+        packages: the packages of this host.
+        flow: the flow.
+        target: a source, or an edge: the id of its channel, or an arrow that it carries (`a -> b`, `a->b`); empty for the flow itself.
+
+    Returns:
+        (section of the record, name in it); both empty for the flow itself.
+
+    Raises:
+        Refused: there is no such flow, source or edge.
+    """
     prepared, _ = prepared_flow(registry, packages, flow)
     if not target:
         return "", ""

@@ -1,4 +1,4 @@
-"""Invalid records that people wrote into the tree: reported in the flow's status until they are fixed."""
+"""Invalid records that operators wrote into the registry: reported in the flow's status until they are fixed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scribengin.registry.records import Limit, Spec, StatusRecord, WorkerCount
 
 
-# Reads records that are to be replaced: an invalid record is an error, and a write that came too late is repeated.
+# Reads records that are to be replaced: an invalid record is an error, and a write that conflicts is repeated.
 
 
 R = TypeVar("R", bound=Record)
@@ -31,13 +31,13 @@ _TRIES = 10
 
 
 def read_known(registry: Registry, spot: Spot[R]) -> R | None:
-    """The record; None if there is none, or a folder only. Raises StateError if it is invalid."""
+    """The record; None if it does not exist, or is only a folder. Raises StateError if it is invalid."""
     found = read_stored(registry, spot)
     return None if found is None else found.record
 
 
 def read_stored(registry: Registry, spot: Spot[R]) -> Stored[R] | None:
-    """Read a record with its revision, so that it can be replaced."""
+    """The record with its revision, so that it can be replaced; None and errors as in `read_known`."""
     found = read_record(registry, spot)
     if isinstance(found, Stored):
         return found
@@ -53,7 +53,7 @@ def read_stored(registry: Registry, spot: Spot[R]) -> Stored[R] | None:
 
 
 def again(attempt: Callable[[], T]) -> T:
-    """Another client may write at the same time: read again, and decide again."""
+    """Call `attempt`, which reads, decides and writes, again after a Conflict with another client, up to ten times in all."""
     for _ in range(_TRIES - 1):
         try:
             return attempt()
@@ -63,22 +63,28 @@ def again(attempt: Callable[[], T]) -> T:
 
 
 MOST = 20
-"""the most that a status shows"""
+"""the most refusals that a status shows"""
 Refusals = Mapping[str, Mapping[str, Any]]
-"""path of a record → its `version` (absent if there is none), `why`, and the `remedy`"""
+"""path of a record → its `version` (absent if the record does not exist), `why`, and the `remedy`"""
 
 
 def refusal(there: RegistryEntry | Damaged | None, why: str, remedy: str) -> dict[str, Any]:
-    """One entry of `Refusals`."""
+    """The refusal of one record, as an entry of `Refusals`. `there`: the record; None if it does not exist."""
     return {**({} if there is None else {"version": there.version}), "why": why, "remedy": remedy}
 
 
 def read_wish(mirror: Mirror, flow: str, status: StatusRecord | None) -> tuple[Wish | None, Spec | None, dict[str, Any]]:
-    """(the flow's desired state, its desired version, what is refused). If `desired` is invalid, the last valid desired state applies: the
-    status has it.
+    """The desired state of a flow. If `desired` is invalid, the last valid desired state applies, which the status contains.
 
-    No desired state and nothing refused: the flow has none. A desired state without a version, or something refused without a desired
-    state: it is unknown what is to be done.
+    Args:
+        mirror: the cached registry.
+        flow: the flow.
+        status: its last status; None if it has none.
+
+    Returns:
+        (the flow's desired state, its desired version, its refused records). Without a desired state and refusals, the flow has none. A
+        desired
+        state without a version, or refusals without a desired state, mean that the desired state is unknown.
     """
     spot = DESIRED(flow)
     there, found = mirror.read(spot.path), mirror.stored(spot)
@@ -98,7 +104,7 @@ def read_wish(mirror: Mirror, flow: str, status: StatusRecord | None) -> tuple[W
         case None if last is None:
             return None, None, {}
         case None:
-            mirror.forget(STATUS(flow).path)  # to delete a flow is one step, and what it has removed is told of one by one
+            mirror.forget(STATUS(flow).path)  # a deletion is one commit, but the watch reports its removals one by one
             if mirror.read(STATUS(flow).path) is None:
                 return None, None, {}
             why, remedy = (
@@ -109,7 +115,7 @@ def read_wish(mirror: Mirror, flow: str, status: StatusRecord | None) -> tuple[W
             why = found.why
         case Newer():
             why, remedy = "was written by a newer Scribengin", "run the newer version"
-        case _ if last is None:  # a folder
+        case _ if last is None:  # only a folder
             return None, None, {}
         case _:
             why = "is empty"
@@ -118,7 +124,7 @@ def read_wish(mirror: Mirror, flow: str, status: StatusRecord | None) -> tuple[W
 
 
 def read_spec(mirror: Mirror, flow: str, version: int) -> tuple[Spec | None, str]:
-    """A version; else why there is none."""
+    """(the version, ""), or (None, why it cannot be read, as the end of a sentence)."""
     if version < 1:
         return None, f"names version {version}; versions count from 1"
     spec = mirror.stored(SPEC(flow, str(version)))
@@ -132,8 +138,8 @@ def read_spec(mirror: Mirror, flow: str, version: int) -> tuple[Spec | None, str
     return None, f"names version {version}, which does not exist; there are {', '.join(map(str, there)) or 'none'}"
 
 
-def some_of(refused: Refusals) -> dict[str, Any]:
-    """As many refusals as a status has room for, and the number of the others."""
+def shown_refusals(refused: Refusals) -> dict[str, Any]:
+    """Returns the first `MOST` refusals, for which a status has room, and the number of the others."""
     shown = dict(list(refused.items())[:MOST])
     if (more := len(refused) - len(shown)) > 0:
         shown["…"] = {"why": f"{more:,} more records are invalid", "remedy": "fix these first"}
@@ -157,7 +163,7 @@ def refused_limits(mirror: Mirror, flow: str) -> dict[str, Any]:
 
 
 def workers_of(mirror: Mirror, flow: str, spec: Spec) -> tuple[dict[str, WorkerCount], dict[str, Any]]:
-    """(tier → its number of workers, what is refused of the flow's record of them). An invalid value changes nothing."""
+    """(tier → its number of workers, the refusals of the flow's record of them). Invalid values are ignored."""
     spot = WORKERS(flow)
     there, found = mirror.read(spot.path), mirror.stored(spot)
     counts, wrong = worker_counts(flow, spec, found.record if isinstance(found, Stored) else Workers())
@@ -175,8 +181,17 @@ def worker_counts(flow: str, spec: Spec, said: Workers) -> tuple[dict[str, Worke
 
 
 def group_of(mirror: Mirror, flow: str, tier: str, spec: Spec) -> tuple[str, GroupName | None, dict[str, Any]]:
-    """(the group on which the tier runs, what is to be written of it, what is refused). A person's value applies until a version names
-    another group."""
+    """The group of hosts on which a tier runs. An operator's value applies until a version names another group.
+
+    Args:
+        mirror: the cached registry.
+        flow: the flow.
+        tier: the tier.
+        spec: the desired version.
+
+    Returns:
+        (the group; the record that is to be written, None if there is nothing to write; the refusals).
+    """
     spot, said = NODE_GROUP(f"{flow}.{tier}"), spec.tiers[tier].group
     there, found = mirror.read(spot.path), mirror.stored(spot)
     remedy = f"write one of these, or remove it: {', '.join(sorted(spec.groups)) or 'the flow has no group of hosts'}"
@@ -185,7 +200,7 @@ def group_of(mirror: Mirror, flow: str, tier: str, spec: Spec) -> tuple[str, Gro
     if not isinstance(found, Stored) or not found.entry.value or (found.record.said and found.record.said != said):
         return said, GroupName(group=said, said=said) if said else None, {}
     name = found.record.group
-    if name not in spec.groups and name != said:  # a version of an earlier release names its groups nowhere
+    if name not in spec.groups and name != said:  # a version that an earlier release submitted does not name its groups
         return said, None, {spot.path: refusal(there, f'names group "{name}", which is not a group of hosts of flow {flow}', remedy)}
     new = GroupName(group=name, said=said)
     return name, None if new == found.record else new, {}

@@ -20,7 +20,7 @@ R = TypeVar("R", bound=Record)
 
 
 class Mirror:
-    """The cache. All is for one thread, except `changed`: set from any, when a cached record may have changed.
+    """The cache. For one thread, except `changed`: it is set from any thread when a cached record may have changed.
 
     One watch covers all of it. It reports only that something may have changed: that record is read again at its next use. So a cycle
     without changes costs no request, whatever the number of flows; and with `reading` only the readers of what changed need to be evaluated
@@ -28,7 +28,7 @@ class Mirror:
     """
 
     def __init__(self, registry: Registry, root: str = "") -> None:
-        """`root`: only records there, or below, are read."""
+        """Create an empty cache. `root`: only records there, or below, are read."""
         self.changed = threading.Event()
         self._registry = registry
         self._root = root
@@ -40,7 +40,7 @@ class Mirror:
         self._reader = ""
         self._watch: RegistryWatch | None = None
         self._lock = threading.Lock()
-        # what `_lock` guards
+        # guarded by `_lock`
         self._stale: set[str] = set()
         self._all_stale = False
 
@@ -53,13 +53,13 @@ class Mirror:
         return self._records[path]
 
     def stored(self, spot: Spot[R]) -> Stored[R] | Newer | Damaged | None:
-        """The record of its kind; see `records.stored_as`."""
+        """The record decoded as its kind; None if it does not exist. See `record_io.stored_as`."""
         there = self.read(spot.path)
         if there is None:
             return None
         if spot.path not in self._kinds:
             self._kinds[spot.path] = stored_as(there, spot)
-        return cast("Stored[R] | Newer | Damaged", self._kinds[spot.path])  # a place has one kind of record
+        return cast("Stored[R] | Newer | Damaged", self._kinds[spot.path])  # a path has one kind of record
 
     def children(self, path: str) -> tuple[str, ...]:
         """The names one level below, sorted."""
@@ -70,7 +70,12 @@ class Mirror:
         return self._children[path]
 
     def fetch(self, records: Iterable[str], folders: Iterable[str] = ()) -> None:
-        """Read those of these that are not cached, in few requests, for the reads that follow."""
+        """Read the records and folders that are not cached, in few requests, so that later reads need none.
+
+        Args:
+            records: paths of records.
+            folders: paths whose children are read.
+        """
         self._begin()
         lacking = [path for path in records if path not in self._records]
         self._records.update(zip(lacking, self._registry.read_many(lacking), strict=True))
@@ -78,12 +83,12 @@ class Mirror:
         self._children.update(zip(lacking, self._registry.children_many(lacking), strict=True))
 
     def put(self, spot: Spot[R], record: R) -> Create | Replace:
-        """`Spot.put` in place of what was read here."""
+        """The write that puts a record in place of the one that was read here; see `Spot.put`."""
         return spot.put(self.read(spot.path), record)
 
     @contextmanager
     def reading(self, who: str) -> Iterator[None]:
-        """Reads inside are recorded as those of `who`."""
+        """Record all reads inside as those of `who`; `refresh` returns these names."""
         self._reader = who
         try:
             yield
@@ -91,7 +96,7 @@ class Mirror:
             self._reader = ""
 
     def refresh(self) -> set[str]:
-        """Drop what may have changed; before each observation. Returns its readers."""
+        """Drop what may have changed; called before each observation. Returns the readers of what was dropped."""
         self.changed.clear()
         with self._lock:
             stale, self._stale = self._stale, set()
@@ -107,13 +112,13 @@ class Mirror:
         return readers
 
     def forget(self, path: str) -> None:
-        """Read it again at the next use: after a write of this process, which the watch may report later."""
+        """Read the record again at its next use: for after a write of this process, which the watch may report later."""
         with self._lock:
             self._stale.add(path)
         self._forget(path)
 
     def drop(self, root: str) -> None:
-        """Drop all below `root`: it is gone."""
+        """Drop everything at and below `root`, which was removed."""
         known: dict[str, Any]
         for known in (self._records, self._kinds, self._children, self._readers):
             for path in [path for path in known if is_below(path.rstrip("/"), root)]:
@@ -125,7 +130,7 @@ class Mirror:
             self._watch.close()
 
     def _begin(self) -> None:
-        """Watch first, then read: so a change between the two is seen."""
+        """Start the watch before the first read: so a change between the two is noticed."""
         if self._watch is None:
             self._watch = self._registry.watch_below(self._root, self._wake)
 
@@ -134,7 +139,8 @@ class Mirror:
             self._readers[place] = (*known, self._reader)
 
     def _forget(self, path: str) -> tuple[str, ...]:
-        """A record that was created or removed also changes the children of the one above it."""
+        """Drop a record, and the children of the folder above it, which change when a record is created or removed. Returns their
+        readers."""
         above = parent_of(path)
         self._records.pop(path, None)
         self._kinds.pop(path, None)
@@ -142,7 +148,7 @@ class Mirror:
         return (*self._readers.get(path, ()), *self._readers.get(f"{above}/", ()))
 
     def _wake(self, path: str | None) -> None:
-        """In a thread of the client. Most changes concern records that are not read here: they cause no cycle."""
+        """Called in a thread of the client. Most changes concern records that are not read here: they cause no cycle."""
         with self._lock:
             if path is None:
                 self._all_stale = True

@@ -1,4 +1,4 @@
-"""Other resources for a flow's tiers: a version with the same code, whose state is kept. Only the changed tiers get new workers."""
+"""Changes the resources of a flow's tiers: a new version with the same code and state. Only the changed tiers get new workers."""
 
 from __future__ import annotations
 
@@ -43,11 +43,21 @@ def scale(
     executors: int | None = None,
     by: str,
 ) -> Applied:
-    """Give tiers of a flow (none: all of them) other resources; None leaves a value unchanged. It becomes the flow's next version, and is
-    kept when the flow is submitted again; the desired state stays.
+    """Change the resources of tiers of a flow. This creates the flow's next version; the desired state stays. The values are kept when the
+    flow is submitted again.
 
-    Raises Refused if there is no such flow or tier, a number is too small, no node that may take a tier has executors, or an operation is
-    under way.
+    Args:
+        registry: where the flow is.
+        flow: the flow.
+        tiers: the tiers; empty: all.
+        cores: cores of a worker, or of each executor; None: unchanged.
+        memory_bytes: memory of a worker, or of each executor; None: unchanged.
+        executors: number of executors; None: unchanged.
+        by: the user, for the records.
+
+    Raises:
+        Refused: there is no such flow or tier, a number is too small, no node that may take a tier has executors, or an operation is under
+            way.
     """
     asked = {"cores": cores, "memory_bytes": memory_bytes, "executors": executors}
     given = {name: value for name, value in asked.items() if value is not None}
@@ -78,8 +88,20 @@ def scale(
 
 
 def set_workers(registry: Registry, flow: str, tiers: Collection[str], count: WorkerCount) -> bool:
-    """Set the number of workers of tiers of a flow (none: all of them), or one on each host; False if it is so already. It applies to all
-    its versions, and running workers continue. Raises Refused if there is no such flow or tier, or a tier cannot have that many."""
+    """Set the number of workers of tiers of a flow. It applies to all versions, and running workers continue.
+
+    Args:
+        registry: where the flow is.
+        flow: the flow.
+        tiers: the tiers; empty: all.
+        count: the number of workers, or `each` for one on each host.
+
+    Returns:
+        False if it is so already.
+
+    Raises:
+        Refused: there is no such flow or tier, or a tier cannot have that many.
+    """
 
     def attempt() -> bool:
         spec = _spec_of_wanted(registry, flow)
@@ -108,8 +130,21 @@ def _spec_of_wanted(registry: Registry, flow: str) -> Spec:
 
 
 def plan_spread(registry: Registry, packages: PackageStore, flow: str, tiers: Collection[str] = (), *, partitions: int) -> Operation | None:
-    """The operation that distributes the state of a flow's Queries, or of those in some tiers, over that many partitions, without loss;
-    None if it is so already. Changes nothing. Raises Refused if there is no such flow or tier, and if no Query keeps state yet."""
+    """Plan the operation that distributes the state of queries over another number of partitions, without loss. Changes nothing.
+
+    Args:
+        registry: where the flow is.
+        packages: the packages of this host.
+        flow: the flow.
+        tiers: only queries in these tiers; empty: all.
+        partitions: the number of partitions, 1 to MOST_PARTITIONS.
+
+    Returns:
+        The operation; None if the state has that number of partitions already.
+
+    Raises:
+        Refused: there is no such flow or tier, no query keeps state yet, or the number is not valid.
+    """
     if not 1 <= partitions <= MOST_PARTITIONS:
         raise Refused(
             f"{partitions} is not a valid number of partitions", remedy=f"give a number from 1 to {MOST_PARTITIONS:,}", code="scale-least"
@@ -146,8 +181,8 @@ def _check(given: dict[str, int]) -> None:
 
 
 def _check_executors(registry: Registry, flow: str, spec: Spec, tiers: Collection[str], executors: int) -> None:
-    """Raise Refused if Spark runs in the workers themselves on every node that may take a tier: executors would have no effect. If no node
-    may take a tier yet, it is unknown."""
+    """Raise Refused if Spark runs inside the worker on every node that may take a tier: executors would have no effect there. A tier that
+    no registered node may take is not checked."""
     hosts = {name: host.record for name in names(registry, HOSTS) if isinstance(host := read_record(registry, HOST(name)), Stored)}
     for tier in tiers:
         said = spec.tiers[tier]

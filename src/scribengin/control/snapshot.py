@@ -12,7 +12,7 @@ from scribengin.control.node_bindings import Bindings, read_bindings
 from scribengin.control.peers import PeersSeen, read_peers_seen
 from scribengin.control.placement import load_of, on_each_host
 from scribengin.control.quota_records import Quotas, read_quotas
-from scribengin.control.record_validation import group_of, read_spec, read_wish, refusal, refused_limits, some_of, workers_of
+from scribengin.control.record_validation import group_of, read_spec, read_wish, refusal, refused_limits, shown_refusals, workers_of
 from scribengin.control.world import (
     BlockedFlow,
     DownstreamReader,
@@ -70,11 +70,11 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Record)
 _FLOWS = "flows"
 _BINDINGS, _GROUPS, _LAUNCHED, _WORKFLOWS, _QUOTAS, _PEERS = "/bindings", "/groups", "/launched", "/workflows", "/quotas", "/peers"
-"""the name of the reader of what many flows depend on; no flow has it"""
+"""names of readers for records that many flows depend on; no flow has such a name"""
 
 
 class _TierSpots(NamedTuple):
-    """The spots of a tier's records."""
+    """The paths of a tier's records."""
 
     wanted: Spot[TierWish]
     run: Spot[Run]
@@ -93,16 +93,16 @@ def _spots_of(flow: str, tier: str) -> _TierSpots:
 
 
 class Observer:
-    """Observes everything. Of the last observation: `problems` has the invalid or refused records, by path, and why; `missing` the errors
-    of launchers."""
+    """Observes everything. After each observation, `problems` has the invalid or refused records, by path, and why; `missing` the errors of
+    launchers."""
 
     def __init__(self, mirror: Mirror, launchers: Mapping[str, Launcher]) -> None:
         self._mirror = mirror
         self._launchers = launchers
         self._flows: dict[str, FlowSeen | BlockedFlow | None] = {}
-        """as last observed, each; None for a flow without a desired state"""
+        """flow → as last observed; None for a flow without a desired state"""
         self._files: dict[str, int] = {}
-        """flow → the text that is to be applied"""
+        """flow → the revision of its text that is to be applied"""
         self._bindings = Bindings()
         self._quotas = Quotas()
         self._groups: dict[str, str] = {}
@@ -116,17 +116,17 @@ class Observer:
         self._workflows: dict[str, WorkflowOperationRecord] = {}
         self._peers = PeersSeen()
         self._spread: dict[str, FlowSeen] = {}
-        """those with tiers that have a worker on each host, as last observed"""
+        """the flows with tiers that have a worker on each host, as last observed"""
         self._dirty: set[str] = {_BINDINGS, _GROUPS, _WORKFLOWS, _QUOTAS, _PEERS}
-        """the flows to observe again; kept if an observation is aborted"""
-        # of the flow that is being looked at
+        """the flows and shared records to observe again; kept if an observation is aborted"""
+        # of the flow that is being observed
         self._damaged: dict[Spot[Any], str] = {}
         self._newer: dict[str, str] = {}
         self.missing: dict[str, Unreachable] = {}
 
     @property
     def problems(self) -> dict[str, str]:
-        """Invalid and refused records, by path, and why."""
+        """Invalid and refused records: path → why."""
         of_flows = {path: why for _, problems in sorted(self._ill.items()) for path, why in problems.items()}
         of_bindings = {path: said["why"] for refused in self._bindings.refused.values() for path, said in refused.items()}
         of_quotas = {QUOTA(name).path: said["why"] for name, said in self._quotas.refused.items()}
@@ -188,12 +188,12 @@ class Observer:
         return self._spread
 
     def _place(self, flow: str, outside: Outside) -> None:
-        """Record where it reads and writes now."""
+        """Record where the flow reads and writes now."""
         if self._meetings.put(flow, outside):
             self._readers = None
 
     def _pressing(self) -> dict[str, tuple[DownstreamReader, ...]]:
-        """Flow → the sources of others that may throttle it; found again if a flow reads or writes elsewhere."""
+        """Flow → the sources of other flows that may throttle it. Computed again only if a flow reads or writes elsewhere."""
         if self._readers is None:
             found: dict[str, list[DownstreamReader]] = {}
             for each in self._meetings.meetings():
@@ -203,7 +203,7 @@ class Observer:
         return self._readers
 
     def _look_at_shared(self) -> None:
-        """Observe what many flows depend on."""
+        """Read the records that many flows depend on."""
         if _BINDINGS in self._dirty:
             with self._mirror.reading(_BINDINGS):
                 before, self._bindings = self._bindings, read_bindings(self._mirror, list(self._launchers))
@@ -236,7 +236,7 @@ class Observer:
             }
 
     def _fetch(self, names: Sequence[str]) -> None:
-        """Read what `_flow` reads of these, in a few requests for all of them."""
+        """Read the records that `_flow` reads for these flows, in a few requests for all of them."""
         folders = [f"{_FLOWS}/{name}/{folder}" for name in names for folder in ("wanted", "runs")]
         spots_of_flow = (DESIRED, STATUS, FILE, LIMIT, WORKERS, SHARE, HELD_BACK)
         self._mirror.fetch([spot(name).path for name in names for spot in spots_of_flow], folders)
@@ -256,13 +256,13 @@ class Observer:
         self._mirror.fetch([each.lease_term.path for each in spots if self._mirror.read(each.run.path) is None])
 
     def _tiers(self, flow: str, wanted: Set[str]) -> list[str]:
-        """The names of its tiers, and of their helpers, in all versions that have, or may still have, a worker; `wanted`: of the desired
-        version."""
+        """The names of the flow's tiers, and of their helpers, in all versions that have, or may still have, a worker. `wanted`: those of
+        the desired version."""
         there = {*self._mirror.children(f"{_FLOWS}/{flow}/wanted"), *self._mirror.children(f"{_FLOWS}/{flow}/runs")}
         return sorted(tier for tier in there | wanted if WANTED.fits(flow, tier))
 
     def _flow(self, name: str) -> FlowSeen | BlockedFlow | None:
-        """The flow; None if it has no desired state (yet)."""
+        """Observe one flow; None if it has no desired state (yet)."""
         status = self._made(STATUS(name))
         wish, spec, refused = read_wish(self._mirror, name, status)
         file = file_standing(self._mirror, name, wanted=wish is not None or bool(refused))
@@ -278,7 +278,7 @@ class Observer:
         refused = {**refused, **file.refused, **refused_limits(self._mirror, name), **self._bindings.refused.get(name, {})}
         if wish is None or spec is None:
             why, remedy = next(iter((said["why"], said["remedy"]) for said in refused.values()))
-            return BlockedFlow(status, f"{DESIRED(name).path} {why}", remedy, some_of(refused), tuple(self._damaged))
+            return BlockedFlow(status, f"{DESIRED(name).path} {why}", remedy, shown_refusals(refused), tuple(self._damaged))
         refused |= self._quotas.refused_of(spec.labels)
         counts, wrong = workers_of(self._mirror, name, spec)
         refused |= wrong
@@ -307,7 +307,7 @@ class Observer:
             status,
             wanted_tiers=frozenset(wanted),
             each=frozenset(tier for tier, workers in counts.items() if workers == "each"),
-            refused=some_of(refused),
+            refused=shown_refusals(refused),
             damaged=tuple(self._damaged),
             watched=spec.watched,
             under_way=self._under_way(name, wish.operation),
@@ -319,19 +319,28 @@ class Observer:
         )
 
     def _under_way(self, flow: str, id_: str) -> UnderWay | None:
-        """The operation that the flow waits for; None for one that was removed or is invalid."""
+        """The operation that the flow waits for; None if it was removed or is invalid."""
         operation = self._made(OPERATION(flow, id_)) if id_ and OPERATION.fits(flow, id_) else None
         return UnderWay(id_, operation) if operation is not None and operation.step in UNDER_WAY else None
 
     def _tier(self, flow: str, tier: str, spec: Spec, node: str, on: tuple[str, GroupName | None], *, left: bool) -> ObservedTier:
-        """`on`: its group, and what is to be written of that. `left`: the flow no longer has the tier."""
+        """Observe one tier.
+
+        Args:
+            flow: the flow.
+            tier: the tier.
+            spec: the desired version.
+            node: the node that the tier is bound to; empty: none.
+            on: (the tier's group, the record of it that is to be written).
+            left: the desired version does not have the tier.
+        """
         spots = _spots_of(flow, tier)
         wish, run, report = self._made(spots.wanted), self._made(spots.run), self._made(spots.report)
         spare, waits = self._made(spots.spare), self._made(spots.spare_report)
         there = spec_of(spec, tier)
         said = there or TierSpec()
         feeders = said.feeders if there is not None else self._old_feeders(flow, tier, wish)
-        if left and is_helper(tier):  # whom it helped goes on without it
+        if left and is_helper(tier):  # the tier that it helped continues without it
             feeders = ()
         lease, before = self._lease(spots.lease.path), 0
         if run is None and (term := self._mirror.read(spots.lease_term.path)) is not None:
@@ -365,14 +374,15 @@ class Observer:
         return () if there is None else there.feeders
 
     def _lease(self, path: str) -> LeaseHolder | None:
-        """The holder. A record that a person wrote is not a lease; one that names no run belongs to an unknown process, run 0."""
+        """The holder of a lease; None if there is none. A record that an operator wrote is not a lease. A lease that names no run belongs
+        to an unknown process, run 0."""
         there = self._mirror.read(path)
         if there is None or not there.session:
             return None
         return LeaseHolder(_run_of(there), there.made if isinstance(there, RegistryEntry) else there.changed)
 
     def _made(self, spot: Spot[R]) -> R | None:
-        """A record that masters or workers make; None if there is none, or only a folder. A damaged one is recorded as such."""
+        """A record that masters or workers write; None if it does not exist, or is only a folder. A damaged one is noted in `_damaged`."""
         found = self._mirror.stored(spot)
         if isinstance(found, Stored) and found.entry.value:
             return found.record
@@ -383,7 +393,7 @@ class Observer:
         return None
 
     def _node(self, name: str, cores: int, memory_bytes: int) -> WorkerNode:
-        """The node; its free resources are those that it registered without those of its workers."""
+        """The node. Its free resources are those that it registered minus `cores` and `memory_bytes`, which its workers use."""
         host = self._made(HOST(name))
         limit = (0, 0) if host is None else (host.cores, host.memory_bytes)
         free = [most - used if most else None for most, used in zip(limit, (cores, memory_bytes), strict=True)]
@@ -410,7 +420,7 @@ class Observer:
             nodes[name] = self._node(name, cores[name], memory_bytes[name])
             for each in seen:
                 if (id_ := RunId.parse(each.worker)) is not None:
-                    # what is left of a worker is none that serves, and none that is over
+                    # strays of a worker neither serve nor count as ended
                     processes[id_] = WorkerProcess(
                         name, "running" if each.strays and not each.is_over else each.state, each.status, each.reason
                     )
@@ -419,12 +429,13 @@ class Observer:
 
 
 def _run_of(holder: RegistryEntry | Damaged) -> int:
-    """The run that a lease's record names, 0 for none."""
+    """The run that a lease's record names; 0 if none."""
     run = holder.value.get("run", 0) if isinstance(holder, RegistryEntry) else 0
     return run if isinstance(run, int) else 0
 
 
 def _wanted(counts: Mapping[str, WorkerCount]) -> set[str]:
-    """The tiers and helpers of a flow with these numbers of workers; without helpers that follow the hosts."""
+    """The names of the tiers and helpers of a flow with these numbers of workers; without helpers of `workers: each`, which depend on the
+    hosts."""
     said = {tier: count for tier, count in counts.items() if count != "each"}
     return counts.keys() | {helper_name(tier, number) for tier, count in said.items() for number in range(2, count + 1)}

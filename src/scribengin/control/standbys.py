@@ -1,8 +1,8 @@
 """The life of a tier's standby: a worker that has loaded all it needs and waits for the lease, if `standby: warm` is set.
 
-A standby becomes the serving worker in two ways. Its predecessor's lease ends, and it takes the lease: with or without a master. Or a
-master sees the predecessor's end first, and names the standby in its place. Either way the run record becomes the standby's, and another
-one is started once the new worker serves: two starts at a time would slow the one that matters.
+A standby becomes the serving worker in two ways. Its predecessor's lease ends, and the standby acquires the lease, with or without a
+master. Or a master observes the predecessor's end first, and makes the standby its successor. Either way the run record becomes the
+standby's, and another standby is started once the new worker serves: two starts at the same time would slow the important one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SILENT_S = 300.0
 
 
 def waiting(tier: ObservedTier) -> Run | None:
-    """The standby that waits, or starts; None if there is none, or it serves already."""
+    """The standby that waits, or is starting; None if there is none, or it serves already."""
     spare = tier.spare
     if spare is None or spare.ended_at is not None or (tier.run is not None and spare.number <= tier.run.number):
         return None
@@ -34,7 +34,7 @@ def waiting(tier: ObservedTier) -> Run | None:
 
 
 def spare_waits(tier: ObservedTier) -> bool:
-    """True if time alone may change the actions for the standby: one is needed and not there, or it has not reported yet."""
+    """True if time alone may change the actions for the standby: one is needed and does not exist, or it has not reported yet."""
     spare = waiting(tier)
     if spare is None:
         return tier.standby
@@ -47,8 +47,15 @@ def newest_number(tier: ObservedTier) -> int:
 
 
 def successor(world: World, flow: str, tier: ObservedTier, failures: int, *, due: bool) -> Run | None:
-    """The run that the standby becomes now, if it does: because it holds the lease, or because a successor is `due` and the standby is
-    there."""
+    """The run record with which the standby becomes the tier's worker now; None if it does not.
+
+    Args:
+        world: what was observed.
+        flow: the flow.
+        tier: the tier.
+        failures: failures in a row without progress so far.
+        due: a successor of the tier's worker is to be started now. Otherwise the standby becomes the worker only if it holds the lease.
+    """
     spare = waiting(tier)
     if spare is None or tier.wish is None:
         return None
@@ -62,7 +69,16 @@ def successor(world: World, flow: str, tier: ObservedTier, failures: int, *, due
 def tend_spare(
     world: World, flow: str, tier: ObservedTier, load: Mapping[str, int], back_off_s: Callable[[int], float], *, serves: bool
 ) -> Iterator[Action]:
-    """The actions for the standby. `serves`: the tier's worker does, and not for the first time after a series of failures."""
+    """The actions for the tier's standby.
+
+    Args:
+        world: what was observed.
+        flow: the flow.
+        tier: the tier.
+        load: node → its number of workers.
+        back_off_s: number of failures in a row → seconds until the next start.
+        serves: the tier's worker serves; see `worker_lifecycle.serves`.
+    """
     spare = waiting(tier)
     if spare is None:
         if serves and tier.standby:
@@ -74,7 +90,7 @@ def tend_spare(
     if process is not None and process.ended:
         yield Note(flow, tier.tier, _ended(world, tier, spare, process), spare=True)
     elif process is None and node is not None:
-        yield Start(flow, tier.tier, spare, spare=True)  # its record was written and the launcher never heard of it
+        yield Start(flow, tier.tier, spare, spare=True)  # its record was written, but the launcher never received the order
     elif process is not None and not tier.standby and tier.wish is not None and tier.wish.goal in ("running", "paused"):
         yield Kill(id_, spare.node, "the flow no longer needs a standby")
     elif process is not None and _keeps_failing(tier):
@@ -84,7 +100,7 @@ def tend_spare(
 
 
 def _keeps_failing(tier: ObservedTier) -> bool:
-    """A standby that took over at once would fail again at once, without any back-off."""
+    """True if the tier fails repeatedly. A standby that took over would fail again at once, without any back-off."""
     return tier.run is not None and tier.run.ended_at is not None and tier.run.failures > 1
 
 
@@ -92,7 +108,7 @@ def _start(world: World, flow: str, tier: ObservedTier, load: Mapping[str, int],
     wish, before, run = tier.wish, tier.spare, tier.run
     if wish is None or run is None or wish.goal != "running":
         return
-    # of one that has served nothing counts
+    # only a standby that never served counts
     failed = before is not None and before.number > run.number and before.generation == wish.generation
     if before is not None and failed and (before.permanent or world.now < (before.ended_at or 0.0) + back_off_s(before.failures)):
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
+from collections.abc import Mapping  # noqa: TC003  msgspec evaluates the annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -31,8 +31,19 @@ NOWHERE = Outside()
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A packed and planned flow, from which a version is made. `package` is the sha256 of a package that masters and workers can get,
-    `path` that of the flow file inside."""
+    """A packed and planned flow, from which a version is made.
+
+    Attributes:
+        flow: its name.
+        package: the sha256 of a package that masters and workers can get.
+        path: the path of the flow file in the package.
+        base: the folder from which relative paths of data are resolved.
+        tiers: the settings of its tiers.
+        watched: the settings of delay and alerts.
+        labels: its labels.
+        outside: where it reads and writes.
+        groups: the groups of hosts on which its tiers may run.
+    """
 
     flow: str
     package: str
@@ -46,13 +57,13 @@ class Submission:
 
     @property
     def ends(self) -> tuple[str, Outside]:
-        """(its flow file, where it reads and writes)."""
+        """(the path of its flow file, where it reads and writes)."""
         return f"{self.base}/{self.path}", self.outside
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The result of a submission. `changed` is false if the newest version is identical and its desired state already was running."""
+    """The result of a submission. `changed` is False if the newest version is identical and has the desired state already."""
 
     flow: str
     version: int
@@ -60,7 +71,14 @@ class Applied:
 
 
 def submission_of(plan: FlowPlan, package: str, path: str, base: str) -> Submission:
-    """The submission of a flow that was planned from the file `path` of a package."""
+    """The submission of a planned flow.
+
+    Args:
+        plan: the plan.
+        package: the sha256 of its package.
+        path: the path of the flow file in the package.
+        base: the folder from which relative paths of data are resolved.
+    """
     flow = plan.flow
     return Submission(flow.name, package, path, base, _tiers_of(plan), _watched_of(flow), flow.labels, outside_of(flow), _groups_of(flow))
 
@@ -125,7 +143,7 @@ def same_as(spec: Spec, submission: Submission) -> bool:
 
 
 def bare_tiers(spec: Spec) -> dict[str, TierSpec]:
-    """Its tiers, without the versions whose workers may serve them."""
+    """The version's tiers, without the versions whose workers may serve them."""
     return {name: replace(tier, since=0, process=0) for name, tier in spec.tiers.items()}
 
 
@@ -135,7 +153,14 @@ def scaled_tiers(tiers: Mapping[str, TierSpec], scaled: Mapping[str, Mapping[str
 
 
 def next_tiers(submission: Submission, before: Spec | None, version: int, effect: str | None) -> dict[str, TierSpec]:
-    """The tiers of the next version; `version` is the number of `before`."""
+    """The tiers of the next version.
+
+    Args:
+        submission: the submitted flow.
+        before: the version before; None if there is none.
+        version: the number of `before`; 0 if the flow has no desired state.
+        effect: how the changes take effect (`change_models.Effect`); it decides which workers may serve the next version.
+    """
     tiers = scaled_tiers(submission.tiers, {} if before is None else before.scaled)
     if before is None or not version or effect not in ("in place", "next Batch"):
         return tiers

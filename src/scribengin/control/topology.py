@@ -31,34 +31,42 @@ if TYPE_CHECKING:
 
 HASH_LENGTH = 16
 Accept = Literal["again", "lost"]
-"""The agreement for Queries that need a new checkpoint: `again` reads from the start of their sources, `lost` continues from their
-positions."""
+"""the agreement for queries that need a new checkpoint: `again` reads from the start of their sources, `lost` continues from their
+positions"""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedTopology:
-    """The changes that submitting would make. `hash` is over the desired versions now and the new ones, not over progress: it changes only
-    if a flow is changed, or a Query that could continue no longer can."""
+    """The changes that submitting would make. `hash` covers the present desired versions and the new ones, not progress: it changes only if
+    a flow is changed, or a query that could continue no longer can."""
 
     flows: tuple[Compared, ...]
     hash: str
 
     @property
     def needs_word(self) -> bool:
-        """True if rows would be read again or lost, so that a person must agree."""
+        """True if rows would be read again or lost, so that an operator must agree."""
         return any(each.effect == "new checkpoint" for each in self.flows)
 
     def shown(self) -> TopologyPlan:
-        """What a caller gets of it."""
+        """The plan without internal data, for the answer of the API."""
         return TopologyPlan(tuple(FlowChanges(each.flow, each.version, each.changes, each.anew) for each in self.flows), self.hash)
 
 
 def plan_topology(
     registry: Registry, submissions: Sequence[Submission], *, packages: PackageStore, state: Callable[[str], str]
 ) -> PlannedTopology:
-    """Compare with the desired state now; changes nothing. `state`: flow → folder of its state, if it has none yet.
+    """Compare submissions with the present desired state. Changes nothing.
 
-    Raises InputError with every problem of every flow, Refused (`tier-two-flows`) if two of them claim the same tiers.
+    Args:
+        registry: where the flows are.
+        submissions: the flows.
+        packages: the packages of this host.
+        state: flow → the folder of its state, for a flow that has none yet.
+
+    Raises:
+        InputError: every problem of every flow.
+        Refused: `tier-two-flows` if two of them claim the same tiers.
     """
     claimed_once(submissions)
     wishes = {submission.flow: flow_records.wanted(registry, submission.flow) for submission in submissions}
@@ -75,9 +83,9 @@ def plan_topology(
 
 
 def plan_rollback(registry: Registry, flow: str, version: int, *, packages: PackageStore, only: bool = False) -> PlannedTopology:
-    """The changes that `admin.rollback` would make; changes nothing. Raises as it, and as `plan_topology`."""
+    """The changes that `flow_requests.rollback` would make. Changes nothing. Raises as it, and as `plan_topology`."""
     submissions = []
-    for name, number in flow_requests.going_back(registry, flow, version, only=only).items():
+    for name, number in flow_requests.rollback_versions(registry, flow, version, only=only).items():
         spec = flow_records.version_of(registry, name, number)
         about = (spec.watched, spec.labels, spec.outside, spec.groups)
         submissions.append(Submission(name, spec.package, spec.path, spec.base, bare_tiers(spec), *about))
@@ -98,7 +106,7 @@ def claimed_once(submissions: Sequence[Submission]) -> None:
 
 
 def _prepared(submissions: Sequence[Submission], packages: PackageStore, state: Mapping[str, Path]) -> list[PreparedFlow]:
-    """Check and plan them. Raises InputError with every problem of every flow, and if they feed each other in a cycle."""
+    """Check and plan the flows. Raises InputError with every problem of every flow, and if they feed each other in a cycle."""
     flows, problems = [], list[Problem]()
     for submission in submissions:
         path = packages.get(submission.package) / submission.path
@@ -120,7 +128,7 @@ def _prepared(submissions: Sequence[Submission], packages: PackageStore, state: 
 
 
 def _on_one_host(flow: PreparedFlow) -> Iterator[Problem]:
-    """Channels that would be on a disk of one host, while the state is where all hosts can reach it."""
+    """The problems of channels that would be on a disk of one host, while the state is reachable from all hosts."""
     for channel in flow.plan.channels if isinstance(flow.root, RemotePath) else ():
         if channel.channel.type == "folder" and not channel.channel.path and channel.edge.to is None:
             edge = " and ".join(f'"{name}"' for name in channel.names)
@@ -147,11 +155,22 @@ def apply_topology(
     expected: str = "",
     accept: Accept | None = None,
 ) -> tuple[PlannedTopology, tuple[Applied, ...]]:
-    """Submit them all, or none. `expected` is the hash of the plan that was reviewed, or its first characters (at least 12); it agrees to
-    all that the plan says, rows read again included.
+    """Submit all flows, or none.
 
-    Raises as `plan_topology`; Refused `plan-stale` if the plan is another by now, `plan-refused` if a change is impossible now,
-    `plan-unsaid` if rows would be read again or lost and no one has agreed, and as `admin.apply_all`.
+    Args:
+        registry: where the flows are.
+        submissions: the flows.
+        packages: the packages of this host.
+        state: flow → the folder of its state, for a flow that has none yet.
+        by: the user, for the records.
+        expected: the hash of the plan that was reviewed, or its first characters (at least 12). It agrees to everything in that plan,
+            including
+            rows that are read again. Empty: no plan was reviewed.
+        accept: the agreement for queries that need a new checkpoint.
+
+    Raises:
+        Refused: `plan-stale`, `plan-refused` or `plan-unsaid` as `check_agreed`; and as `flow_requests.apply_all`.
+        InputError: as `plan_topology`.
     """
     plan = plan_topology(registry, submissions, packages=packages, state=state)
     check_agreed(plan, expected=expected, accept=accept)
@@ -159,8 +178,18 @@ def apply_topology(
 
 
 def check_agreed(plan: PlannedTopology, *, expected: str = "", accept: Accept | None = None) -> None:
-    """Raise Refused if it is not the reviewed plan (`plan-stale`), is impossible now (`plan-refused`), or if rows would be read again or
-    lost and no one has agreed (`plan-unsaid`)."""
+    """Check that a plan may be carried out.
+
+    Args:
+        plan: the present plan.
+        expected: the hash of the plan that was reviewed, or its first characters (at least 12).
+        accept: the agreement for queries that need a new checkpoint.
+
+    Raises:
+        Refused: the plan is not the reviewed one (`plan-stale`), is impossible now (`plan-refused`), or rows would be read again or lost
+            without
+            an agreement (`plan-unsaid`).
+    """
     if expected and (len(expected) < 12 or not plan.hash.startswith(expected)):
         raise Refused(
             f"the plan {expected} is stale: for the current desired state it is {plan.hash}",
@@ -192,7 +221,8 @@ def write_topology(
     columns: bool = False,
     goal: Goal = "running",
 ) -> tuple[Applied, ...]:
-    """Write what was planned and agreed to: all of it, or nothing. `columns`, `goal` and the errors are those of `admin.apply_all`."""
+    """Write what was planned and agreed to: all of it, or nothing. `columns`, `goal` and the errors are those of
+    `flow_requests.apply_all`."""
     renew = {each.flow: [(anew.tier, anew.query) for anew in each.anew] for each in plan.flows if each.anew}
     versions = {each.flow: each.version for each in plan.flows}
     effects = {each.flow: each.effect for each in plan.flows}

@@ -1,4 +1,4 @@
-"""The maintenance of sinks' folders: which host does it. One host per folder, however many flows and tiers write there.
+"""Assigns the maintenance of sinks' folders to hosts: one host per folder, however many flows and tiers write there.
 
 It is a duty of the leader besides flows: `place` is pure; `Upkeep` reads, and writes the result, under the leader's Term. The host's part
 is `hosts/folder_keeper.py`.
@@ -31,10 +31,10 @@ FOLDERS = "upkeep"
 ROUNDS = 60
 """the number of cycles in which all folders are checked once, even if nothing has changed"""
 FORGOTTEN_S = 86_400.0
-"""seconds after the last writer when the records of a folder are removed. Not at once: a new lease counts its holders from the beginning,
-and a host that was suspended while it reported would pass for the new holder. No session lives that long."""
+"""seconds after the end of the last writer until the records of a folder are removed. Not at once: a new lease counts its holders from the
+beginning, and a host that was suspended while it reported would pass for the new holder. No session lives that long."""
 _FOLDERS = 200
-"""records in one commit"""
+"""most folders in one commit"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,16 @@ class MaintainedFolder:
 def place(
     wanted: Mapping[str, MaintainedFolder], kept: Mapping[str, MaintenanceOwner], nodes: Mapping[str, WorkerNode]
 ) -> dict[str, MaintenanceOwner]:
-    """The new maintenance owner of each folder, if it changes. It stays while that host answers and is not decommissioned, unless all
-    writers are elsewhere; the host with the fewest folders is chosen, of the writers' hosts if possible."""
+    """The new maintenance owner of each folder whose owner or writers change.
+
+    An owner stays while its host answers and is not decommissioned, unless all writers are on other hosts. Otherwise the host with the
+    fewest folders is chosen, one of the writers' hosts if possible.
+
+    Args:
+        wanted: folder id → folder, for the folders that are written.
+        kept: folder id → present owner.
+        nodes: the nodes that answer now.
+    """
     able = {name for name, node in nodes.items() if not node.decommissioned}
     load = Counter(each.node for id_, each in kept.items() if id_ in wanted)
     found = {}
@@ -71,26 +79,26 @@ def place(
 
 
 class Upkeep:
-    """The leader's part. For the thread of its mirror."""
+    """The leader's part of the maintenance of folders. For the thread of its mirror."""
 
     def __init__(self, registry: Registry, mirror: Mirror) -> None:
         self._registry = registry
         self._mirror = mirror
         self._flows: dict[str, tuple[FlowSeen, dict[str, tuple[str, str, str]]]] = {}
-        """flow → as last observed, and tier and folder's id → (path, tier, host)"""
+        """flow → as last observed, and `tier/folder id` → (path, tier, host)"""
         self._takers: dict[str, bool] = {}
         self._look = 0
         self._again = True
 
     def place_owners(self, world: World, term: Term) -> list[str]:
-        """Assign folders; returns what was refused, for the log. Raises FencedError, Unreachable."""
+        """Assign folders to hosts. Returns the messages of refused writes, for the log. Raises FencedError, Unreachable."""
         if not self._has_news(world):
             return []
-        self._again = True  # what was news counts as seen now: where reading or writing fails, it is not lost
+        self._again = True  # stays set if reading or writing fails, so that the change is not lost
         kept = self._read_kept()
         wanted = self._wanted()
         unknown = {name for name, each in world.held.items() if not each.is_new}
-        if unknown:  # nobody knows what these write to
+        if unknown:  # it is unknown to which folders these flows write
             held = {id_ for id_, each in kept.items() if {writer.partition(".")[0] for writer in each.writers} & unknown}
         else:
             held = set[str]()
@@ -113,7 +121,7 @@ class Upkeep:
                 add(id_, MaintenanceOwner(path=kept[id_].path, node="", number=kept[id_].number, since=moment_text(world.now)))
             elif left_s <= 0:
                 add(id_, None)
-        if not unknown:  # where no word stands, or it says nothing, though somebody had the right there once
+        if not unknown:  # folders whose record is missing or invalid, but which had a maintenance owner once
             for id_ in self._ids() - kept.keys() - wanted.keys():
                 add(id_, MaintenanceOwner(path="", node="", since=moment_text(world.now)))
         writes = [each for each in writes if each]
@@ -124,7 +132,8 @@ class Upkeep:
         return refused
 
     def _has_news(self, world: World) -> bool:
-        """Whether a flow that writes to folders has changed, or a host was added or removed, since the last check."""
+        """True if a flow that writes to folders has changed, or a host was added or removed, since the last check, or a periodic check is
+        due."""
         news = self._again
         for gone in self._flows.keys() - world.flows.keys():
             news |= bool(self._flows.pop(gone)[1])
@@ -163,8 +172,8 @@ class Upkeep:
         return {id_ for id_ in self._mirror.children(FOLDERS) if KEEPING.fits(id_)}
 
     def _put(self, id_: str, keeping: MaintenanceOwner) -> Iterator[Write]:
-        """Write an assignment. An invalid record is replaced; one of a newer program is left unchanged. With the last writer the report is
-        removed."""
+        """The writes of an assignment. An invalid record is replaced; one of a newer Scribengin is left unchanged. Without an owner, the
+        last report is removed."""
         if isinstance(self._mirror.stored(KEEPING(id_)), Newer):
             return
         yield self._mirror.put(KEEPING(id_), keeping)
@@ -172,7 +181,7 @@ class Upkeep:
             yield Delete(told.path, told.version)
 
     def _remove(self, id_: str) -> Iterator[Write]:
-        """Remove all of it, unless a host still has the lease, or there are unknown records."""
+        """The writes that remove all records of a folder; none if a host still has the lease, or there are unknown records."""
         paths = [KEEPING(id_).path, UPKEPT(id_).path, UPKEEP_LEASE_TERM(id_).path]
         folder = parent_of(paths[0])
         if not {f"{folder}/{name}" for name in self._mirror.children(folder)} <= {*paths}:
@@ -183,16 +192,17 @@ class Upkeep:
         yield Delete(folder)
 
     def _commit(self, folders: Sequence[list[Write]], term: Term, refused: list[str]) -> bool:
-        """Returns whether another check is needed soon."""
+        """Commit the writes of folders; the messages of refused ones are added to `refused`. Returns True if another check is needed
+        soon."""
         writes = [write for each in folders for write in each]
         try:
             self._registry.commit(*writes, term=term)
         except (Conflict, Refused) as error:
-            if len(folders) > 1:  # whose fault it was is found by halves
+            if len(folders) > 1:  # which folder caused it is found by halving
                 middle = len(folders) // 2
                 first = self._commit(folders[:middle], term, refused)
                 return self._commit(folders[middle:], term, refused) or first
-            if isinstance(error, Refused):  # now it would be again
+            if isinstance(error, Refused):  # it would be refused again
                 refused.append(error.message)
                 return False
         finally:
@@ -202,7 +212,7 @@ class Upkeep:
 
 
 def _folders(flow: str, seen: FlowSeen) -> dict[str, tuple[str, str, str]]:
-    """`tier/id` → (path, `flow.tier`, host) of the folders that its tiers write, for tiers that had a worker once."""
+    """`tier/folder id` → (path, `flow.tier`, host) of the folders that the flow's tiers write, for tiers that have had a worker."""
     return {
         f"{tier.tier}/{id_of_folder(path)}": (path, f"{flow}.{tier.tier}", _host(tier))
         for tier in seen.tiers.values()
@@ -212,7 +222,7 @@ def _folders(flow: str, seen: FlowSeen) -> dict[str, tuple[str, str, str]]:
 
 
 def _left_s(keeping: MaintenanceOwner, now: float) -> float | None:
-    """The seconds for which its records still stay; None if it is assigned, or has no time from which to count."""
+    """The seconds for which a folder's records still stay; None if it is assigned, or has no time from which to count."""
     if keeping.node:
         return None
     try:
@@ -222,5 +232,5 @@ def _left_s(keeping: MaintenanceOwner, now: float) -> float | None:
 
 
 def _host(tier: ObservedTier) -> str:
-    """The host of its worker, now or last."""
+    """The host of the tier's worker, now or last."""
     return tier.run.node if tier.run is not None else ""

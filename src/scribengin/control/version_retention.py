@@ -1,4 +1,4 @@
-"""Which versions of flows are kept: each is a record, and a flow that is submitted every hour would fill the registry."""
+"""Decides which versions of flows are kept: each is a record, and a flow that is submitted every hour would fill the registry."""
 
 from __future__ import annotations
 
@@ -17,13 +17,23 @@ if TYPE_CHECKING:
 
 
 KEPT_VERSIONS = 50
-"""the number of newest versions kept for each flow, besides older ones in use"""
+"""number of newest versions that are kept for each flow, besides older ones in use"""
 _COMMIT_WRITES = 100
 
 
 def surplus(specs: Mapping[str, Mapping[int, Spec]], in_use: Mapping[str, Collection[int]], keep: int) -> dict[str, list[int]]:
-    """Flow → the versions that may go, the oldest first: not of the `keep` newest, not in use, and not submitted as one with a
-    version of another flow that stays; `rollback` brings these back together.
+    """The versions that may be removed.
+
+    Not removed are the `keep` newest, those in use, and those submitted as one with a version of another flow that stays: `rollback`
+    restores these together.
+
+    Args:
+        specs: flow → version → its Spec; None for one that cannot be read.
+        in_use: flow → its versions in use.
+        keep: the number of newest versions to keep.
+
+    Returns:
+        Flow → its versions, oldest first.
 
     >>> surplus({"a": {1: None, 2: None, 3: None}}, {"a": [1]}, 1)
     {'a': [2]}
@@ -40,9 +50,21 @@ def surplus(specs: Mapping[str, Mapping[int, Spec]], in_use: Mapping[str, Collec
 
 
 def prune_versions(registry: Registry, specs: Mapping[str, Mapping[int, Spec]], keep: int, term: Term) -> int:
-    """Remove the versions that may go; `specs` are all versions. Returns the number removed; none of a flow whose desired state changes
-    meanwhile. Raises FencedError, Unreachable."""
-    full = [*surplus(specs, {}, keep)]  # what is in use is asked of these only: it makes what may go less, never more
+    """Remove the versions that are not kept. Of a flow whose desired state changes meanwhile, no further version is removed.
+
+    Args:
+        registry: where the versions are.
+        specs: flow → version → its Spec, for all versions.
+        keep: the number of newest versions to keep.
+        term: the Term under which they are removed.
+
+    Returns:
+        The number of versions removed.
+
+    Raises:
+        FencedError, Unreachable: the registry's.
+    """
+    full = [*surplus(specs, {}, keep)]  # versions in use are read only for these flows: they can only reduce what may be removed
     if not full:
         return 0
     in_use = {flow: versions_in_use(registry, flow) for flow in full}
@@ -54,7 +76,7 @@ def prune_versions(registry: Registry, specs: Mapping[str, Mapping[int, Spec]], 
         for at in range(0, len(numbers), _COMMIT_WRITES):
             part = [Delete(SPEC(flow, str(number)).path) for number in numbers[at : at + _COMMIT_WRITES]]
             try:
-                # who goes back to one of them writes what is wanted: then this is refused, or he finds it gone
+                # a rollback to one of these versions writes DESIRED: then this commit conflicts, or the rollback finds the version removed
                 registry.commit(*part, Require(desired.path, desired.version), term=term)
             except Conflict:
                 break
@@ -63,12 +85,12 @@ def prune_versions(registry: Registry, specs: Mapping[str, Mapping[int, Spec]], 
 
 
 def versions_in_use(registry: Registry, flow: str) -> set[int]:
-    """The desired version now or last, those in the records of workers, and that of a current operation."""
+    """The versions in use: the present or last desired version, those in the records of workers, and that of a current operation."""
     desired, status = read_record(registry, DESIRED(flow)), read_record(registry, STATUS(flow))
     found = {status.record.version} if isinstance(status, Stored) else set()
     if isinstance(desired, Stored):
         found.add(desired.record.version)
-        number, operation_id = str(desired.record.version), desired.record.operation  # by hand anything may stand there
+        number, operation_id = str(desired.record.version), desired.record.operation  # written by hand, the values may be invalid
         spec = read_record(registry, SPEC(flow, number)) if SPEC.fits(flow, number) else None
         for tier in spec.record.tiers.values() if isinstance(spec, Stored) else ():
             found |= {tier.since, tier.process}

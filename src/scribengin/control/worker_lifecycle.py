@@ -20,24 +20,32 @@ if TYPE_CHECKING:
 
 
 BACK_OFF_S = (0.0, 2.0, 10.0, 60.0)
-"""Seconds after the first, second, … failure in a row without progress before the next start; the last value holds for all further ones."""
+"""seconds after the first, second, … failure in a row without progress before the next start; the last value holds for all further ones"""
 REGAIN_S = 15.0
-"""Seconds that a worker that lost its lease may take to regain it: a session that expired for a moment, a process that was suspended."""
+"""seconds that a worker that lost its lease may take to regain it, for example after a short loss of its session or a suspension of its
+process"""
 FIRST_SIGN_S = 300.0
-"""Seconds after its start that a worker may be silent; then it counts as stuck."""
+"""seconds after its start that a worker may be silent; then it counts as stuck"""
 
 REACHED_S = 30.0
-"""Seconds that a start waits for a node that became unavailable before its worker had the lease; then another node is used. Counted from
+"""seconds that a start waits for a node that became unavailable before its worker had the lease; then another node is used. Counted from
 when it was found unavailable: a busy node may be so for a moment, long after the order, and its worker has only just started."""
 
 
 def back_off_s(failures: int) -> float:
-    """The wait after that many failures in a row without progress; 0 if there was none."""
+    """Seconds to wait after that many failures in a row without progress; 0 without failures."""
     return BACK_OFF_S[min(failures, len(BACK_OFF_S)) - 1] if failures else 0.0
 
 
 def tend(world: World, flow: str, tier: ObservedTier, load: Mapping[str, int]) -> Iterator[Action]:
-    """The actions for the tier's worker now. `load` is the number of workers of each node, for choosing one."""
+    """The actions for the tier's worker now.
+
+    Args:
+        world: what was observed.
+        flow: the flow.
+        tier: the tier.
+        load: node → its number of workers, for choosing one.
+    """
     run = tier.run
     if run is None and (lost := lost_run(world, flow, tier)) is not None:
         yield Note(flow, tier.tier, lost)
@@ -64,8 +72,8 @@ def tend(world: World, flow: str, tier: ObservedTier, load: Mapping[str, int]) -
     elif _lost_its_lease(world, run):
         yield from _give_up(world, id_, run, process, f"it has not held its lease for {REGAIN_S:.0f} s")
     elif process is None and node is not None:
-        # its record was written and the launcher never heard of it: the master that wrote it is gone, or the node was not there then
-        # of one that has held its lease the time goes on in which it must hold it again
+        # The run was recorded, but the launcher never received the order: the master that wrote it has ended, or the node was unavailable.
+        # For a run that has held its lease, the time to regain it continues to count.
         yield Start(flow, tier.tier, run if run.leased or run.unleased_since is None else replace(run, unleased_since=None))
     elif not run.leased and process is None and run.unleased_since is None:
         yield Note(flow, tier.tier, replace(run, unleased_since=world.now))
@@ -79,7 +87,7 @@ def tend(world: World, flow: str, tier: ObservedTier, load: Mapping[str, int]) -
 
 
 def orphans(world: World) -> Iterator[Action]:
-    """The actions for processes without a run."""
+    """The actions for processes that no run record names."""
     for id_, process in world.processes.items():
         flow = world.flows.get(id_.flow)
         if id_.flow in world.held or (flow is not None and flow.damaged):
@@ -87,13 +95,13 @@ def orphans(world: World) -> Iterator[Action]:
         tier = flow.tiers.get(id_.tier) if flow is not None else None
         run = tier.run if tier is not None else None
         if tier is not None and run is None:
-            continue  # it is noted first, and then served or not
+            continue  # its run is recorded first; a later cycle decides about the process
         if run is not None and run.number == id_.number and run.ended_at is None:
             continue
         if tier is not None and (spare := waiting(tier)) is not None and spare.number == id_.number:
             continue
         if tier is not None and run is not None and id_.number > newest_number(tier):
-            continue  # its number comes from a newer look than ours
+            continue  # a newer observation than this one gave it its number
         if process.ended:
             yield Forget(id_, process.node)
         else:
@@ -111,7 +119,7 @@ def needs_worker(tier: ObservedTier) -> bool:
 
 
 def next_start_at(tier: ObservedTier, wish: TierWish) -> float | None:
-    """When the ended run's successor starts, in seconds since 1970; None if it needs intervention."""
+    """When the ended run's successor starts, in seconds since the epoch; 0 if at once; None if the tier needs intervention."""
     run = tier.run
     if run is None or run.ended_at is None or run.generation != wish.generation:
         return 0.0
@@ -127,7 +135,8 @@ def waits(tier: ObservedTier) -> bool:
 
 
 def serves(tier: ObservedTier) -> bool:
-    """True if its worker holds the lease and reports that it runs, and not just like those before it, which failed one after the other."""
+    """True if the tier's worker holds the lease and reports that it runs; after more than one failure in a row, only once it has committed
+    a Batch."""
     run, report = tier.run, tier.report
     if run is None or run.ended_at is not None or report is None or not _has_reported(tier, run) or tier.lease is None:
         return False
@@ -136,7 +145,7 @@ def serves(tier: ObservedTier) -> bool:
 
 
 def _is_due(world: World, tier: ObservedTier) -> bool:
-    """Whether a worker is to be started now, as far as time is concerned."""
+    """True if a worker is needed, none runs, and the time of its start has come."""
     run, wish = tier.run, tier.wish
     if wish is None or not needs_worker(tier) or (run is not None and run.ended_at is None):
         return False
@@ -159,7 +168,7 @@ def _start(world: World, flow: str, tier: ObservedTier, load: Mapping[str, int])
 
 
 def _end(world: World, id_: RunId, tier: ObservedTier, run: Run, process: WorkerProcess) -> Iterator[Action]:
-    """Its process has ended: record it, once."""
+    """The actions when the run's process has ended: record it, once, and free its lease."""
     report = tier.report if _has_reported(tier, run) else None
     reached = run.generation if report is None else max(run.generation, report.generation)
     ended = replace(run, ended_at=world.now, unleased_since=None, generation=reached)
@@ -167,7 +176,7 @@ def _end(world: World, id_: RunId, tier: ObservedTier, run: Run, process: Worker
         ended = replace(ended, failures=0, cause=report.cause)
     else:
         how = process.how_ended
-        if _lost_its_lease(world, run):  # this or another master had it killed
+        if _lost_its_lease(world, run):  # this or another master killed it for that reason
             how = f"it had not held its lease for {REGAIN_S:.0f} s: {how}"
         ended = replace(ended, failures=_failures(tier, run), cause=how, remedy=f"see: scribengin logs {id_.flow}")
         if report is not None and report.state == "failed":
@@ -178,12 +187,13 @@ def _end(world: World, id_: RunId, tier: ObservedTier, run: Run, process: Worker
 
 
 def _lost_its_lease(world: World, run: Run) -> bool:
-    """Whether it was without its lease for longer than a worker may be."""
+    """True if the run has been without its lease for longer than a worker may be."""
     return run.leased and run.unleased_since is not None and world.now - run.unleased_since >= REGAIN_S
 
 
 def _give_up(world: World, id_: RunId, run: Run, process: WorkerProcess | None, why: str) -> Iterator[Action]:
-    """It does not answer. It is killed if possible; if its node is unavailable, or has no record of it, its Term alone fences it."""
+    """The actions for a worker that does not answer. It is killed if possible; if its node is unavailable, or has no record of it, only its
+    Term fences it."""
     if process is not None:
         yield Kill(id_, process.node, why)
     else:
@@ -192,7 +202,7 @@ def _give_up(world: World, id_: RunId, run: Run, process: WorkerProcess | None, 
 
 
 def _failures(tier: ObservedTier, run: Run) -> int:
-    """Failures in a row without progress, with this one."""
+    """Failures in a row without progress, if this run counts as one."""
     progressed = tier.report is not None and tier.report.run == run.number and tier.report.commits > 0
     return 1 if progressed else run.failures + 1
 

@@ -1,7 +1,7 @@
 """What a master knows of flows beyond the registry: workers' reports, and what follows from them. For the threads of its pages too.
 
-Only the leader gets reports. It keeps them in memory: the next leader starts from the beginning, and workers report to it within ten
-seconds.
+Only the leader gets reports. It keeps them in memory only: after a failover, the new leader starts without any, and workers report to it
+within ten seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 from scribengin.client.models import Waits
 from scribengin.connectors.contract import Backlog
-from scribengin.control.attempts import remembered
+from scribengin.control.attempts import attempts_with_reports
 from scribengin.control.flow_records import unknown_flow
 from scribengin.control.masters import leader
 from scribengin.control.world import Delay, RunId, SourceBacklog
@@ -31,7 +31,7 @@ from scribengin.watching.progress import decode
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from scribengin.control.alerting import Bell
+    from scribengin.control.alerting import AlertDispatcher
     from scribengin.control.backlog_measurement import Measuring
     from scribengin.control.world import DownstreamReader, FlowSeen, ObservedTier, World
     from scribengin.registry.contract import Registry, Term
@@ -43,31 +43,39 @@ if TYPE_CHECKING:
 _CLAIM_S = 5.0
 """seconds for which a verified claim is accepted without reading the lease again"""
 _READING = ("running", "degraded")
-"""states of a peer's flow in which it reads: its backlog is as its peer reports"""
+"""states of a peer's flow in which it reads, so that its backlog is as its peer reports"""
 _FRESH_S = 6.0
-"""seconds for which a peer's measurement is used unchanged; after that, what upstream flows wrote since is added"""
+"""seconds for which a peer's measurement is used unchanged; after that, what upstream flows have written since is added"""
 _ASKED_S = 60.0
 """seconds after a request of another control plane for which backlogs of flows here are measured for it"""
 _MOST_SAMPLES = 5_000
 IDLE_S = 60.0
-"""seconds without reading after which a flow is idle: others have most of its share of a quota"""
+"""seconds without reading after which a flow is idle; then other flows have most of its share of a quota"""
 
 
 class WorkerWatch:
-    """`leads` says whether this master leads now; `bell` sends the alerts that fire."""
+    """The reports of workers, for a master."""
 
     def __init__(
         self,
         registry: Registry,
         board: Board,
-        bell: Bell,
+        dispatcher: AlertDispatcher,
         leads: Callable[[], bool] = lambda: True,
         measuring: Measuring | None = None,
     ) -> None:
-        """`measuring`: None if backlogs are only taken from workers' reports."""
+        """Create it without reports.
+
+        Args:
+            registry: the registry, for checking leases.
+            board: where reports are kept.
+            dispatcher: the alert dispatcher.
+            leads: returns True if this master leads now.
+            measuring: measures backlogs; None if they are only taken from workers' reports.
+        """
         self.board = board
         self._measuring = measuring
-        self._bell = bell
+        self._dispatcher = dispatcher
         self.leads = leads
         self._registry = registry
         self._flows: Mapping[str, FlowSeen] = {}
@@ -85,7 +93,7 @@ class WorkerWatch:
 
     def seen(self, world: World, term: Term) -> None:
         """Called after each observation of the leading master. Raises FencedError, Unreachable."""
-        if self._term not in (None, term):  # what was told it when it led before is old: somebody else was told since
+        if self._term not in (None, term):  # it led before: its reports are outdated, since workers reported to another leader
             self.board.retain(())
         self._flows, self._term = world.flows, term
         self.board.retain(world.flows.keys() | world.held.keys() | world.remote.keys())
@@ -104,12 +112,12 @@ class WorkerWatch:
                     self.board.end(name, tier.tier, worker, run.ended_at, run.cause, run.remedy)
                     if flow is not None and flow.wanted_tiers is not None and tier.tier not in flow.wanted_tiers:
                         self.board.drop(name, tier.tier)
-        self._bell.evaluate(world.flows, term)
+        self._dispatcher.evaluate(world.flows, term)
 
     def _look_at_readers(self, world: World) -> None:
-        """Start measuring the backlog of flows that may throttle others or refuse to take more if their workers have not reported it for
-        long."""
-        if world.readers is not self._readers:  # it stays the same one until flows meet elsewhere
+        """Start measuring the backlog of flows that may throttle others, or must keep a `max_delay`, if their workers have not reported it
+        for long."""
+        if world.readers is not self._readers:  # it stays the same object until flows are connected otherwise
             feeders: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
             for feeding, readers in world.readers.items():
                 for reader in readers:
@@ -124,13 +132,13 @@ class WorkerWatch:
             reads = name in self._reading or (bool(flow.waters) and self.board.now() - self._asked_at < _ASKED_S)
             if reads or (flow.watched.max_delay_s is not None and flow.wish.goal not in ("stopped", "drained")):
                 sources = flow.waters.keys() if reads else self.board.waits(name).keys()
-                looked_s = [self.board.unlooked_s(name, source) for source in sources]
+                looked_s = [self.board.unreported_s(name, source) for source in sources]
                 if not looked_s or any(each is None or each > OLD_S for each in looked_s):
                     wanted.append(name)
         self._measuring.want(wanted)
 
     def delays(self) -> dict[str, Delay]:
-        """Flow → the age of its oldest waiting entry; flows without a report are left out."""
+        """Flow → the age of its oldest waiting entry, for flows with a `max_delay`; flows without a report are left out."""
         now = self.board.now()
         found = {}
         for name, flow in self._flows.items():
@@ -139,8 +147,8 @@ class WorkerWatch:
         return found
 
     def idle(self) -> dict[str, bool]:
-        """Flow → whether it has read nothing for IDLE_S, for those that have a share of a quota and whose workers have all reported for
-        that long; and for those that read, however short the reports."""
+        """Flow → True if it has read nothing for IDLE_S. Only flows that have a share of a quota, and whose workers have all reported for
+        that long; and those that read, however short the reports."""
         shared = (name for name, flow in self._flows.items() if flow.share is not None and flow.share.quota)
         return {name: rests for name in shared if (rests := self.board.is_idle(name, IDLE_S)) is not None}
 
@@ -157,12 +165,22 @@ class WorkerWatch:
     # --- for its pages ---
 
     def leader(self) -> str:
-        """The name of the leading master; see `masters.leader`."""
+        """The address of the leading master's API; see `masters.leader`."""
         return leader(self._registry)
 
     def take(self, flow: str, tier: str, claim: str, data: bytes) -> None:
-        """Accept a worker's report on its tier; `claim` is that of the tier's lease. Raises Refused if the worker does not hold the lease,
-        or the report is invalid; Unreachable."""
+        """Accept a worker's report on its tier.
+
+        Args:
+            flow: the flow.
+            tier: the tier.
+            claim: the claim in the tier's lease.
+            data: the report.
+
+        Raises:
+            Refused: the worker does not hold the lease, or the report is invalid.
+            Unreachable: the registry does not answer.
+        """
         self._check(flow, tier, claim)
         progress = decode(data)
         if (progress.flow, progress.tier) != (flow, tier):
@@ -170,12 +188,20 @@ class WorkerWatch:
         self.board.take(progress)
 
     def metrics(self, flow: str, since: float | None = None, step_s: int = 1) -> dict[str, Any]:
-        """All that is known of a flow now, and the samples of its tiers since then (seconds since 1970; None: the last ten minutes), each
-        at least `step_s` long. Raises Refused if there is no such flow."""
+        """All data on a flow now, and the samples of its tiers.
+
+        Args:
+            flow: the flow.
+            since: of the samples, in seconds since the epoch; None: ten minutes ago.
+            step_s: the least seconds that a sample covers.
+
+        Raises:
+            Refused: there is no such flow.
+        """
         seen = self._flow(flow)
         state = seen.status
         now = self.board.now()
-        # nan and infinity come from people too
+        # a request may contain nan and infinity
         begin = now - 600 if since is None or not isfinite(since) else min(max(since, 0.0), now)
         tiers = self.board.tiers(flow)
         with self.board.reading:
@@ -185,7 +211,7 @@ class WorkerWatch:
         return {"at": now, "state": None if state is None else state.state, **told, "last_ends": ends, "series": series}
 
     def last_report(self, flow: str) -> dict[str, Any] | None:
-        """The last reports of workers on a flow's parts; None if there is none."""
+        """The last reports of workers on a flow's tiers; None if there is none."""
         tiers = self.board.tiers(flow)
         return flow_as_json(flow, tiers, self.board.now()) if tiers else None
 
@@ -194,31 +220,34 @@ class WorkerWatch:
         Raises Refused if there is no such flow."""
         self._flow(flow)
         told = flow_as_json(flow, self.board.tiers(flow), self.board.now())["tiers"]
-        return remembered(self._registry, flow, [{"tier": tier["tier"], **attempt} for tier in told for attempt in tier["attempts"]])
+        return attempts_with_reports(
+            self._registry, flow, [{"tier": tier["tier"], **attempt} for tier in told for attempt in tier["attempts"]]
+        )
 
     def intake(self, flow: str) -> ProducerSignal:
         """The flow's answer to its producers. Raises Refused if there is no such flow."""
         return self._intake(flow, self._flow(flow))
 
     def alerts(self, flow: str) -> list[dict[str, Any]]:
-        """Its alerts and their states. Raises Refused if there is no such flow."""
+        """The flow's alerts and their states. Raises Refused if there is no such flow."""
         self._flow(flow)
-        return self._bell.standing(flow)
+        return self._dispatcher.standing(flow)
 
     def test_alerts(self, flow: str, alert: str | None = None) -> list[dict[str, Any]]:
-        """See `Bell.test`; takes as long as its targets do. Raises Refused if there is no such flow or alert."""
+        """Send test notices of a flow's alerts; see `AlertDispatcher.test`. It takes as long as the targets do. Raises Refused if there is
+        no such flow or alert."""
         self._flow(flow)
-        return self._bell.test(flow, alert)
+        return self._dispatcher.test(flow, alert)
 
     def overview(self) -> list[dict[str, Any]]:
-        """Every flow in a line, for `top`."""
+        """The rates, state and firing alerts of every flow, for `top`."""
         now = self.board.now()
         rows = []
         for name, flow in self._flows.items():
             figures = figures_of(name, self.board.tiers(name), now)
             status = flow.status
             state = {"state": "created", "reason": ""} if status is None else {"state": status.state, "reason": status.reason}
-            firing = [alert for alert, fires in self._bell.firing(name) if fires]
+            firing = [alert for alert, fires in self._dispatcher.firing(name) if fires]
             rows.append({"flow": name, **state, "now": None if figures is None else figures.as_json(), "alerts": firing})
         return rows
 
@@ -239,8 +268,8 @@ class WorkerWatch:
         return {source: _waits(waits) for source, waits in known.items()}
 
     def looks(self, flow: str) -> dict[str, tuple[float, Waits]]:
-        """For another control plane: source → (age of the measurement in seconds, its backlog). While one polls, flows with thresholds are
-        measured if their workers do not report."""
+        """The backlogs of a flow for another control plane: source → (age of the measurement in seconds, its backlog). While one polls,
+        flows with thresholds are measured if their workers do not report."""
         self._asked_at = self.board.now()
         return {source: (age_s, _waits(there)) for source, (age_s, there) in self.board.waits(flow).items()}
 
@@ -249,7 +278,7 @@ class WorkerWatch:
         states = {}
         for name, flow in self._flows.items():
             state = "created" if flow.status is None else flow.status.state
-            states[name] = RegistryFlow(state, self._intake(name, flow).intake, self._bell.firing(name))
+            states[name] = RegistryFlow(state, self._intake(name, flow).intake, self._dispatcher.firing(name))
         return expose(self.board, states, leads=self.leads())
 
     def _intake(self, name: str, flow: FlowSeen) -> ProducerSignal:
@@ -290,7 +319,7 @@ def _backlog(source: RemoteSource) -> Backlog:
 
 
 def _last_end(tier: ObservedTier) -> dict[str, Any] | None:
-    """How the tier's worker last ended, from the registry; that of the one before if it was restarted."""
+    """How the tier's worker last ended, from the registry: the end of its present run, or of the run before if that was restarted."""
     run = tier.run
     if run is None or not (run.cause or run.ended_at):
         return None

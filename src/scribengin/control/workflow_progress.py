@@ -1,9 +1,10 @@
-"""The progress of a workflow: up to when all that was there at a flow's sources has reached the ends of all downstream flows.
+"""The progress of a workflow: up to which time the entries at a flow's sources have reached the ends of all downstream flows.
 
 Within a flow, acknowledgements give it exactly (`state.channel_acks`). Between flows only time relates a Batch of one to an entry of
-another. Each worker records for its sources moments T, each with the moment U when all that was there at T was seen acknowledged: by then
-the flow had written it. A downstream flow that has acknowledged all that was there at U, and a little later, has acknowledged that too.
-So it is computed back from the last flows to the first. It is for people: nothing is released by it.
+another. Each worker records for its sources times T, each with the time U at which all entries that existed at T were observed as
+acknowledged: by U the flow had written them. A downstream flow that has acknowledged all entries that existed at U, and a little later, has
+acknowledged those too. So the progress is computed backwards, from the last flows to the first. It is for people: nothing is released by
+it.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ CLOCKS_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The moment up to which a source is acknowledged, in seconds since 1970; None if unknown: `unknown` is the flow and the source that
-    are the reason."""
+    """The time up to which a source is acknowledged, in seconds since the epoch. None if unknown: then `unknown` is the flow and source
+    that are the reason."""
 
     moment: float | None
     unknown: str = ""
@@ -35,16 +36,16 @@ class Reached:
 def reached(
     flow: str, acks: Mapping[str, Sequence[QueryAck]], met: Sequence[Meeting], remote: Mapping[str, Mapping[str, Reached]] | None = None
 ) -> dict[str, Reached]:
-    """Find how far the sources of a flow are through, to the ends of all flows that it feeds, by whatever way.
+    """Returns how far the sources of a flow are acknowledged by all flows downstream of it, directly or indirectly.
 
     Args:
-        flow: The flow; nothing it feeds feeds it.
-        acks: Flow → what its workers say, of all flows of its workflow.
-        met: Where these meet, and where they meet flows of peers.
-        remote: Flow of a peer → source → how far its peer says that it is; nothing that it feeds is looked at here.
+        flow: the flow; it must not be downstream of itself.
+        acks: flow → the acknowledgements that its workers report, for all flows of its workflow.
+        met: the connections of these flows with each other, and with flows of peers.
+        remote: flow of a peer → source → its progress as its peer reports it; what is downstream of that is not considered here.
 
     Returns:
-        Source from outside → how far. Sources of which the flow's own workers say nothing are left out.
+        External source → its progress. Sources on which the flow's own workers do not report are left out.
     """
     known: dict[str, Mapping[str, Reached]] = dict(remote or {})
 
@@ -63,7 +64,8 @@ def reached(
 
 
 def _of_sources(flow: str, acks: Sequence[QueryAck], limit: float, unknown: str) -> dict[str, Reached]:
-    """`limit`: what the flow had written by then is acknowledged; `unknown`: the downstream flow that has not reported."""
+    """The progress of the flow's sources. `limit`: what the flow had written by then is acknowledged downstream; `unknown`: the downstream
+    flow that has not reported."""
     found = {}
     for source in sorted({source for ack in acks for source in ack.through}):
         newest = [_newest(ack.through[source], limit) for ack in acks if source in ack.through]
@@ -76,5 +78,5 @@ def _of_sources(flow: str, acks: Sequence[QueryAck], limit: float, unknown: str)
 
 
 def _newest(marks: Sequence[tuple[float, float]], limit: float) -> float | None:
-    """The newest moment whose data were all written by the limit."""
+    """The newest time whose entries were all written by the limit; None if there is none."""
     return max((moment for moment, out in marks if out <= limit), default=None)

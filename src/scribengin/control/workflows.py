@@ -1,4 +1,4 @@
-"""Workflows: connected flows, found without a declaration from their desired versions, and without a running master."""
+"""Workflows: connected flows, found from their desired versions, without a declaration and without a running master."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from scribengin.registry.records import Spec, StatusRecord
 
 ILL = ("failed", "degraded", "stopped", "paused")
-"""states of a flow that the others of its workflow report"""
+"""states of a flow that are shown with the other flows of its workflow"""
 Relation = Literal["feeds this one", "is fed by this one", "is in the same workflow"]
 
 
 @dataclass(frozen=True, slots=True)
 class Workflow:
-    """Connected flows, from the sources down, and their connections. It has the name of the first one; a flow without connections is one,
-    too."""
+    """Connected flows, from the sources down, and their connections. It has the name of its first flow. A flow without connections is a
+    workflow of its own."""
 
     flows: tuple[str, ...]
     meetings: tuple[Meeting, ...] = ()
@@ -43,15 +43,15 @@ class Workflow:
         return self.flows[0]
 
     def feeders(self, flow: str) -> tuple[str, ...]:
-        """Its upstream flows, by name."""
+        """The flow's direct upstream flows, by name."""
         return tuple(sorted({each.feeding for each in self.meetings if each.reading == flow}))
 
     def fed(self, flow: str) -> tuple[str, ...]:
-        """Its downstream flows, by name."""
+        """The flow's direct downstream flows, by name."""
         return tuple(sorted({each.reading for each in self.meetings if each.feeding == flow}))
 
     def relations(self, flow: str) -> dict[str, Relation]:
-        """The relation of each of the others to `flow`, over any number of flows between."""
+        """The relation of each other flow of the workflow to `flow`, direct or over other flows."""
         above = behind(flow, _joined((each.reading, each.feeding) for each in self.meetings))
         below = behind(flow, _joined((each.feeding, each.reading) for each in self.meetings))
         found: dict[str, Relation] = {}
@@ -61,33 +61,35 @@ class Workflow:
         return found
 
     def only(self, flows: Collection[str]) -> Workflow:
-        """The part of it for a caller that may see these flows."""
+        """The workflow reduced to the flows that a caller may see."""
         met = tuple(each for each in self.meetings if each.feeding in flows and each.reading in flows)
         return Workflow(tuple(flow for flow in self.flows if flow in flows), met)
 
 
 @dataclass
 class Workflows:
-    """Finds them again at each call, at the cost of reading all desired states (one request for a thousand): versions never change, and are
-    read once. Thread-safe."""
+    """Finds the workflows of all flows.
+
+    Each call reads all desired states (one request for a thousand); versions never change, and are read once. Thread-safe.
+    """
 
     registry: Registry
     _index: MeetingIndex = field(default_factory=MeetingIndex)
     _known: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """flow → (revision that made it, version): a flow that was deleted and submitted again starts with version 1"""
+    """flow → (revision that created its desired state, version): a flow that was deleted and submitted again starts with version 1"""
     _specs: dict[str, Spec] = field(default_factory=dict)
     _all: tuple[Workflow, ...] | None = None
     """None: must be found again"""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, flow: str) -> Workflow:
-        """The workflow of a flow; it alone if it has no connections, or was never submitted."""
+        """The workflow of a flow; only the flow itself if it has no connections, or was never submitted."""
         with self._lock:
             self._refresh()
             return workflow_of(flow, self._index)
 
     def all(self) -> tuple[Workflow, ...]:
-        """Those of several flows, by name."""
+        """The workflows of more than one flow, by name."""
         with self._lock:
             self._refresh()
             if self._all is None:
@@ -95,13 +97,13 @@ class Workflows:
             return self._all
 
     def specs(self, flows: Iterable[str]) -> dict[str, Spec]:
-        """The desired versions of these flows."""
+        """The desired versions of these flows; flows without one are left out."""
         with self._lock:
             self._refresh()
             return {flow: self._specs[flow] for flow in flows if flow in self._specs}
 
     def meeting(self, coming: Mapping[str, Outside]) -> tuple[Meeting, ...]:
-        """The workflows with these flows as they would be."""
+        """The connections of all flows, if the `coming` ones read and wrote there."""
         with self._lock:
             self._refresh()
             index = MeetingIndex()
@@ -150,7 +152,7 @@ def workflow_of(flow: str, index: MeetingIndex) -> Workflow:
 
 
 def workflows_of(index: MeetingIndex) -> tuple[Workflow, ...]:
-    """All of more than one flow, by name."""
+    """All workflows of more than one flow, by name."""
     seen: set[str] = set()
     found = []
     for flow in index.flows():
@@ -161,14 +163,14 @@ def workflows_of(index: MeetingIndex) -> tuple[Workflow, ...]:
 
 
 def feeders_in(flows: Collection[str], met: Sequence[Meeting]) -> dict[str, tuple[str, ...]]:
-    """Flow → its upstream flows, without those that are also downstream of it: so that there is an order."""
+    """Flow → its direct upstream flows, without those that are also downstream of it: so that there is an order."""
     fed = _joined((each.feeding, each.reading) for each in met)
     feeding, known = _joined((each.reading, each.feeding) for each in met), set(flows)
     return {flow: tuple(sorted((feeding.get(flow, set()) & known) - behind(flow, fed))) for flow in sorted(known)}
 
 
 def behind(flow: str, fed: Mapping[str, Collection[str]]) -> set[str]:
-    """All flows downstream of a flow, by `fed`, the direct ones of each; itself too, if they form a cycle."""
+    """All flows downstream of a flow; the flow too, if they form a cycle. `fed`: flow → its direct downstream flows."""
     found, coming = set[str](), [flow]
     while coming:
         new = set(fed.get(coming.pop(), ())) - found
@@ -185,13 +187,19 @@ def _joined(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
 
 
 def from_the_sources(flows: Collection[str], met: Sequence[Meeting]) -> tuple[str, ...]:
-    """Each after its upstream flows; independent ones by name."""
+    """The flows, each after its upstream flows; independent ones by name."""
     return tuple(TopologicalSorter(feeders_in(flows, met)).static_order())
 
 
 def refuse_circle(workflows: Workflows, coming: Mapping[str, tuple[str, Outside]]) -> None:
-    """Raise InputError if flows would feed each other in a cycle, new and existing ones. `coming`: flow → its place, for people, and where
-    it reads and writes. Two that close a cycle and are submitted at the same moment do not see each other."""
+    """Raise InputError if flows would feed each other in a cycle, new and existing ones.
+
+    Two submissions at the same moment that close a cycle together are not detected.
+
+    Args:
+        workflows: the existing flows.
+        coming: flow → its place, for messages, and where it reads and writes.
+    """
     if not any(outside.reads and outside.writes for _, outside in coming.values()):
         return
     met = workflows.meeting({name: outside for name, (_, outside) in coming.items()})
@@ -207,5 +215,5 @@ def refuse_circle(workflows: Workflows, coming: Mapping[str, tuple[str, Outside]
 
 
 def is_ill(status: StatusRecord | RemoteFlow | None) -> bool:
-    """Whether the others of its workflow report it."""
+    """True if a flow's state is shown with the other flows of its workflow."""
     return status is not None and status.state in ILL

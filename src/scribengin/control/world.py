@@ -1,6 +1,6 @@
-"""One observation of a master: desired state, actual state, and time. Values only; `observe` fills them, `decide` reads them.
+"""One observation of a master: desired state, actual state, and time. Values only: `snapshot.Observer` creates them, `decide` reads them.
 
-Each record has one writer (docs/registry.md): the *desired state* of a flow comes from people through any master's API, the *desired state*
+Each record has one writer (docs/registry.md): the *desired state* of a flow comes from users through any master's API, the *desired state*
 of a tier and the assignment of its worker from the leading master, a *report* and the lease from the worker itself, a *process* from a
 launcher.
 """
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     )
 
 
-# The actions of a master. Each may be performed twice, by two masters, with the effect of one: writes name the Term, starts the run.
+# The actions of a master. Each may be performed twice, by two masters, with the effect of one: writes are under the Term, starts name the
+# run.
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +49,18 @@ class SetWorkerGoal:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Write the run, then have the launcher of its node start it. It also repairs a start in which a master died between the two."""
+    """Write the run, then order the launcher of its node to start it. It also repairs a start in which a master died between the two."""
 
     flow: str
     tier: str
     run: Run
     spare: bool = False
-    """it is a standby, which waits until it is needed"""
+    """it is a standby"""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Write what is known of a run now."""
+    """Write the present data of a run."""
 
     flow: str
     tier: str
@@ -101,7 +102,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """Move a damaged record aside, with its bytes: it is created again from what is observed."""
+    """Move a damaged record aside, with its bytes; it is created again from what is observed."""
 
     flow: str
     spot: Spot[Any]
@@ -119,7 +120,7 @@ class OperationStep:
 @dataclass(frozen=True, slots=True)
 class Ask:
     """Write the desired state of a flow: an operation over its workflow has reached it, or the operation with which a version was to start
-    has failed, and the version before becomes the desired one again."""
+    has failed, and the previous version becomes the desired one again."""
 
     flow: str
     operation: str
@@ -179,12 +180,12 @@ class Hide:
 
 
 Writing = SetWorkerGoal | Note | Tell | OperationStep | Ask | Advance | Allot | HoldBack | NameGroup | Show | Hide
-"""actions that need nothing but their record"""
+"""actions that only write or remove a record"""
 Action = Writing | Start | FreeLease | Kill | Forget | SetAside
 
 
 def flow_of(action: Action) -> str:
-    """The flow that it concerns; empty if it concerns several."""
+    """The flow that the action concerns; empty if it concerns several."""
     if isinstance(action, Advance):
         return ""
     return action.run.flow if isinstance(action, FreeLease | Kill | Forget) else action.flow
@@ -244,7 +245,7 @@ _WORKER = re.compile(r"([^.]+)\.([^.]+)-(\d+)")
 
 
 class RunId(NamedTuple):
-    """The number of a start of a tier's worker; `str` is the worker's name."""
+    """A start of a tier's worker; `str` is the worker's name."""
 
     flow: str
     tier: str
@@ -255,7 +256,7 @@ class RunId(NamedTuple):
 
     @staticmethod
     def parse(worker: str) -> RunId | None:
-        """The run of a worker's name; None of what is no such name.
+        """The run of a worker's name; None if it is not a valid name of a worker.
 
         >>> RunId.parse("tweets.core-3")
         RunId(flow='tweets', tier='core', number=3)
@@ -266,14 +267,14 @@ class RunId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The desired state of a flow, set by a person through a command or ZooKeeper's shell. `generation` is the revision that wrote it: it
-    increases with each write, even one that repeats the state."""
+    """The desired state of a flow, set by an operator through a command or ZooKeeper's shell. `generation` is the revision that wrote it:
+    it increases with each write, even one that repeats the state."""
 
     version: int
     goal: Goal
     generation: int
     operation: str = ""
-    """the newest operation"""
+    """the id of the flow's newest operation; empty if there was none"""
     accepts: Mapping[str, str] = field(default_factory=dict)
     """as in `Desired`: a request for another goal of the same version keeps the agreement"""
 
@@ -293,12 +294,12 @@ class ObservedTier:
     tier: str
     feeders: frozenset[str] = frozenset()
     node: str = ""
-    """the physical node that it is mapped to; empty: any"""
+    """the node that it is mapped to; empty: any"""
     cores: int = 1
     """the resources that its worker uses on its node"""
     memory_bytes: int = 0
     version: int = 0
-    """the version whose workers serve it in the desired state; 0: the flow's"""
+    """the version whose workers serve it in the desired state; 0: the flow's desired version"""
     process: int = 0
     """workers of that version, or of a later one, switch to it between two Batches; 0: new workers must be started"""
     wish: TierWish | None = None
@@ -306,7 +307,7 @@ class ObservedTier:
     report: Report | None = None
     lease: LeaseHolder | None = None
     leased_before: int = 0
-    """the run that last took its lease; only if no run is recorded"""
+    """the run that last acquired its lease; set only if no run is recorded"""
     standby: bool = False
     """a standby is needed"""
     spare: Run | None = None
@@ -314,17 +315,17 @@ class ObservedTier:
     folders: tuple[str, ...] = ()
     """the folders that its sinks write into"""
     executors: int = 1
-    """the executors, and the cores and memory of each, if its node has executors; quotas count them everywhere"""
+    """number of executors, each with these cores and this memory, if its node has executors; quotas count them everywhere"""
     group: str = ""
     """the group of hosts on which it runs; empty: any host"""
     hosts: Mapping[str, float] = field(default_factory=dict)
     """node or host name of each member of that group → cost"""
     names: GroupName | None = None
-    """what is to be written of its group; None if it is written already"""
+    """the record of its group that is to be written; None if it is written already"""
 
 
 class Delay(NamedTuple):
-    """The age of a flow's oldest waiting entry, and the bottleneck, in words."""
+    """The age of a flow's oldest waiting entry in seconds, and the bottleneck as a text."""
 
     seconds: float
     cause: str = ""
@@ -332,7 +333,7 @@ class Delay(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """An operation that has not ended, and the name of its record."""
+    """An operation that has not ended, and the id of its record."""
 
     id: str
     operation: Operation
@@ -347,27 +348,27 @@ class FlowSeen:
     tiers: Mapping[str, ObservedTier]
     status: StatusRecord | None = None
     wanted_tiers: frozenset[str] | None = None
-    """those of the desired version; None: all"""
+    """the tiers of the desired version; None: all"""
     each: frozenset[str] = frozenset()
-    """those of its tiers that have a worker on each host; `places.on_each_host` adds the helpers"""
+    """the tiers that have a worker on each host; `placement.on_each_host` adds the helpers"""
     refused: Mapping[str, Any] = field(default_factory=dict)
     """its invalid records written by people (`control.record_validation`)"""
     damaged: tuple[Spot[Any], ...] = ()
-    """records that masters or workers create again once they are moved aside; until then nothing is decided about the flow"""
+    """damaged records that masters or workers create again once they are moved aside; until then nothing is decided about the flow"""
     watched: AlertSettings = NOT_WATCHED
     """the settings of delay and alerts in its desired version"""
     under_way: UnderWay | None = None
     """the operation that the flow waits for"""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """of its desired version"""
+    """the labels of its desired version"""
     share: Share | None = None
     """its last share of the rows per second of its quotas"""
     held_back: HeldBackSinks | None = None
-    """by downstream flows"""
+    """which of its sinks downstream flows throttle"""
     waters: Mapping[str, Waters] = field(default_factory=dict)
     """source → its thresholds"""
     hosted: frozenset[tuple[str, str]] = frozenset()
-    """(node, worker) of those that are shown to run there"""
+    """(node, worker) of its workers that are shown to run at a node"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,16 +381,16 @@ class Allowance:
     memory_bytes: int | None = None
     rows_per_s: float | None = None
     closed: str = ""
-    """why its record is invalid; then no further flow starts under it, and shares stay as they are"""
+    """why its record is invalid, empty if it is valid; no further flow starts under an invalid quota, and shares stay as they are"""
 
     def covers(self, labels: Mapping[str, str]) -> bool:
-        """Whether a flow with these labels is one of them."""
+        """True if a flow with these labels is under the quota."""
         return labels.get(self.label) == self.value
 
 
 @dataclass(frozen=True, slots=True)
 class BlockedFlow:
-    """A flow with unreadable records: nothing of it is changed, its workers continue. `why` ends a sentence."""
+    """A flow with unreadable records: nothing of it is changed, its workers continue. `why` is the end of a sentence."""
 
     status: StatusRecord | None
     why: str
@@ -397,7 +398,7 @@ class BlockedFlow:
     refused: Mapping[str, Any] = field(default_factory=dict)
     damaged: tuple[Spot[Any], ...] = ()
     last: FlowSeen | None = None
-    """as it was before, with the resources of its workers; None if this master has never observed it so"""
+    """the flow as last observed before, with the resources of its workers; None if this master has never observed it readable"""
     is_new: bool = False
     """no version of it was ever the desired one"""
 
@@ -409,13 +410,13 @@ class WorkerProcess:
     node: str
     state: ProcessState
     status: int | None = None
-    """exit status; None if it has not ended or it is unknown"""
+    """exit status; None if it has not ended or the status is unknown"""
     reason: str = ""
-    """why it does not run, in the launcher's words"""
+    """why it does not run, as the launcher reports it"""
 
     @property
     def how_ended(self) -> str:
-        """How it ended, in words, with the launcher's reason if it did not end by itself."""
+        """How it ended, as a text, with the launcher's reason if it did not end by itself."""
         if self.state == "exited" and ((self.status or 0) >= 0 or not self.reason):
             return f"its process ended with status {self.status}"
         how = "its process has ended" if self.state == "exited" else "its process is gone"
@@ -423,7 +424,7 @@ class WorkerProcess:
 
     @property
     def ended(self) -> bool:
-        """True if nothing of it runs any more."""
+        """True if no process of the worker runs any more."""
         return self.state in ("exited", "gone")
 
 
@@ -432,9 +433,9 @@ class WorkerNode:
     """A physical node that can take workers: its launcher answers."""
 
     decommissioned: bool = False
-    """it keeps its workers until they have ended gracefully, and gets no new ones"""
+    """it gets no new workers, and those that it has end gracefully"""
     free_cores: int | None = None
-    """the resources for further workers; None: there is no limit"""
+    """the resources left for further workers; None: no limit"""
     free_memory_bytes: int | None = None
     host: str = ""
     """the name of its machine"""
@@ -464,26 +465,26 @@ class World:
     flows: Mapping[str, FlowSeen] = field(default_factory=dict)
     processes: Mapping[RunId, WorkerProcess] = field(default_factory=dict)
     nodes: Mapping[str, WorkerNode] = field(default_factory=dict)
-    """those that answer now"""
+    """the nodes that answer now"""
     held: Mapping[str, BlockedFlow] = field(default_factory=dict)
     """flows that are not in `flows`, because their records are invalid"""
     workflows: Mapping[str, WorkflowOperationRecord] = field(default_factory=dict)
     """operations over workflows that are under way, by the names of their records"""
     readers: Mapping[str, tuple[DownstreamReader, ...]] = field(default_factory=dict)
-    """flow → those that may throttle it"""
+    """flow → the sources of other flows that may throttle it"""
     peers: Mapping[str, Peer] = field(default_factory=dict)
     """other control planes"""
     peer_states: Mapping[str, PeerState] = field(default_factory=dict)
-    """of those that have been polled"""
+    """the states of the peers that have been polled"""
     remote: Mapping[str, RemoteFlow] = field(default_factory=dict)
     """flows of peers that are connected to flows here, by their names here"""
     waiting: Mapping[tuple[str, str], SourceBacklog] = field(default_factory=dict)
-    """(flow, source) → its backlog, for those with thresholds; those without a report are left out"""
+    """(flow, source) → its backlog, for sources with thresholds; those without a report are left out"""
     delays: Mapping[str, Delay] = field(default_factory=dict)
-    """flow → its workers' reports; those without one are left out"""
+    """flow → the age of its oldest waiting entry, for flows with a `max_delay`; flows without a report are left out"""
     quotas: Mapping[str, Allowance] = field(default_factory=dict)
-    """by name, `label=value`"""
+    """quotas by name, `label=value`"""
     idle: Mapping[str, bool] = field(default_factory=dict)
-    """flow → whether it has read nothing for a while; unknown ones are left out"""
+    """flow → True if it has read nothing for a while; unknown ones are left out"""
     files: Mapping[str, int] = field(default_factory=dict)
     """flow → the text of a flow file that is to be applied (`control.flow_files`)"""

@@ -1,1 +1,1 @@
-"""Real servers as child processes, for demos and tests: Kafka, ZooKeeper and a Spark cluster, from packages."""
+"""Real servers as child processes, for demos and tests: databases, message brokers and object stores, from packages and jars."""

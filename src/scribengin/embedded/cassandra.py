@@ -12,7 +12,7 @@ import msgspec
 
 from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import fetch
-from scribengin.embedded.server import HOST, LoneServer, check_port, free_ports, java_command, remembered, start_server
+from scribengin.embedded.server import HOST, LoneServer, check_port, free_ports, java_command, load_or_create, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ _OPENS = (
     "java.rmi/sun.rmi.transport.tcp",
     "jdk.management/com.sun.management.internal",
 )
-"""Java 17 modules that Cassandra's own start script opens"""
+"""Java modules that Cassandra's own start script opens, for Java 17"""
 _SETTINGS = {
     "ring_delay_ms": 100,
     "skip_wait_for_gossip_to_settle": 0,
@@ -62,13 +62,13 @@ _SETTINGS = {
     "initial_token": 0,
     "auth_bcrypt_gensalt_log2_rounds": 4,
 }
-"""settings for a node without other nodes to wait for, whose passwords are not secret: by default each new connection costs it 0.1 s of a
-core"""
+"""settings for a single node that waits for no others, and whose passwords are not secret: by default each new connection costs it 0.1 s of
+a core"""
 _STARTUP = b"\x04\x00\x00\x00\x01"
 _QUERY = b"\x04\x00\x00\x00\x07"
 _READY, _AUTHENTICATE, _RESULT = 2, 3, 8
 _HEADER_BYTES = 9
-"""of the native protocol, version 4: version, flags, stream, operation, length"""
+"""length of a header of the native protocol, version 4: version, flags, stream, operation, length"""
 
 
 class _Storage(msgspec.Struct, frozen=True):
@@ -76,19 +76,25 @@ class _Storage(msgspec.Struct, frozen=True):
 
 
 class Cassandra(LoneServer):
-    """One node. It keeps acknowledged writes when it is killed."""
+    """A Cassandra with one node. It keeps acknowledged writes when it is killed."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, NAME, files="cassandra")
-        self._storage = remembered(self.folder / "storage.json", _Storage, lambda: _Storage(free_ports(1)[0])).port
+        self._storage = load_or_create(self.folder / "storage.json", _Storage, lambda: _Storage(free_ports(1)[0])).port
 
     def fetch(self, tell: Callable[[str], None]) -> None:
-        """Fetch the server's jars."""
+        """Fetch the server's jars. `tell` is called with a message before."""
         fetch(JARS, tell)
 
     def start(self, **settings: str) -> None:
-        """Start it if it is not up, with settings that override ours (`authenticator="PasswordAuthenticator"`), and return when it serves.
-        Fetches the jars if the cache lacks them. Raises EnvironmentFault: no Java, no jars, its port is taken, or it does not come up."""
+        """Start the server if it is not running, and return when it serves. Fetches the jars if the cache lacks them.
+
+        Args:
+            settings: settings that override the default ones (`authenticator="PasswordAuthenticator"`).
+
+        Raises:
+            EnvironmentFault: there is no Java, jars cannot be fetched, the port is taken, or the server does not start.
+        """
         if self._server is not None and self._server.alive():
             return
         for port in (self._port, self._storage):
@@ -116,7 +122,7 @@ class Cassandra(LoneServer):
             raise
 
     def answers(self, *, timeout_s: float = 2.0) -> bool:
-        """Whether it answers a query, or requests a login: its port is open earlier."""
+        """True if the server answers a query, or requests a login: its port is open before that."""
         with suppress(OSError), socket.create_connection((HOST, self._port), timeout=timeout_s) as connection:
             said = _asked(connection, _STARTUP, b"\x00\x01\x00\x0bCQL_VERSION\x00\x053.0.0")
             if said == _READY:
@@ -139,7 +145,8 @@ class Cassandra(LoneServer):
             "seed_provider": [
                 {"class_name": "org.apache.cassandra.locator.SimpleSeedProvider", "parameters": [{"seeds": f"{HOST}:{self._storage}"}]}
             ],
-            "commitlog_sync": "batch",  # periodic, the default, acknowledges before: a single node loses such writes when it is killed
+            # by default, writes are acknowledged before they are durable: a single node that is killed loses them
+            "commitlog_sync": "batch",
             "commitlog_segment_size": "8MiB",
             "commitlog_total_space": "256MiB",
             "data_file_directories": [str(data / "data")],
@@ -156,7 +163,7 @@ class Cassandra(LoneServer):
 
 
 def _asked(connection: socket.socket, kind: bytes, body: bytes) -> int:
-    """The operation in the server's answer; 0 if it disconnects."""
+    """Send a request; returns the operation in the server's answer, 0 if the server disconnects."""
     connection.sendall(kind + struct.pack(">i", len(body)) + body)
     answer = b""
     wanted = _HEADER_BYTES

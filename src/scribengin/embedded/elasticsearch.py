@@ -1,4 +1,4 @@
-"""A real Elasticsearch on 127.0.0.1: one node, without security, from the distribution that its own plugins are tested with."""
+"""A real Elasticsearch on 127.0.0.1: one node, without security, from the distribution with which its own plugins are tested."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scribengin.core.process import Process, birth_of
 from scribengin.core.storage import make_folder, remove_tree, replace
 from scribengin.embedded.jars import fetch
 from scribengin.embedded.opensearch import takes_documents
-from scribengin.embedded.server import HOST, LoneServer, as_nobody_special, check_port, free_ports, give, remembered, start_server
+from scribengin.embedded.server import HOST, LoneServer, check_port, free_ports, give, load_or_create, start_server, unprivileged_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,12 +42,12 @@ class _Inner(msgspec.Struct, frozen=True):
 
 
 class Elasticsearch(LoneServer):
-    """One node, open to all users of this machine. Its launcher starts the node as a process of its own, which ends with the launcher;
-    `pid` is the node's."""
+    """An Elasticsearch with one node, open to all users of this machine. Its launcher starts the node as a process of its own, which ends
+    with the launcher; `pid` is that of the node."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, NAME, files="elasticsearch")
-        self._inner = remembered(self.folder / "inner.json", _Inner, lambda: _Inner(*free_ports(1)))
+        self._inner = load_or_create(self.folder / "inner.json", _Inner, lambda: _Inner(*free_ports(1)))
         self._node_file = self.folder / "run" / "node.pid"
 
     @property
@@ -57,17 +57,17 @@ class Elasticsearch(LoneServer):
 
     @property
     def pid(self) -> int | None:
-        """The node's process, if it is known; else the launcher's."""
+        """The node's process id if it is known, else the launcher's."""
         node = self._node()
         return node.pid if node is not None else super().pid
 
     def fetch(self, tell: Callable[[str], None]) -> None:
-        """Fetch the server's distribution."""
+        """Fetch the server's distribution. `tell` is called with a message before."""
         fetch(JARS, tell)
 
     def start(self) -> None:
-        """Start it if it is not up, and return when it serves. Fetches the distribution if the cache lacks it. Raises EnvironmentFault: no
-        Java, no distribution, its port is taken, or it does not come up."""
+        """Start the server if it is not running, and return when it serves. Fetches the distribution if the cache lacks it. Raises
+        EnvironmentFault: there is no Java, the distribution cannot be fetched, the port is taken, or the server does not start."""
         if self._server is not None and self._server.alive():
             return
         check_port(self._port, NAME)
@@ -81,7 +81,7 @@ class Elasticsearch(LoneServer):
             "ES_TMPDIR": str(run / "tmp"),
             "CLI_JAVA_OPTS": _LAUNCHERS_JAVA,
         }
-        command: list[str | Path] = [*as_nobody_special(), "bash", home / "bin" / "elasticsearch", "-p", self._node_file]
+        command: list[str | Path] = [*unprivileged_prefix(), "bash", home / "bin" / "elasticsearch", "-p", self._node_file]
         self._server = start_server(NAME, command, pid_file=self._pid_file, log=self.log, environment=environment)
         try:
             self._server.wait_ready(self.answers, _READY_WITHIN_S)
@@ -90,18 +90,18 @@ class Elasticsearch(LoneServer):
             raise
 
     def answers(self, *, timeout_s: float = 2.0) -> bool:
-        """Whether it accepts documents: its state has been recovered."""
+        """True if the server accepts documents: its state has been recovered."""
         return takes_documents(self._port, timeout_s)
 
     def stop(self) -> None:
-        """Stop it cleanly; it is killed if it does not end in time. No error if it is not up."""
+        """Stop the server cleanly; it is killed if it does not end in time. Does nothing if it is not running."""
         node = self._node()
         super().stop()
-        if node is not None and not node.gone_within(_GONE_WITHIN_S):  # its launcher was killed
+        if node is not None and not node.gone_within(_GONE_WITHIN_S):  # the launcher was killed
             node.send(signal.SIGKILL)
 
     def kill(self) -> None:
-        """Kill the node, and return when it has ended. No error if it is not up."""
+        """Kill the node, and return when it has ended. Does nothing if it is not running."""
         node = self._node()
         if node is not None:
             node.send(signal.SIGKILL)
@@ -109,7 +109,7 @@ class Elasticsearch(LoneServer):
         super().kill()
 
     def _node(self) -> Process | None:
-        """The process that holds the data."""
+        """The node's process, which holds the data; None if it is not known."""
         try:
             pid = int(self._node_file.read_text())
         except (FileNotFoundError, ValueError):
@@ -118,7 +118,7 @@ class Elasticsearch(LoneServer):
         return Process(pid, born) if born is not None and self._server is not None and self._server.alive() else None
 
     def _unpacked(self) -> Path:
-        """The distribution, in the server's own folder: other users have no access to the cache."""
+        """The unpacked distribution, in the server's own folder: other users have no access to the cache."""
         (archive,) = fetch(JARS)
         home = self.folder / archive.stem
         if not home.is_dir():
@@ -144,7 +144,7 @@ class Elasticsearch(LoneServer):
             "path.data": str(self.folder / "data"),
             "path.logs": str(run),
             "xpack.security.enabled": False,
-            # a laptop's disk is often nine tenths full
+            # a laptop's disk is often more than nine tenths full
             "cluster.routing.allocation.disk.threshold_enabled": False,
         }
         lines = "".join(f"{name}: {msgspec.json.encode(value).decode()}\n" for name, value in settings.items())

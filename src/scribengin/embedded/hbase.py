@@ -1,4 +1,4 @@
-"""A real HBase on 127.0.0.1, from jars: master, region server and ZooKeeper in one process, its REST and its Thrift server in others."""
+"""A real HBase on 127.0.0.1, from jars: master, region server and ZooKeeper in one process, its REST and Thrift servers in others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scribengin.embedded.server import (
     find_server,
     free_ports,
     java_command,
-    remembered,
+    load_or_create,
     start_server,
 )
 
@@ -35,16 +35,16 @@ _THRIFT = "org.apache.hadoop.hbase.thrift2.ThriftServer"
 _HEAP_MIB, _GATEWAY_HEAP_MIB = 512, 256
 _READY_WITHIN_S = 180.0
 _STOPPED_WITHIN_S = 8.0
-"""it stores its regions in one; otherwise it may wait for the ZooKeeper that it has just ended itself"""
+"""seconds in which the server stores its regions; after that it may wait for the ZooKeeper that it has just ended itself"""
 _OLDER = ("servlet-api-2.5", "jersey-", "jetty-", "javax.servlet.jsp", "reload4j", "slf4j-")
-"""jars of Hadoop 2 to leave out: older classes of the REST server's own names, and a logging library beside that of PySpark"""
+"""jars of Hadoop 2 that are left out: older versions of classes that the REST server has, and a logging library besides that of PySpark"""
 _OPENS = (
     *(f"java.base/java.{package}" for package in ("io", "lang", "lang.reflect", "net", "nio", "util", "util.concurrent")),
     *(f"java.base/{package}" for package in ("jdk.internal.misc", "jdk.internal.ref", "sun.nio.ch")),
     "java.security.jgss/sun.security.krb5",
 )
 _EXPORTS = ("java.base/jdk.internal.misc", "java.security.jgss/sun.security.krb5")
-"""Java 17 modules that HBase's own start script opens"""
+"""Java modules that HBase's own start script opens, for Java 17"""
 _FLAGS = (
     *(f"--add-opens={each}=ALL-UNNAMED" for each in _OPENS),
     *(f"--add-exports={each}=ALL-UNNAMED" for each in _EXPORTS),
@@ -74,22 +74,27 @@ class _Gateway:
         self.server: ServerProcess | None = find_server(name, pid_file=self.pid_file, log=self.log)
 
     def taken(self) -> ServerProcess | None:
-        """Its process, which the caller ends now."""
+        """Return the gateway's process and forget it: the caller ends it."""
         server, self.server = self.server, None
         return server
 
 
 class HBase(LoneServer):
-    """One region server over files, open to all users of this machine. Its address is the REST server's; `pid` is the process that holds
-    the data. `thrift`: a Thrift server (of version 2 of its interface) beside the REST server."""
+    """An HBase with one region server over files, open to all users of this machine. Its address is that of the REST server; `pid` is the
+    process that holds the data.
+
+    Args:
+        folder: the server's folder.
+        thrift: also run a Thrift server (version 2 of its interface).
+    """
 
     def __init__(self, folder: Path, *, thrift: bool = False) -> None:
         super().__init__(folder, NAME, files="hbase")
-        self._inner = remembered(self.folder / "inner.json", _Inner, lambda: _Inner(*free_ports(3)))
+        self._inner = load_or_create(self.folder / "inner.json", _Inner, lambda: _Inner(*free_ports(3)))
         self._gateways = [_Gateway("HBase's REST server", _REST, self._port, self.folder, "hbase-rest")]
         self._thrift_port: int | None = None
         if thrift:
-            self._thrift_port = remembered(self.folder / "thrift.json", _Port, lambda: _Port(*free_ports(1))).thrift
+            self._thrift_port = load_or_create(self.folder / "thrift.json", _Port, lambda: _Port(*free_ports(1))).thrift
             self._gateways.append(_Gateway("HBase's Thrift server", _THRIFT, self._thrift_port, self.folder, "hbase-thrift"))
 
     @property
@@ -99,17 +104,17 @@ class HBase(LoneServer):
 
     @property
     def thrift_uri(self) -> str:
-        """The URL for Thrift clients, if there is such a server."""
+        """The URL for Thrift clients. Only for a server with `thrift`."""
         assert self._thrift_port is not None
         return f"thrift://{HOST}:{self._thrift_port}"
 
     def fetch(self, tell: Callable[[str], None]) -> None:
-        """Fetch the server's jars."""
+        """Fetch the server's jars. `tell` is called with a message before."""
         fetch(JARS, tell)
 
     def start(self) -> None:
-        """Start those of its processes that are not up, and return when it serves. Fetches the jars if the cache lacks them. Raises
-        EnvironmentFault: no Java, no jars, a port is taken, or it does not come up."""
+        """Start the server's processes that are not running, and return when it serves. Fetches the jars if the cache lacks them. Raises
+        EnvironmentFault: there is no Java, jars cannot be fetched, a port is taken, or the server does not start."""
         try:
             started = False
             if self._server is None or not self._server.alive():
@@ -130,7 +135,7 @@ class HBase(LoneServer):
             raise
 
     def answers(self, *, timeout_s: float = 10.0) -> bool:
-        """Whether it can describe a table: the REST server is up, and the master behind it, which has all it needs; and the other processes
+        """True if the REST server can describe a table, for which it needs the master and a region server, and the other processes
         listen."""
         with suppress(OSError), socket.create_connection((HOST, self._port), timeout=timeout_s) as connection:
             connection.sendall(b"GET /hbase:meta/schema HTTP/1.0\r\nAccept: application/json\r\n\r\n")
@@ -162,13 +167,13 @@ class HBase(LoneServer):
         super().kill()
 
     def kill_gateways(self) -> None:
-        """Kill the REST and the Thrift server; the process that holds the data keeps running."""
+        """Kill the REST and Thrift servers; the process that holds the data keeps running."""
         for each in self._gateways:
             if gateway := each.taken():
                 gateway.kill()
 
     def kill_store(self) -> None:
-        """Kill the process that holds the data; gateways keep running."""
+        """Kill the process that holds the data; the gateways keep running."""
         super().kill()
 
     def _command(self, main: str, heap_mib: int) -> list[str | Path]:
@@ -189,7 +194,7 @@ class HBase(LoneServer):
             "hbase.zookeeper.property.clientPortAddress": HOST,
             "hbase.zookeeper.quorum": HOST,
             "hbase.cluster.distributed": "false",
-            "hbase.unsafe.stream.capability.enforce": "false",  # the written bytes of a killed process stay in a file
+            "hbase.unsafe.stream.capability.enforce": "false",  # what a killed process has written is in its file
             "hbase.wal.provider": "filesystem",
             "hbase.localcluster.assign.random.ports": "false",
             "hbase.master.hostname": "localhost",
@@ -229,12 +234,12 @@ _FEW = {
     "zookeeper.recovery.retry": 0,
     "zookeeper.session.timeout": 10_000,
 }
-"""settings for a machine with a few clients: a request that finds the store unavailable fails soon, and the client retries; and a process
+"""settings for a machine with few clients: a request that finds the store unavailable fails soon, and the client retries; and a process
 that ends its own ZooKeeper does not wait for it"""
 
 
 def _as_xml(settings: dict[str, object]) -> str:
-    """The configuration file in HBase's format.
+    """Settings as a configuration file in HBase's format.
 
     >>> _as_xml({"a": 1})
     '<configuration><property><name>a</name><value>1</value></property></configuration>'

@@ -13,7 +13,7 @@ import msgspec
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import fetch, pyspark_jars
-from scribengin.embedded.server import HOST, LoneServer, check_port, free_ports, java_command, remembered, start_server
+from scribengin.embedded.server import HOST, LoneServer, check_port, free_ports, java_command, load_or_create, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,22 +42,22 @@ class _Web(msgspec.Struct, frozen=True):
 
 
 class _Node(LoneServer):
-    """One of the two processes."""
+    """A NameNode or a DataNode."""
 
     MAIN = ""
 
     def __init__(self, folder: Path, name: str, *, files: str) -> None:
         super().__init__(folder, name, files=files)
         self.name = name
-        self.web_port = remembered(self.folder / "web.json", _Web, lambda: _Web(free_ports(1)[0])).port
+        self.web_port = load_or_create(self.folder / "web.json", _Web, lambda: _Web(free_ports(1)[0])).port
 
     @property
     def up(self) -> bool:
-        """Whether its process is running."""
+        """True if the process is running."""
         return self.pid is not None
 
     def begin(self, conf: Path) -> bool:
-        """Start it if it is not up, without waiting; returns whether it was started."""
+        """Start the process if it is not running, without waiting. `conf`: the folder with the settings. Returns True if it was started."""
         if self.up:
             return False
         for port in (self._port, self.web_port):
@@ -66,33 +66,40 @@ class _Node(LoneServer):
         return True
 
     def command(self, conf: Path, *arguments: str, main: str = "") -> list[str | Path]:
-        """Its command line, or that of another program of its jars; the settings are in the folder `conf`."""
+        """The command line of the process, or of another program of its jars.
+
+        Args:
+            conf: the folder with the settings.
+            arguments: the arguments of the program.
+            main: the class of the other program; empty: that of the process.
+        """
         jars = [conf, *fetch(JARS), *pyspark_jars(*_OURS)]
         return java_command(main or self.MAIN, jars, arguments, heap_mib=_HEAP_MIB, folder=self.folder / "run")
 
     def asked(self, bean: str, timeout_s: float) -> dict[str, Any]:
-        """Its own status. Raises OSError if it does not answer, LookupError if it is not known yet."""
+        """The attributes of one of the process's JMX beans. Raises OSError if it does not answer, LookupError if it does not have the bean
+        yet."""
         url = f"http://{HOST}:{self.web_port}/jmx?qry=Hadoop:{bean}"
         with urllib.request.urlopen(url, timeout=timeout_s) as answer:
             found: dict[str, Any] = msgspec.json.decode(answer.read(_ANSWER_BYTES))["beans"][0]
             return found
 
     def start(self) -> None:
-        """Not started alone: see `Hdfs.start`."""
+        """Raise NotImplementedError: a node is started by `Hdfs.start` only."""
         raise NotImplementedError
 
     def answers(self) -> bool:
-        """Whether it serves, which it does not do alone."""
+        """Raise NotImplementedError: a node does not serve alone; see `Hdfs.answers`."""
         raise NotImplementedError
 
     def wait_ready(self, ready: Callable[[], bool]) -> None:
-        """Wait until `ready` returns True, after it was started."""
+        """Wait until `ready` returns True. The process must have been started."""
         assert self._server is not None
         self._server.wait_ready(ready, _READY_WITHIN_S)
 
 
 class NameNode(_Node):
-    """The NameNode: stores the names."""
+    """The NameNode, which stores the names of files."""
 
     MAIN = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 
@@ -100,14 +107,14 @@ class NameNode(_Node):
         super().__init__(folder, "HDFS NameNode", files="namenode")
 
     def format(self, conf: Path) -> None:
-        """Create an empty file system, if there is none."""
+        """Create an empty file system, unless there is one. `conf`: the folder with the settings."""
         if (self.folder / "data" / "current" / "VERSION").exists():
             return
         _run(self.command(conf, "-format", "-nonInteractive"))
 
 
 class DataNode(_Node):
-    """The DataNode: stores the bytes."""
+    """The DataNode, which stores the content of files."""
 
     MAIN = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 
@@ -116,9 +123,9 @@ class DataNode(_Node):
 
 
 class Hdfs:
-    """A NameNode and a DataNode. Data and ports stay in `folder` over restarts; released processes are found again.
+    """An HDFS with one NameNode and one DataNode. Data and ports stay in `folder` over restarts; released processes are found again.
 
-    As a context manager both run inside the block, and end after it, also if this process ends in any other way. Any client that claims to
+    As a context manager both run inside the block, and end after it, even if this process ends in any other way. Any client that claims to
     be this user (HADOOP_USER_NAME) has full access.
     """
 
@@ -134,7 +141,7 @@ class Hdfs:
 
     @property
     def pid(self) -> int | None:
-        """The NameNode's process, if it is running."""
+        """The NameNode's process id; None if it is not running."""
         return self.name_node.pid
 
     @property
@@ -143,19 +150,19 @@ class Hdfs:
         return self.name_node.log
 
     def fetch(self, tell: Callable[[str], None]) -> None:
-        """Fetch the server's jars."""
+        """Fetch the server's jars. `tell` is called with a message before."""
         fetch(JARS, tell)
 
     def start(self) -> None:
-        """Start those that are not up, and return when files can be written. Fetches the jars if the cache lacks them. Raises
-        EnvironmentFault: no Java, no jars, a port is taken, or one does not come up."""
+        """Start the processes that are not running, and return when files can be written. Fetches the jars if the cache lacks them. Raises
+        EnvironmentFault: there is no Java, jars cannot be fetched, a port is taken, or a process does not start."""
         begun: list[_Node] = []
         try:
             conf = self._write_settings()
             if not self.name_node.up:
                 self.name_node.format(conf)
             begun = [node for node in (self.name_node, self.data_node) if node.begin(conf)]
-            # the DataNode last: if it ends, the NameNode would wait without effect
+            # the DataNode last: if it has ended, the NameNode would never become ready
             for node in begun:
                 node.wait_ready(lambda: self.answers() or not self.data_node.up)
             if not self.answers():
@@ -166,7 +173,7 @@ class Hdfs:
             raise
 
     def answers(self, *, timeout_s: float = _ANSWER_S) -> bool:
-        """Whether files can be written: the NameNode has left safe mode, and it and the DataNode know each other."""
+        """True if files can be written: the NameNode has left safe mode, and both have registered with each other."""
         with suppress(OSError, ValueError, LookupError):
             name = self.name_node.asked("service=NameNode,name=NameNodeInfo", timeout_s)
             data = self.data_node.asked("service=DataNode,name=DataNodeInfo", timeout_s)
@@ -174,7 +181,7 @@ class Hdfs:
         return False
 
     def admin(self, *arguments: str) -> None:
-        """The output of `hdfs dfsadmin` with these arguments. Raises EnvironmentFault if it fails."""
+        """Run `hdfs dfsadmin` with these arguments. Raises EnvironmentFault if it fails."""
         _run(self.name_node.command(self.folder / "conf", *arguments, main="org.apache.hadoop.hdfs.tools.DFSAdmin"))
 
     def release(self) -> None:
@@ -183,7 +190,7 @@ class Hdfs:
         self.data_node.release()
 
     def stop(self) -> None:
-        """Stop both cleanly; a process that does not end in time is killed. No error if none is up."""
+        """Stop both cleanly; a process that does not end in time is killed. Does nothing if none is running."""
         self.data_node.stop()
         self.name_node.stop()
 
@@ -200,7 +207,7 @@ class Hdfs:
         self.stop()
 
     def _write_settings(self) -> Path:
-        """The settings of both; the folder is the first of their classpath."""
+        """Write the settings of both, into a folder that is the first of their classpath. Returns the folder."""
         conf = self.folder / "conf"
         make_folder(conf)
         name, data = self.name_node, self.data_node
@@ -214,10 +221,10 @@ class Hdfs:
             "dfs.datanode.ipc.address": f"{HOST}:0",
             # by default each start of the NameNode waits 30 s
             "dfs.namenode.safemode.extension": 0,
-            # a killed one is noticed after 20 s, not after ten minutes
+            # a killed DataNode is noticed after 20 s, not after ten minutes
             "dfs.heartbeat.interval": 1,
             "dfs.namenode.heartbeat.recheck-interval": 5000,
-            # a block's last bytes are kept by one node: there is no other to replace it
+            # a block's last bytes are on one node: no other one can replace it
             "dfs.client.block.write.replace-datanode-on-failure.enable": "false",
         }
         core = {"fs.defaultFS": self.uri, "hadoop.tmp.dir": self.folder / "run" / "tmp"}

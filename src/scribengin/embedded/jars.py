@@ -1,7 +1,7 @@
 """The jars that are not part of PySpark: their list, their cache, and how they are fetched.
 
-`jars.json` pins each by coordinate and SHA-256, for each version of PySpark; `python -m harness.pin_jars` writes it. Jars that the
-cache lacks are fetched by the Ivy that is part of PySpark, with the Ivy settings of this machine; this code contains no address.
+`jars.json` pins each by coordinate and SHA-256, for each version of PySpark; `python -m harness.pin_jars` writes it. Jars that the cache
+lacks are fetched by the Ivy that is part of PySpark, with the Ivy settings of this machine; this code contains no address.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 IVY_SETTINGS = "SCRIBENGIN_IVY_SETTINGS"
-"""Names an Ivy settings file, for machines that only reach a repository of their own."""
+"""the variable with the path of an Ivy settings file, for machines that reach only a repository of their own"""
 
 _FETCHED_WITHIN_S = 1800.0
 _TYPES = ("jar", "bundle", "maven-plugin", "zip")
@@ -37,21 +37,21 @@ _TYPES = ("jar", "bundle", "maven-plugin", "zip")
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One file: `coordinate` is `group:artifact:version`, of a zip `group:artifact:version@zip`; `sha256` is in hex."""
+    """A jar, or another file. `coordinate` is `group:artifact:version`, for a zip file `group:artifact:version@zip`; `sha256` is in hex."""
 
     coordinate: str
     sha256: str
 
     @property
     def file_name(self) -> str:
-        """Its name in the cache, as everywhere: `artifact-version.jar`."""
+        """The file's usual name, and its name in the cache: `artifact-version.jar`."""
         _, artifact, number = self.coordinate.split(":")
         number, _, kind = number.partition("@")
         return f"{artifact}-{number}.{kind or 'jar'}"
 
 
 def set_names() -> list[str]:
-    """The sets for the installed PySpark."""
+    """The names of the sets of jars for the installed PySpark."""
     return list(_table())
 
 
@@ -72,10 +72,16 @@ def missing(name: str) -> list[Jar]:
 
 
 def fetch(name: str, tell: Callable[[str], None] = lambda _line: None) -> list[Path]:
-    """The files of a set, in the cache, each with the right content; missing ones are fetched, which takes minutes.
+    """The files of a set, in the cache, each with the right content. Missing ones are fetched, which takes minutes.
 
-    Any number of processes may fetch at once, different sets in parallel. `tell` gets a line before anything is fetched. Raises
-    EnvironmentFault, with the missing files and their folder, if they cannot be fetched.
+    Any number of processes may fetch at the same time, different sets in parallel.
+
+    Args:
+        name: the set.
+        tell: called with a message before anything is fetched.
+
+    Raises:
+        EnvironmentFault: files cannot be fetched; the message has the missing files and their folder.
     """
     folder = jars_folder()
     if missing(name):
@@ -87,7 +93,7 @@ def fetch(name: str, tell: Callable[[str], None] = lambda _line: None) -> list[P
 
 
 def pyspark_jars(*patterns: str) -> list[Path]:
-    """Those of PySpark's own jars that match. Raises EnvironmentFault if there is none for a pattern."""
+    """The jars of PySpark whose names match these patterns. Raises EnvironmentFault if none matches one of them."""
     spec = find_spec("pyspark")
     folder = Path(spec.submodule_search_locations[0], "jars") if spec and spec.submodule_search_locations else Path("pyspark", "jars")
     found: list[Path] = []
@@ -100,8 +106,16 @@ def pyspark_jars(*patterns: str) -> list[Path]:
 
 
 def run_ivy(module: str, pattern: str, scratch: Path) -> str:
-    """Resolve an Ivy module (XML) and store its jars according to Ivy's `pattern`; returns Ivy's output, to be shown if a jar is
-    missing."""
+    """Resolve an Ivy module and store its jars.
+
+    Args:
+        module: the module, as XML.
+        pattern: Ivy's pattern for the files' paths.
+        scratch: a folder for temporary files.
+
+    Returns:
+        Ivy's output, to be shown if a jar is missing.
+    """
     asked = scratch / "ivy.xml"
     asked.write_text(module)
     settings = os.environ.get(IVY_SETTINGS)
@@ -116,7 +130,7 @@ def run_ivy(module: str, pattern: str, scratch: Path) -> str:
 
 
 def ivy_module(coordinates: Sequence[str], *, with_dependencies: bool) -> str:
-    """An Ivy module that depends on these."""
+    """An Ivy module, as XML, that depends on these coordinates."""
     wanted = "default" if with_dependencies else "master"
     asked = []
     for coordinate in coordinates:
@@ -134,7 +148,7 @@ def ivy_module(coordinates: Sequence[str], *, with_dependencies: bool) -> str:
 
 
 def _fetch_into(folder: Path, name: str, lacking: Sequence[Jar]) -> None:
-    scratch = folder / f".fetching-{name}"  # beside the jars, so that a finished one only changes its name
+    scratch = folder / f".fetching-{name}"  # in the folder of the jars, so that a finished one only needs to be renamed
     remove_tree(scratch)
     make_folder(scratch)
     try:
@@ -173,7 +187,7 @@ def _fault(folder: Path, name: str, failed: Sequence[str], said: str) -> Environ
 
 @contextmanager
 def _only_fetcher(folder: Path, name: str) -> Iterator[None]:
-    """Other processes that want this set wait meanwhile, and then find the fetched files."""
+    """Hold a lock: other processes that need this set wait meanwhile, and then find the fetched files."""
     make_folder(folder)
     file = folder / f"lock-{name}"
     with explained(f"{file} cannot be written"), file.open("w") as lock:
@@ -182,7 +196,7 @@ def _only_fetcher(folder: Path, name: str) -> Iterator[None]:
 
 
 def _digest(path: Path) -> str:
-    """Empty if there is no such file."""
+    """The SHA-256 of a file; empty if it does not exist."""
     try:
         return sha256(path.read_bytes()).hexdigest()
     except FileNotFoundError:

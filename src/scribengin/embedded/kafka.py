@@ -18,7 +18,7 @@ from scribengin.core.errors import EnvironmentFault
 from scribengin.core.process import within
 from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import fetch
-from scribengin.embedded.server import HOST, ServerProcess, check_port, find_server, free_ports, java_command, remembered, start_server
+from scribengin.embedded.server import HOST, ServerProcess, check_port, find_server, free_ports, java_command, load_or_create, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-# The part of Kafka's protocol that readiness checks need: one request for the nodes of the cluster, over a plain socket.
-#
-# Facts from the protocol guide of Kafka: a request is its length, then api key 3 (Metadata), version 2, a correlation number, a client
-# name; texts have a length of two bytes, lists one of four, all big-endian. Version 2 is the oldest that contains the cluster's id.
+# The part of Kafka's protocol that readiness checks need: one request for the nodes of the cluster, over a plain socket. From Kafka's
+# protocol guide: a request is its length, then api key 3 (Metadata), version 2, a correlation number, a client name; texts have a length of
+# two bytes, lists one of four, all big-endian. Version 2 is the oldest that contains the cluster's id.
 
 
 _METADATA, _VERSION, _CORRELATION = 3, 2, 7
@@ -39,7 +38,7 @@ _LARGEST_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """`leader` is a node's number, -1 if there is none now; `in_sync` are the nodes with a complete copy."""
+    """A partition of a topic. `leader` is a node's number, -1 if there is none now; `in_sync` are the nodes with a complete copy."""
 
     leader: int
     in_sync: tuple[int, ...]
@@ -47,7 +46,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """A broker's information about its cluster: running nodes, by number, with their addresses; topics with their partitions in order."""
+    """A broker's view of its cluster: the running nodes, number → address, and the topics with their partitions in order."""
 
     cluster_id: str
     nodes: dict[int, str]
@@ -55,8 +54,14 @@ class Metadata:
 
 
 def read_metadata(host: str, port: int, *, timeout_s: float) -> Metadata:
-    """Ask the broker at that address. Raises OSError if no server answers, ValueError if the server is not a Kafka broker."""
-    asked = struct.pack(f">hhih{len(_CLIENT)}si", _METADATA, _VERSION, _CORRELATION, len(_CLIENT), _CLIENT, -1)  # -1: of all topics
+    """Ask a broker for its view of the cluster. Raises OSError if no server answers, ValueError if the server is not a Kafka broker.
+
+    Args:
+        host: the broker's host.
+        port: its port.
+        timeout_s: the most seconds for each step of the connection.
+    """
+    asked = struct.pack(f">hhih{len(_CLIENT)}si", _METADATA, _VERSION, _CORRELATION, len(_CLIENT), _CLIENT, -1)  # -1: all topics
     with socket.create_connection((host, port), timeout=timeout_s) as connection:
         connection.sendall(struct.pack(">i", len(asked)) + asked)
         (size,) = struct.unpack(">i", _exactly(connection, 4))
@@ -82,9 +87,9 @@ def _metadata(answer: _Answer) -> Metadata:
     answer.number("i")  # the controller
     topics = {}
     for _ in range(answer.number("i")):
-        answer.number("h")  # the topic's error; those of its partitions say more
+        answer.number("h")  # the topic's error; its partitions have more exact ones
         name = answer.text()
-        answer.number("b")  # whether it is one of Kafka's own
+        answer.number("b")  # whether the topic is internal
         partitions = {}
         for _ in range(answer.number("i")):
             answer.number("h")
@@ -96,7 +101,7 @@ def _metadata(answer: _Answer) -> Metadata:
 
 
 class _Answer:
-    """Reads consecutive values."""
+    """Reads consecutive values of an answer."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -108,7 +113,7 @@ class _Answer:
         return int(value)
 
     def text(self) -> str:
-        """Empty if it is null."""
+        """Read a text; empty if it is null."""
         size = max(self.number("h"), 0)
         value = self._data[self._at : self._at + size]
         self._at += size
@@ -132,7 +137,7 @@ JARS = "kafka-broker"
 _HEAP_MIB = 384
 _READY_WITHIN_S = 120.0
 _STOPPED_WITHIN_S = 20.0
-_LAST_STOPPED_WITHIN_S = 2.0  # a controller without a majority waits 5 s for it, without effect
+_LAST_STOPPED_WITHIN_S = 2.0  # without a majority, a controller would wait 5 s for it, without effect
 _FORMATTED_WITHIN_S = 120.0
 _ANSWER_S = 5.0
 
@@ -149,10 +154,10 @@ class _Cluster(msgspec.Struct, frozen=True):
 
 
 class KafkaCluster:
-    """One broker, or three of which one may fail. Data, ports and identity stay in `folder` over restarts.
+    """A Kafka cluster with one broker, or with three of which one may fail. Data, ports and identity stay in `folder` over restarts.
 
-    As a context manager it runs inside the block, and ends after it, also if this process ends in any other way. `properties` are
-    additional broker settings, and override those here. Brokers are numbered from 1.
+    As a context manager it runs inside the block, and ends after it, even if this process ends in any other way. `properties` are broker
+    settings that override the default ones. Brokers are numbered from 1.
     """
 
     def __init__(self, folder: Path, brokers: int = 1, properties: Mapping[str, str] | None = None) -> None:
@@ -169,12 +174,12 @@ class KafkaCluster:
 
     @property
     def bootstrap(self) -> str:
-        """`127.0.0.1:port`, separated by commas for three brokers; for `bootstrap.servers`."""
+        """The value for `bootstrap.servers`: `127.0.0.1:port`, separated by commas for three brokers."""
         return ",".join(f"{HOST}:{node.port}" for node in self._cluster.nodes)
 
     @property
     def brokers_up(self) -> dict[int, int]:
-        """Broker → its process, for running ones."""
+        """Broker → its process id, for those that are running."""
         return {number: server.process.pid for number, server in sorted(self._servers.items()) if server.alive()}
 
     def log(self, broker: int = 1) -> Path:
@@ -182,9 +187,10 @@ class KafkaCluster:
         return self.folder / "log" / f"kafka-{broker}.log"
 
     def start(self) -> None:
-        """Start the brokers that are not up, and return when all answer and know each other.
+        """Start the brokers that are not running, and return when all answer and have registered with each other.
 
-        Fetches the jars if the cache lacks them. Raises EnvironmentFault: no Java, no jars, a port is taken, or a broker does not come up.
+        Fetches the jars if the cache lacks them. Raises EnvironmentFault: there is no Java, jars cannot be fetched, a port is taken, or a
+        broker does not start.
         """
         begun = [node for node in self._cluster.nodes if not self._alive(node)]
         for node in begun:
@@ -193,7 +199,8 @@ class KafkaCluster:
             self._format(begun)
             for node in begun:
                 self._start(node)
-            for node in self._cluster.nodes:  # each by itself first, so that the one that ended is reported, and not one that waits for it
+            # first each broker alone, so that a broker that has ended is reported, and not one that waits for it
+            for node in self._cluster.nodes:
                 self._servers[node.number].wait_ready(partial(self._knows, node, {node.number}), _READY_WITHIN_S)
             numbers = {node.number for node in self._cluster.nodes}
             for node in self._cluster.nodes:
@@ -210,7 +217,7 @@ class KafkaCluster:
             server.release()
 
     def stop(self) -> None:
-        """Stop all brokers cleanly; one that does not end in time is killed. No error if none is up."""
+        """Stop all brokers cleanly; one that does not end in time is killed. Does nothing if none is running."""
         servers = list(self._servers.values())
         majority = len(self._cluster.nodes) // 2 + 1
         for server in servers:
@@ -221,16 +228,14 @@ class KafkaCluster:
         self._servers.clear()
 
     def kill(self, broker: int) -> None:
-        """Kill a broker, and return when it has ended. No error if it is not up."""
+        """Kill a broker, and return when it has ended. Does nothing if it is not running."""
         server = self._servers.pop(self._node(broker).number, None)
         if server is not None:
             server.kill()
 
     def restart(self, broker: int) -> None:
-        """Start a stopped broker, with its data, and return when it answers and knows all brokers that are up.
-
-        Raises EnvironmentFault as `start` does.
-        """
+        """Start a stopped broker, with its data, and return when it answers and sees all running brokers. Raises EnvironmentFault as
+        `start` does."""
         node = self._node(broker)
         if self._alive(node):
             return
@@ -243,12 +248,12 @@ class KafkaCluster:
             raise
 
     def answers(self) -> bool:
-        """Whether all brokers answer and know each other."""
+        """True if all brokers answer and have registered with each other."""
         numbers = {node.number for node in self._cluster.nodes}
         return all(self._knows(node, numbers) for node in self._cluster.nodes)
 
     def read_metadata(self, broker: int = 1) -> Metadata:
-        """A broker's information about nodes and topics. Raises OSError if it does not answer."""
+        """A broker's view of nodes and topics. Raises OSError if it does not answer."""
         return read_metadata(HOST, self._node(broker).port, timeout_s=_ANSWER_S)
 
     def __enter__(self) -> KafkaCluster:
@@ -268,7 +273,7 @@ class KafkaCluster:
         return node.number in self._servers and self._servers[node.number].alive()
 
     def _knows(self, node: _Node, numbers: set[int]) -> bool:
-        """Whether the broker answers, is of this cluster, and sees those."""
+        """True if the broker answers, belongs to this cluster, and sees the brokers with these numbers."""
         with suppress(OSError, ValueError):
             known = read_metadata(HOST, node.port, timeout_s=_ANSWER_S)
             return known.cluster_id == self._cluster.cluster_id and known.nodes.keys() >= numbers
@@ -284,7 +289,7 @@ class KafkaCluster:
         self._servers[node.number] = start_server(self._name(node), command, pid_file=self._pid_file(node), log=self.log(node.number))
 
     def _format(self, nodes: list[_Node]) -> None:
-        """Give the data folders of these nodes the cluster's identity, all at once; existing identities are kept."""
+        """Format the data folders of these nodes with the cluster's identity, all at the same time; existing identities are kept."""
         formatting: list[tuple[_Node, subprocess.Popen[str]]] = []
         try:
             for node in nodes:
@@ -309,7 +314,7 @@ class KafkaCluster:
 
     @cached_property
     def _jars(self) -> list[Path]:
-        """Each fetch reads all jars to compare them: once is enough for all brokers and restarts."""
+        """The jars; each fetch reads all of them to verify them, so once is enough for all brokers and restarts."""
         return fetch(JARS)
 
     def _java(self, main: str, *arguments: str | Path) -> list[str | Path]:
@@ -337,11 +342,11 @@ class KafkaCluster:
             "share.coordinator.state.topic.min.isr": in_sync,
             "share.coordinator.state.topic.num.partitions": 8,
             "group.initial.rebalance.delay.ms": 0,
-            # a killed broker is accepted again only when the session of its former process has expired
+            # a killed broker is accepted again only when the session of its previous process has expired
             "broker.session.timeout.ms": 3000,
             "broker.heartbeat.interval.ms": 500,
             "controlled.shutdown.enable": str(count > 1).lower(),
-            # no records every half second that nothing has changed: they were a third of the cost of an idle broker
+            # no record every half second while nothing changes: these were a third of the cost of an idle broker
             "metadata.max.idle.interval.ms": 0,
             "log.cleaner.dedupe.buffer.size": 16 * 2**20,  # for a small heap
             **self._properties,
@@ -361,7 +366,7 @@ class KafkaCluster:
 
 
 def _read_or_make(folder: Path, brokers: int) -> _Cluster:
-    cluster = remembered(folder / "cluster.json", _Cluster, lambda: _new_cluster(brokers))
+    cluster = load_or_create(folder / "cluster.json", _Cluster, lambda: _new_cluster(brokers))
     if len(cluster.nodes) != brokers:
         raise EnvironmentFault(
             f"{folder} holds a cluster with {len(cluster.nodes)} brokers; expected {brokers}",
@@ -377,7 +382,7 @@ def _new_cluster(brokers: int) -> _Cluster:
 
 
 def _new_id() -> str:
-    """In Kafka's format: 16 bytes in 22 characters; none begins with a dash, which its tool would read as an option."""
+    """A new id in Kafka's format: 16 bytes in 22 characters. It does not begin with a dash, which Kafka's tool would read as an option."""
     while True:
         id_ = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
         if not id_.startswith("-"):

@@ -16,7 +16,7 @@ import msgspec
 from scribengin.core.cache import cache_folder
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.storage import explained, make_folder, put_if_absent, remove_tree
-from scribengin.embedded.server import HOST, LoneServer, check_port, remembered, start_server
+from scribengin.embedded.server import HOST, LoneServer, check_port, load_or_create, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,14 +28,21 @@ if TYPE_CHECKING:
 
 _BUILT_WITHIN_S = 1800.0
 _INSTALLED = "/usr/local/go/bin"
-"""the folder of Go's own installation instructions; without their last step it is not on the PATH"""
+"""the folder of Go's own installation instructions, which is not on the PATH unless the last step was done"""
 
 
 def built(package: str, version: str, tell: Callable[[str], None] = lambda _line: None) -> Path:
-    """The program of a package, such as `example.org/tools/cmd/thing`; if the cache lacks it, it is built, which takes minutes.
+    """The program of a Go package, such as `example.org/tools/cmd/thing`. It is built if the cache lacks it, which takes minutes.
 
-    Any number of processes may ask at once. `tell` gets a line before a build. Raises EnvironmentFault if there is no Go, or the build
-    fails.
+    Any number of processes may call it at the same time.
+
+    Args:
+        package: the package.
+        version: its version.
+        tell: called with a message before a build.
+
+    Raises:
+        EnvironmentFault: there is no Go, or the build fails.
     """
     name = package.rpartition("/")[2]
     folder = cache_folder() / "go"
@@ -79,7 +86,7 @@ def _build(package: str, version: str, program: Path) -> None:
 NAME = "versitygw"
 PACKAGE, VERSION = "github.com/versity/versitygw/cmd/versitygw", "v1.8.0"
 BUCKET = "objects"
-"""created at the first start"""
+"""the bucket that the first start creates"""
 _READY_WITHIN_S = 30.0
 
 
@@ -89,7 +96,7 @@ class _Keys(msgspec.Struct, frozen=True):
 
 
 class ObjectServer(LoneServer):
-    """One server. Its access keys are created once, and stored in a file for this user alone, in the format of AWS's tools."""
+    """An object store. Its access keys are created once, and stored in a file for this user only, in the format of AWS's tools."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, NAME, files="objects")
@@ -101,16 +108,16 @@ class ObjectServer(LoneServer):
 
     @property
     def credentials(self) -> Path:
-        """A file for AWS_SHARED_CREDENTIALS_FILE; it exists after the first start."""
+        """The path of a file for AWS_SHARED_CREDENTIALS_FILE; it exists after the first start."""
         return self.folder / "keys" / "credentials"
 
     def fetch(self, tell: Callable[[str], None]) -> None:
-        """See `built`."""
+        """Build the server, if the cache lacks it. `tell` is called with a message before."""
         built(PACKAGE, VERSION, tell)
 
     def start(self) -> None:
-        """Start it if it is not up, and return when it serves. Raises EnvironmentFault: no Go, its port is taken, or it does not come
-        up."""
+        """Start the server if it is not running, and return when it serves. Raises EnvironmentFault: there is no Go, the port is taken, or
+        the server does not start."""
         if self._server is not None and self._server.alive():
             return
         program = built(PACKAGE, VERSION)
@@ -119,13 +126,13 @@ class ObjectServer(LoneServer):
         data = self.folder / "data"
         make_folder(data / BUCKET)
         command: list[str | Path] = [program, "--quiet", "--port", self.address, "posix", data]
-        # not in the command line, which is visible to all users
+        # the command line would be visible to all users
         environment = {"ROOT_ACCESS_KEY": keys.key, "ROOT_SECRET_KEY": keys.secret}
         self._server = start_server(NAME, command, pid_file=self._pid_file, log=self.log, environment=environment)
         self._server.wait_ready(self.answers, _READY_WITHIN_S)
 
     def answers(self, *, timeout_s: float = 1.0) -> bool:
-        """Whether it answers: an anonymous request is denied."""
+        """True if the server answers: it denies an anonymous request."""
         with suppress(OSError, http.client.HTTPException):
             connection = http.client.HTTPConnection(HOST, self._port, timeout=timeout_s)
             connection.request("GET", "/")
@@ -137,7 +144,7 @@ class ObjectServer(LoneServer):
         make_folder(folder)
         with explained(f"the permissions of {folder} cannot be restricted to this user"):
             folder.chmod(0o700)
-        keys = remembered(folder / "keys.json", _Keys, lambda: _Keys(secrets.token_hex(10), secrets.token_hex(20)))
+        keys = load_or_create(folder / "keys.json", _Keys, lambda: _Keys(secrets.token_hex(10), secrets.token_hex(20)))
         shared = f"[default]\naws_access_key_id = {keys.key}\naws_secret_access_key = {keys.secret}\n"
         put_if_absent(self.credentials, shared.encode())
         return keys

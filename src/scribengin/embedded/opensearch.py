@@ -18,17 +18,17 @@ NAME = "OpenSearch"
 JARS = "opensearch"
 _MAIN = "org.codelibs.opensearch.runner.OpenSearchRunner"
 _MODULES = "org.opensearch.transport.Netty4Plugin"
-"""only the HTTP module of those in a distribution: each further one takes longer to start"""
+"""only the HTTP module of a distribution: each further module makes the start longer"""
 _PORTS = range(9201, 9299)
-"""the runner uses no HTTP port above this"""
+"""the runner uses no HTTP port above this range"""
 _SETTINGS = b"cluster.routing.allocation.disk.threshold_enabled: false\n"
-"""disk limits: a laptop's disk is often nine tenths full, and no index could be created there"""
+"""without disk limits: a laptop's disk is often more than nine tenths full, and no index could be created there"""
 _HEAP_MIB = 512
 _READY_WITHIN_S = 120.0
 
 
 class OpenSearch(LoneServer):
-    """One node, open to all users of this machine."""
+    """An OpenSearch with one node, open to all users of this machine."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, NAME, files="opensearch", ports=_PORTS)
@@ -39,12 +39,12 @@ class OpenSearch(LoneServer):
         return f"http://{self.address}"
 
     def fetch(self, tell: Callable[[str], None]) -> None:
-        """Fetch the server's jars."""
+        """Fetch the server's jars. `tell` is called with a message before."""
         fetch(JARS, tell)
 
     def start(self) -> None:
-        """Start it if it is not up, and return when it serves. Fetches the jars if the cache lacks them. Raises EnvironmentFault: no Java,
-        no jars, its port is taken, or it does not come up."""
+        """Start the server if it is not running, and return when it serves. Fetches the jars if the cache lacks them. Raises
+        EnvironmentFault: there is no Java, jars cannot be fetched, the port is taken, or the server does not start."""
         if self._server is not None and self._server.alive():
             return
         check_port(self._port, NAME)
@@ -52,7 +52,7 @@ class OpenSearch(LoneServer):
         for folder in (self.folder / "run", config):
             make_folder(folder)
         replace(config / "opensearch.yml", _SETTINGS)
-        # nodes of one machine that name the same cluster find each other, and join
+        # nodes of one machine that have the same cluster name find each other, and join
         arguments: list[str | Path] = ["-basePath", self.folder / "data", "-clusterName", f"scribengin-{self._port}", "-numOfNode", "1"]
         # the runner adds the node's number, 1
         arguments += ["-baseHttpPort", str(self._port - 1), "-moduleTypes", _MODULES]
@@ -65,12 +65,12 @@ class OpenSearch(LoneServer):
             raise
 
     def answers(self, *, timeout_s: float = 2.0) -> bool:
-        """Whether it accepts documents: its state has been recovered."""
+        """True if the server accepts documents: its state has been recovered."""
         return takes_documents(self._port, timeout_s)
 
 
 def takes_documents(port: int, timeout_s: float) -> bool:
-    """Whether the node on that port has loaded its state, so that it knows its indexes."""
+    """True if the node on that port has loaded its state, so that it has its indexes."""
     with suppress(OSError), socket.create_connection((HOST, port), timeout=timeout_s) as connection:
         connection.sendall(b"GET /_cluster/health?filter_path=status HTTP/1.0\r\n\r\n")
         said = b""

@@ -1,4 +1,4 @@
-"""Common parts of servers with one process: a folder with their log, port and pid, and how they are stopped."""
+"""What the servers here share: a folder with their log, port and pid, and how they are started, found and stopped."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-# Common parts of the servers here: a small Java process, a readable log, and a fixed port.
+# What the servers here share: a small Java process, a readable log, and a fixed port.
 
 
 HOST = "127.0.0.1"
 PORTS = range(20_000, 32_000)
-"""Below the ports that Linux and macOS use for outgoing connections: a stopped server must find its port free when it restarts."""
+"""below the ports that Linux and macOS use for outgoing connections: a stopped server must find its port free when it restarts"""
 
 _TRIES = 200
-# small, quick to start, one thread for garbage collection; and no files under /tmp
+# small and quick to start, one thread for garbage collection, and no files under /tmp
 _FLAGS = ("-XX:+UseSerialGC", *FIRST_COMPILER_ONLY, "-XX:-UsePerfData", "-Djava.awt.headless=true")
 _LOGGING = """\
 appender.console.type = Console
@@ -58,7 +58,7 @@ rootLogger.appenderRef.console.ref = console
         }.items()
     )
 )
-"""Logs warnings and changes; a healthy server logs nothing for hours."""
+"""warnings and changes are logged; a healthy server logs nothing for hours"""
 
 LOGGING_JARS = ("slf4j-api-*.jar", "log4j-slf4j2-impl-*.jar", "log4j-api-*.jar", "log4j-core-*.jar")
 
@@ -66,8 +66,16 @@ LOGGING_JARS = ("slf4j-api-*.jar", "log4j-slf4j2-impl-*.jar", "log4j-api-*.jar",
 def java_command(
     main: str, jars: Sequence[Path], arguments: Sequence[str | Path], *, heap_mib: int, folder: Path, flags: Sequence[str] = ()
 ) -> list[str | Path]:
-    """A command line for `main`, with `flags` for its Java. Its log is written to `folder`, and so are its temporary files. The logging
-    library is always PySpark's."""
+    """The command line of a Java program. Its logging library is PySpark's.
+
+    Args:
+        main: its class.
+        jars: its classpath, after the logging library.
+        arguments: its arguments.
+        heap_mib: its heap in MiB.
+        folder: where its temporary files and its logging settings are.
+        flags: further flags for Java.
+    """
     temporary = folder / "tmp"
     make_folder(temporary)
     logging = folder / "log4j2.properties"
@@ -78,7 +86,7 @@ def java_command(
 
 
 def free_ports(count: int, among: range = PORTS) -> list[int]:
-    """Different ports of 127.0.0.1 that are free now."""
+    """Different ports of 127.0.0.1 that are free now. Raises EnvironmentFault if there are not enough."""
     tries = min(_TRIES, len(among))
     found = [port for port in random.sample(among, tries) if _is_free(port)][:count]
     if len(found) < count:
@@ -102,7 +110,7 @@ def check_port(port: int, server: str) -> None:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # as servers do: the rest of a closed connection does not block the port
+        # like servers: the rest of a closed connection does not block the port
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -114,7 +122,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-# A server's persistent settings in its folder, which stay the same over restarts: its ports, and its identity.
+# A server's persistent settings in its folder, which stay the same over restarts: its ports and its identity.
 
 
 T = TypeVar("T")
@@ -125,14 +133,22 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 def port_of(folder: Path, among: range = PORTS) -> int:
-    """The port stored in `folder`, or a free one of these, which is stored there. Raises EnvironmentFault if the stored value is not
-    valid."""
-    return remembered(folder / "place.json", _Place, lambda: _Place(free_ports(1, among)[0])).port
+    """The port that is stored in `folder`; if none is, a free one of `among`, which is stored there. Raises EnvironmentFault if the stored
+    value is not valid."""
+    return load_or_create(folder / "place.json", _Place, lambda: _Place(free_ports(1, among)[0])).port
 
 
-def remembered(path: Path, kind: type[T], make: Callable[[], T]) -> T:
-    """The contents of the file, as JSON; if it does not exist, the result of `make`, or what another process has stored there meanwhile.
-    Raises EnvironmentFault if it is not a `kind`."""
+def load_or_create(path: Path, kind: type[T], make: Callable[[], T]) -> T:
+    """The content of a JSON file. If the file does not exist, it is created with the result of `make`, unless another process is faster.
+
+    Args:
+        path: the file.
+        kind: the type of its content.
+        make: returns the content of a new file.
+
+    Raises:
+        EnvironmentFault: the content is not valid.
+    """
     data = read_or_none(path)
     if data is None:
         put_if_absent(path, msgspec.json.encode(make()) + b"\n")
@@ -143,7 +159,7 @@ def remembered(path: Path, kind: type[T], make: Callable[[], T]) -> T:
         raise EnvironmentFault(f"{path} is damaged: {error}", remedy=f"remove {path.parent}", code="server-folder") from error
 
 
-# Servers that refuse to run as root, started by root.
+# Servers that refuse to run as root, when they are started by root.
 
 
 _NAMESPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
@@ -151,17 +167,17 @@ _NOBODYS_ID = 65534
 _NOBODY = ("setpriv", f"--reuid={_NOBODYS_ID}", f"--regid={_NOBODYS_ID}", "--clear-groups")
 
 
-def as_nobody_special() -> tuple[str, ...]:
+def unprivileged_prefix() -> tuple[str, ...]:
     """The command prefix with which root starts such a server: as a user of a new namespace, who owns root's files; if that is not
-    possible, as `nobody`, who is given its folders (`give`) and needs access to their parents. Empty for other users."""
+    possible, as `nobody`, who must be given its folders (`give`) and needs access to their parents. Empty for other users."""
     if os.geteuid() != 0:
         return ()
     return _NAMESPACE if _may_have_a_namespace() else _NOBODY
 
 
 def give(folder: Path) -> None:
-    """Give the folder, with all contents, to the user that `as_nobody_special` switches to."""
-    if as_nobody_special() != _NOBODY:
+    """Give the folder, with all its content, to `nobody`, if `unprivileged_prefix` switches to that user."""
+    if unprivileged_prefix() != _NOBODY:
         return
     os.chown(folder, _NOBODYS_ID, _NOBODYS_ID)
     for path in folder.rglob("*"):
@@ -175,11 +191,9 @@ def _may_have_a_namespace() -> bool:
     return False
 
 
-# A server as a child process: started, found again, and stopped, without ever signalling an unrelated process.
-#
-# A shell that waits on a pipe runs between the starter and the server. The end of the starter, even by SIGKILL, closes the pipe, and the
-# shell kills the server; `release` tells the shell to leave the server alone. So a server outlives its starter only if that was
-# requested.
+# A server as a child process: started, found again, and stopped, without ever signalling an unrelated process. A shell that waits on a pipe
+# runs between the starter and the server. The end of the starter, even by SIGKILL, closes the pipe, and the shell kills the server;
+# `release` makes the shell leave the server alone. So a server outlives its starter only if that was requested.
 
 
 _KILLED_WITHIN_S = 30.0
@@ -198,7 +212,7 @@ wait
 
 
 class ServerProcess:
-    """A server that was started here, or found by its pid file. `log` is its log file."""
+    """The process of a server that was started here, or found by its pid file. `log` is its log file."""
 
     def __init__(self, name: str, process: Process, pid_file: Path, log: Path, holder: subprocess.Popen[bytes] | None = None) -> None:
         self.name = name
@@ -208,14 +222,12 @@ class ServerProcess:
         self._holder = holder
 
     def alive(self) -> bool:
-        """Whether its process is running."""
+        """True if the process is running."""
         return self.process.alive()
 
     def wait_ready(self, ready: Callable[[], bool], timeout_s: float) -> None:
-        """Call `ready` until it returns True.
-
-        Raises EnvironmentFault, with the last lines of the log, if the server ends or the time limit is exceeded.
-        """
+        """Call `ready` until it returns True. Raises EnvironmentFault, with the last lines of the log, if the server ends or the time limit
+        is exceeded."""
         deadline = time.monotonic() + timeout_s
         while not ready():
             if not self.alive():
@@ -225,7 +237,7 @@ class ServerProcess:
             time.sleep(POLL_S)
 
     def release(self) -> None:
-        """Keep it running after this process ends."""
+        """Keep the server running after this process ends."""
         holder, self._holder = self._holder, None
         if holder is not None:
             try:
@@ -234,18 +246,18 @@ class ServerProcess:
                 holder.wait()
 
     def ask_to_end(self) -> None:
-        """Send SIGTERM, without waiting; `stop` then waits."""
+        """Send SIGTERM without waiting. `stop` then waits."""
         self.process.send(signal.SIGTERM)
 
     def stop(self, timeout_s: float) -> None:
-        """Send SIGTERM, and kill it if it has not ended after `timeout_s`; also deletes the pid file."""
+        """Send SIGTERM, and SIGKILL if the server has not ended after `timeout_s` seconds. Deletes the pid file."""
         self.ask_to_end()
         if not self.process.gone_within(timeout_s):
             self.process.send(signal.SIGKILL)
         self._bury()
 
     def kill(self) -> None:
-        """Send SIGKILL, and wait until it has ended: until then its port may still answer."""
+        """Send SIGKILL, and wait until the server has ended: until then its port may still answer. Deletes the pid file."""
         self.process.send(signal.SIGKILL)
         self._bury()
 
@@ -257,7 +269,7 @@ class ServerProcess:
                 code="server-stuck",
             )
         self._pid_file.unlink(missing_ok=True)
-        self.release()  # the shell, which has nothing left to guard
+        self.release()  # ends the shell, which is no longer needed
 
     def _fault(self, what: str, code: str) -> EnvironmentFault:
         try:
@@ -271,9 +283,17 @@ class ServerProcess:
 def start_server(
     name: str, command: Sequence[str | Path], *, pid_file: Path, log: Path, environment: Mapping[str, str] | None = None
 ) -> ServerProcess:
-    """Start a program; it ends with this process unless it is released. It gets this process's environment, overridden by `environment`.
+    """Start a server; it ends with this process unless it is released.
 
-    Raises EnvironmentFault if its folders cannot be written.
+    Args:
+        name: its name in messages.
+        command: its command line.
+        pid_file: where its process is recorded.
+        log: where its output goes.
+        environment: variables that are set in addition to those of this process.
+
+    Raises:
+        EnvironmentFault: its folders cannot be written.
     """
     for folder in (pid_file.parent, log.parent):
         make_folder(folder)
@@ -283,8 +303,8 @@ def start_server(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, **(environment or {}), "SERVER_LOG": str(log.absolute())},
-        cwd=pid_file.parent,  # remains of a crash belong there
-        start_new_session=True,  # a Ctrl-C for the starter must not reach the server: the starter stops it cleanly
+        cwd=pid_file.parent,  # a crash leaves files such as core dumps there
+        start_new_session=True,  # so that a Ctrl-C for the starter does not reach the server: the starter stops it cleanly
     )
     try:
         assert holder.stdout is not None
@@ -298,7 +318,13 @@ def start_server(
 
 
 def find_server(name: str, *, pid_file: Path, log: Path) -> ServerProcess | None:
-    """The server of the pid file, alive or not; None if there is no such file, or it is not valid."""
+    """The server of a pid file, running or not; None if the file does not exist, or is not valid.
+
+    Args:
+        name: its name in messages.
+        pid_file: where its process is recorded.
+        log: its log.
+    """
     data = read_or_none(pid_file)
     if data is None:
         return None
@@ -309,7 +335,7 @@ def find_server(name: str, *, pid_file: Path, log: Path) -> ServerProcess | None
 
 
 def _turn_over(log: Path) -> None:
-    """A large log is renamed to `<name>.1`; an older one of that name is deleted."""
+    """Create the log. A large one is renamed to `<name>.1` first, which replaces an older one."""
     with explained(f"{log} cannot be written"):
         if log.exists() and log.stat().st_size > _LOG_BYTES:
             log.replace(log.with_name(f"{log.name}.1"))
@@ -320,13 +346,20 @@ _STOPPED_WITHIN_S = 20.0
 
 
 class LoneServer(ABC):
-    """One process. Data and port stay in `folder` over restarts; a released process is found again.
+    """A server with one process. Data and port stay in `folder` over restarts; a released process is found again.
 
-    As a context manager it runs inside the block, and ends after it, also if this process ends in any other way.
+    As a context manager it runs inside the block, and ends after it, even if this process ends in any other way.
     """
 
     def __init__(self, folder: Path, name: str, *, files: str, ports: range = PORTS) -> None:
-        """`name` is for messages, `files` is the beginning of the names of its log and its pid file; it listens on one of `ports`."""
+        """Find a running server of this folder, or prepare one.
+
+        Args:
+            folder: the server's folder.
+            name: its name in messages.
+            files: the beginning of the names of its log and pid file.
+            ports: it listens on one of these.
+        """
         self.folder = folder.absolute()
         self.log = self.folder / "log" / f"{files}.log"
         self._pid_file = self.folder / "run" / f"{files}.pid.json"
@@ -345,33 +378,34 @@ class LoneServer(ABC):
 
     @property
     def pid(self) -> int | None:
-        """The server's process, if it is running."""
+        """The server's process id; None if it is not running."""
         return self._server.process.pid if self._server is not None and self._server.alive() else None
 
-    def fetch(self, tell: Callable[[str], None]) -> None:  # noqa: B027 (most have it already)
-        """Fetch its files, if they are missing; `tell` gets a line before, because it may take minutes. Raises EnvironmentFault."""
+    def fetch(self, tell: Callable[[str], None]) -> None:  # noqa: B027 (most servers need no files)
+        """Fetch the server's files, if they are missing; `tell` is called with a message before, because it may take minutes. Raises
+        EnvironmentFault."""
 
     @abstractmethod
     def start(self) -> None:
-        """Start it if it is not up, and return when it serves. Raises EnvironmentFault."""
+        """Start the server if it is not running, and return when it serves. Raises EnvironmentFault."""
 
     @abstractmethod
     def answers(self) -> bool:
         """True if the server answers requests."""
 
     def release(self) -> None:
-        """Keep it running after this process ends."""
+        """Keep the server running after this process ends."""
         if self._server is not None:
             self._server.release()
 
     def stop(self) -> None:
-        """Stop it cleanly; it is killed if it does not end in time. No error if it is not up."""
+        """Stop the server cleanly; it is killed if it does not end in time. Does nothing if it is not running."""
         server, self._server = self._server, None
         if server is not None:
             server.stop(_STOPPED_WITHIN_S)
 
     def kill(self) -> None:
-        """Kill it, and return when it has ended. No error if it is not up."""
+        """Kill the server, and return when it has ended. Does nothing if it is not running."""
         server, self._server = self._server, None
         if server is not None:
             server.kill()

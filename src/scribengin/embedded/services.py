@@ -39,7 +39,7 @@ _LONE: dict[str, Callable[[Path], LoneServer]] = {
 }
 NAMES = ("kafka", "zookeeper", "spark", *list(_LONE)[1:], "hdfs")
 BY_DEFAULT = ("kafka", "zookeeper")
-"""The services that are started if no name is given."""
+"""the services that are started if no name is given"""
 
 State = Literal["running", "silent", "dead", "stopped"]
 
@@ -48,8 +48,8 @@ State = Literal["running", "silent", "dead", "stopped"]
 class ServiceInfo:
     """The status of a service.
 
-    `state`: running; silent (its process is running and does not answer); dead (it was started, not stopped, and is not running); stopped
-    (also if it was never started: then it has no address and no log). `pid` is None if there is no process.
+    `state`: running; silent (its process is running and does not answer); dead (it was started and not stopped, and is not running);
+    stopped (also if it was never started: then it has no address and no log). `pid` is None if there is no process.
     """
 
     name: str
@@ -68,10 +68,15 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 def start(names: Sequence[str], folder: Path, tell: Callable[[str], None] = lambda _line: None) -> list[ServiceInfo]:
-    """Start those of the services that are not up; they keep running after this process. Returns when they answer.
+    """Start the services that are not running, and return when all answer. They keep running after this process.
 
-    `tell` gets a line before jars are fetched, or a program is built, which takes minutes. Raises EnvironmentFault; services before the one
-    that does not come up are then up.
+    Args:
+        names: the services.
+        folder: the project's folder.
+        tell: called with a message before jars are fetched, or a program is built, which takes minutes.
+
+    Raises:
+        EnvironmentFault: a service does not start; those before it are running.
     """
     with _alone(folder):
         for name in names:
@@ -84,13 +89,14 @@ def start(names: Sequence[str], folder: Path, tell: Callable[[str], None] = lamb
                 fetch(JARS, tell)
             server.start()
             if pid is None:
-                _write(home, "up")  # before it may keep running: if it is killed in between, both are gone, and the record says dead
+                # before it may keep running: if this process is killed now, the server ends too, and the record makes its state dead
+                _write(home, "up")
             server.release()
         return [_info_of(name, folder) for name in names]
 
 
 def stop(names: Sequence[str], folder: Path) -> list[ServiceInfo]:
-    """Stop those of the services that are up; their data is kept. No error if one is not up."""
+    """Stop the services that are running; their data is kept. Does nothing for others."""
     with _alone(folder):
         for name in names:
             home = _home(folder, name)
@@ -108,7 +114,7 @@ def known(folder: Path) -> list[str]:
 
 
 def status(names: Sequence[str], folder: Path) -> list[ServiceInfo]:
-    """Check their status; changes nothing."""
+    """The status of services; changes nothing."""
     return [_info_of(name, folder) for name in names]
 
 
@@ -134,7 +140,7 @@ def _open(name: str, home: Path) -> Hdfs | KafkaCluster | LoneServer | Standalon
 
 
 def _facts(server: Hdfs | KafkaCluster | LoneServer | StandaloneCluster) -> tuple[str, int | None, Path]:
-    """Address, process if there is one, and log."""
+    """(address, process id if it runs, log) of a server."""
     if isinstance(server, KafkaCluster):
         return server.bootstrap, server.brokers_up.get(1), server.log()
     return server.uri if isinstance(server, LoneServer | Hdfs) else server.address, server.pid, server.log
@@ -148,7 +154,7 @@ def _read(home: Path) -> _Record | None:
     data = read_or_none(home / "service.json")
     try:
         return None if data is None else msgspec.json.decode(data, type=_Record)
-    except msgspec.DecodeError:  # edited by hand: without it only the existence of the process is known
+    except msgspec.DecodeError:  # edited by hand: then only the process shows the state
         return _Record("down", "")
 
 
@@ -159,7 +165,7 @@ def _write(home: Path, wanted: Literal["up", "down"]) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Concurrent starts and stops are serialised."""
+    """Hold a lock, so that concurrent starts and stops are serialised."""
     home = folder.absolute() / "services"
     make_folder(home)
     with explained(f"{home / 'lock'} cannot be written"), (home / "lock").open("w") as lock:

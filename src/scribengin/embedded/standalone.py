@@ -12,7 +12,7 @@ import msgspec
 from scribengin.core.java import find_java
 from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import pyspark_jars
-from scribengin.embedded.server import HOST, check_port, find_server, free_ports, java_command, remembered, start_server
+from scribengin.embedded.server import HOST, check_port, find_server, free_ports, java_command, load_or_create, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,20 +36,21 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 class StandaloneCluster:
-    """A master, and workers that each offer `cores` and `memory_mib` to executors. Ports stay in `folder` over restarts.
+    """A Spark standalone cluster: a master, and workers that each offer `cores` and `memory_mib` to executors. Ports stay in `folder` over
+    restarts.
 
-    As a context manager it runs inside the block, and ends after it, also if this process ends in any other way. Workers are numbered from
+    As a context manager it runs inside the block, and ends after it, even if this process ends in any other way. Workers are numbered from
     1. Logs of executors are in `work/`; Spark deletes them an hour after their application.
     """
 
     def __init__(self, folder: Path, *, workers: int = 1, cores: int = 2, memory_mib: int = 2048) -> None:
         self.folder = folder.absolute()
-        self._place = remembered(self.folder / "place.json", _Place, lambda: _Place(*free_ports(2)))
+        self._place = load_or_create(self.folder / "place.json", _Place, lambda: _Place(*free_ports(2)))
         self._cores = cores
         self._memory_mib = memory_mib
         self._names = (MASTER, *(_worker(number) for number in range(1, workers + 1)))
         self._servers: dict[str, ServerProcess] = {}
-        # those too of a larger cluster that was started in this folder before
+        # also the workers of a larger cluster that was started in this folder before
         before = [_worker(int(path.name.split("-")[2].partition(".")[0])) for path in (self.folder / "run").glob("spark-worker-*.pid.json")]
         for name in dict.fromkeys([*self._names, *before]):
             found = find_server(name, pid_file=self._pid_file(name), log=self._log(name))
@@ -63,18 +64,18 @@ class StandaloneCluster:
 
     @property
     def web(self) -> str:
-        """`http://127.0.0.1:port`: the master's web UI; `/json/` returns its state as JSON."""
+        """The URL of the master's web UI, `http://127.0.0.1:port`; `/json/` returns its state as JSON."""
         return f"http://{HOST}:{self._place.web_port}"
 
     @property
     def pid(self) -> int | None:
-        """The master's process, if it is running."""
+        """The master's process id; None if it is not running."""
         server = self._servers.get(MASTER)
         return server.process.pid if server is not None and server.alive() else None
 
     @property
     def whole(self) -> bool:
-        """Whether all its processes are running."""
+        """True if all processes of the cluster are running."""
         return all(self._alive(name) for name in self._names)
 
     @property
@@ -83,8 +84,8 @@ class StandaloneCluster:
         return self._log(MASTER)
 
     def start(self) -> None:
-        """Start processes that are not up, and return when the master has all workers. Raises EnvironmentFault: no Java, its port is taken,
-        or no answer."""
+        """Start the processes that are not running, and return when all workers have registered with the master. Raises EnvironmentFault:
+        there is no Java, the port is taken, or a process does not answer."""
         begun = [name for name in self._names if not self._alive(name)]
         try:
             for name in begun:
@@ -99,30 +100,31 @@ class StandaloneCluster:
             raise
 
     def release(self) -> None:
-        """Keep it running after this process ends."""
+        """Keep the cluster running after this process ends."""
         for server in self._servers.values():
             server.release()
 
     def stop(self) -> None:
-        """Stop workers (with their executors) and master cleanly; a process that does not end in time is killed. No error if none is up."""
+        """Stop workers (with their executors) and master cleanly; a process that does not end in time is killed. Does nothing if none is
+        running."""
         for name in sorted(self._servers, key=lambda name: (name == MASTER, name)):
             self._servers.pop(name).stop(_STOPPED_WITHIN_S)
 
     def kill(self, worker: int) -> None:
-        """Kill a worker, and return when it has ended; its executors then exit. No error if it is not up."""
+        """Kill a worker, and return when it has ended; its executors then exit. Does nothing if it is not running."""
         server = self._servers.pop(_worker(worker), None)
         if server is not None:
             server.kill()
 
     def answers(self) -> bool:
-        """Whether the master answers, and has all workers."""
+        """True if the master answers, and all workers have registered."""
         with suppress(OSError, ValueError):
             state = self.read_state()
             return bool(state["status"] == "ALIVE") and int(state["aliveworkers"]) >= len(self._names) - 1
         return False
 
     def read_state(self) -> Mapping[str, Any]:
-        """The master's information about workers and applications, from its `/json/`. Raises OSError if it does not answer."""
+        """The master's state with its workers and applications, from its `/json/`. Raises OSError if it does not answer."""
         with urllib.request.urlopen(f"{self.web}/json/", timeout=_ANSWER_S) as answer:
             state: Mapping[str, Any] = msgspec.json.decode(answer.read(_ANSWER_BYTES))
             return state
@@ -138,7 +140,8 @@ class StandaloneCluster:
         return name in self._servers and self._servers[name].alive()
 
     def _is_up(self, name: str) -> bool:
-        """For the master: whether it answers. A worker is up when the master has it, which is checked for all together."""
+        """True if a process is up: the master if it answers. A worker is up when it has registered, which is checked for all workers
+        together."""
         if name != MASTER:
             return True
         with suppress(OSError, ValueError):
@@ -160,7 +163,7 @@ class StandaloneCluster:
         command = java_command(main, jars, words, heap_mib=_HEAP_MIB, folder=self.folder / "run")
         (core,) = pyspark_jars("spark-core_*.jar")
         environment = {
-            # where, and under which name, a worker finds the commands that start its executors
+            # a worker finds the commands that start its executors by these
             "SPARK_HOME": str(core.parent.parent),
             "SPARK_SCALA_VERSION": core.name.removeprefix("spark-core_").partition("-")[0],
             "JAVA_HOME": str(find_java().home),
@@ -172,12 +175,12 @@ class StandaloneCluster:
         for part in ("work", "run/recovery"):
             make_folder(self.folder / part)
         settings = {
-            # Spark's own submission gateway ran Python drivers on local[*], and left them behind when they were killed
+            # Spark's REST API for submissions ran Python drivers on local[*], and left them running when they were killed
             "spark.master.rest.enabled": "false",
             "spark.worker.cleanup.enabled": "true",
             "spark.worker.cleanup.appDataTtl": _KEPT_APPLICATION_S,
             "spark.local.dir": self.folder / "run" / "tmp",
-            # a restarted master recovers its applications and workers: these continue
+            # a restarted master recovers its applications and workers, which continue
             "spark.deploy.recoveryMode": "FILESYSTEM",
             "spark.deploy.recoveryDirectory": self.folder / "run" / "recovery",
         }

@@ -20,7 +20,7 @@ _JARS = ("zookeeper-*.jar", "metrics-core-*.jar", "snappy-java-*.jar", "netty-*.
 _HEAP_MIB = 256
 _READY_WITHIN_S = 120.0
 _ANSWER_S = 5.0
-_STARTING_ANSWER_S = 0.5  # a request in the moment between its socket and its data is never answered on that connection
+_STARTING_ANSWER_S = 0.5  # a request between the opening of its socket and the loading of its data is never answered on that connection
 _ANSWER_BYTES = 2**16
 
 
@@ -33,16 +33,23 @@ class Quorum:
 
 
 class ZooKeeper(LoneServer):
-    """One server. Sessions may be as short as 1 s: a tick is half of that."""
+    """A ZooKeeper server. Sessions may be as short as 1 s: a tick is half of that."""
 
     def __init__(self, folder: Path, quorum: Quorum | None = None) -> None:
-        """`quorum`: set if it is one of several (`ensemble.ZooKeeperEnsemble`): alone it does not serve."""
+        """Find a running server of this folder, or prepare one.
+
+        Args:
+            folder: the server's folder.
+            quorum: its position among several servers (`harness.ensemble.ZooKeeperEnsemble`), without which it does not serve; None: it is
+                the only
+                one.
+        """
         super().__init__(folder, NAME, files="zookeeper")
         self._quorum = quorum
 
     def start(self) -> None:
-        """Start it if it is not up, and return when it serves. Raises EnvironmentFault: no Java, its port is taken, or it does not come
-        up."""
+        """Start the server if it is not running, and return when it serves. Raises EnvironmentFault: there is no Java, the port is taken,
+        or the server does not start."""
         begun = self.begin()
         try:
             self.wait_ready()
@@ -52,7 +59,7 @@ class ZooKeeper(LoneServer):
             raise
 
     def begin(self) -> bool:
-        """Start it if it is not up, without waiting; returns whether it was started."""
+        """Start the server if it is not running, without waiting. Returns True if it was started."""
         if self._server is not None and self._server.alive():
             return False
         check_port(self._port, NAME)
@@ -68,23 +75,23 @@ class ZooKeeper(LoneServer):
         return True
 
     def wait_ready(self) -> None:
-        """Wait until it serves, after it was started. Raises EnvironmentFault if it ends, or does not serve in time."""
+        """Wait until the server, which was started, serves. Raises EnvironmentFault if it ends, or does not serve in time."""
         assert self._server is not None
         self._server.wait_ready(lambda: self.answers(timeout_s=_STARTING_ANSWER_S), _READY_WITHIN_S)
 
     def clear(self) -> None:
-        """Clean up after a server that has ended by itself; a running one is kept."""
+        """Clean up after a server that has ended by itself; a running one is left alone."""
         if self.pid is None:
             self.kill()
 
     def answers(self, *, timeout_s: float = _ANSWER_S) -> bool:
-        """Whether it serves: it reports its mode. (`ruok` is answered long before.)"""
+        """True if the server serves: it reports its mode. (It answers `ruok` long before.)"""
         with suppress(OSError):
             return b"\nMode: " in self._ask(b"srvr", timeout_s)
         return False
 
     def _ask(self, word: bytes, timeout_s: float) -> bytes:
-        """The complete answer to one of ZooKeeper's four-letter commands."""
+        """The answer to one of ZooKeeper's four-letter commands."""
         said = b""
         with socket.create_connection((HOST, self._port), timeout=timeout_s) as connection:
             connection.sendall(word)

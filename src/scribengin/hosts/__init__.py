@@ -1,1 +1,1 @@
-"""Programs that make a machine part of a control plane: all on one, a master, a node."""
+"""The programs that make a machine part of a control plane: all in one, a master, a node."""

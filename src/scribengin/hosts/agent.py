@@ -1,7 +1,7 @@
 """A host's agent: executes the leader's orders for the host's workers from the registry, and writes back the state of the workers.
 
-Its orders and its reports are records: it may be killed at any point, and the next agent on the same folder continues. Workers do not know
-it and do not end with it. A host's name has one agent: it holds a lease, and each write is under its Term.
+Its orders and its reports are records: it may be killed at any point, and the next agent on the same folder continues. Workers do not
+depend on it and do not end with it. A host's name has one agent: it holds a lease, and each write is under its Term.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scribengin.registry.records import Host
 
     Making = Callable[[str, WorkerOrder], LaunchOrder]
-    """worker, its limits of resources → what is started: command, environment, secrets"""
+    """worker, its order → what is started: command, environment, secrets"""
 
 LOOK_S = 0.5
 """seconds between two checks of the workers, if no launcher reports that one has ended"""
@@ -42,7 +42,7 @@ _AGAIN_S = 0.5
 _BUG_S = 5.0
 _COMMIT_WRITES = 50
 _SINCE_S = 1.0
-"""seconds; a worker's times that differ by less are equal: one is from the clock, one from the process table"""
+"""seconds; two times of a worker that differ by less are equal: one is from the clock, one from the process table"""
 _LAST_ORDERS = 20
 
 
@@ -60,7 +60,17 @@ class Agent:
         *,
         log: FilteringBoundLogger,
     ) -> None:
-        """`host` is the record that it registers; `about` identifies this process to others (id, host, pid)."""
+        """Create it without a lease; `enter` acquires it.
+
+        Args:
+            registry: where the orders are.
+            name: the name of the host.
+            launcher: starts and stops the workers.
+            make: returns what is started for an order.
+            host: the record that it registers.
+            about: identifies this process to others (id, host, pid).
+            log: its log.
+        """
         self._registry = registry
         self._name = name
         self._launcher = launcher
@@ -73,33 +83,36 @@ class Agent:
         self._http = str(about.get("http") or "")
         self._right = RegistryLease(registry, HOST_UP(name).path, about)
         self._told: dict[str, WorkerSeen] = {}
-        """as it is in the registry"""
+        """worker → its state as recorded in the registry"""
         self._known: set[str] = set()
         self._made: dict[str, int] = {}
-        """the revision that made the order of each worker"""
+        """worker → the revision that created its order"""
         self._asked: dict[str, WorkerOrder] = {}
-        """the last stop that was passed on, for each worker"""
+        """worker → the last stop order that was executed"""
         self._stopped = threading.Event()
         self._said = ReportedTexts()
         self._heard: dict[str, WorkerOrder] = {}
-        """the present order of each worker"""
+        """worker → its present order"""
         self._last_orders: deque[dict[str, Any]] = deque(maxlen=_LAST_ORDERS)
 
     @property
     def is_up(self) -> bool:
-        """Whether it certainly is the host's agent now."""
+        """True if it certainly is the host's agent now."""
         return self._right.held()
 
     def enter(self, wait_s: float) -> bool:
-        """Become the host's agent, and register it; False if another process still is after that many seconds. Raises Unreachable,
-        Forbidden."""
+        """Become the host's agent, and register the host. Raises Unreachable, Forbidden.
+
+        Returns:
+            False if another process is still the agent after `wait_s` seconds.
+        """
         if not self._right.acquire(wait_s=wait_s):
             return False
         self._register()
         return True
 
     def run(self) -> None:
-        """Run until `stop`. The workers continue after that."""
+        """Run until `stop` is called. The workers continue after that."""
         try:
             while not self._stopped.is_set():
                 try:
@@ -111,13 +124,13 @@ class Agent:
                     self._log.debug("agent", message=error.message)
                     self._stopped.wait(_AGAIN_S)
                     continue
-                except ScribenginError as error:  # a disk that is full, rights that were taken: told, and tried again
+                except ScribenginError as error:  # the disk is full, or access rights were withdrawn: it is logged, and tried again
                     self._say(error.message)
                     self._stopped.wait(_AGAIN_S)
                     continue
                 except (
                     Exception
-                ):  # a bug: told with its traceback; an agent that looked up and did nothing would be worse than one that tries
+                ):  # a bug: it is logged with its traceback; an agent that does nothing would be worse than one that tries again
                     self._log.exception("agent")
                     self._stopped.wait(_BUG_S)
                     continue
@@ -132,8 +145,8 @@ class Agent:
         self._mirror.changed.set()
 
     def glance(self) -> dict[str, Any]:
-        """The agent's state as JSON, for any thread: whether it has the host's lease, the workers as last reported, and the orders, newest
-        first."""
+        """The agent's state as JSON: whether it has the host's lease, the workers as last reported, and the last orders, newest first. For
+        any thread."""
         held, heard = self._right.held(), self._heard
         workers = [
             {
@@ -152,7 +165,7 @@ class Agent:
         return {"lease": lease, "workers": workers, "orders": list(reversed(self._last_orders.copy()))}
 
     def step(self) -> None:
-        """Execute orders, check workers, and write what is new: once. Raises FencedError if another process is the agent, Unreachable,
+        """Execute orders, check workers, and write what has changed: once. Raises FencedError if another process is the agent, Unreachable,
         Conflict."""
         self._mirror.refresh()
         orders = self._orders()
@@ -165,7 +178,7 @@ class Agent:
                 refused[worker] = why
         seen = {each.worker: each for each in self._launcher.observe()}
         for worker in [each.worker for each in seen.values() if each.is_over and each.worker not in orders]:
-            self._launcher.forget(worker)  # its end was noted: nothing is asked of it any more
+            self._launcher.forget(worker)  # its end was recorded by the leader, which has removed its order
             del seen[worker]
         found = {worker: self._record(worker, each) for worker, each in seen.items()}
         for worker in orders.keys() - found.keys():
@@ -181,7 +194,7 @@ class Agent:
     # --- pieces ---
 
     def _register(self) -> None:
-        """Write the host's record, and read what was reported on its workers before."""
+        """Write the host's record, and read the last reports on its workers."""
         there = read_record(self._registry, HOST(self._name))
         before = there.record if isinstance(there, Stored) else None
         host = self._host if before is None else msgspec.structs.replace(self._host, since=before.since)
@@ -196,7 +209,7 @@ class Agent:
             self._told[worker] = seen.record if isinstance(seen, Stored) else WorkerSeen(state="starting")
 
     def _link(self) -> None:
-        """Write the address of the host's page; links of an earlier agent are removed."""
+        """Write the address of the host's page, or remove the one of an earlier agent if this one has no page."""
         spots = {HOST_HTTP(self._name): "", HOST_JSON(self._name): "/json"}
         if self._http:
             self._registry.commit(
@@ -206,7 +219,7 @@ class Agent:
             self._registry.commit(*gone, term=self._right.term)
 
     def _orders(self) -> dict[str, WorkerOrder]:
-        """The present orders. An invalid record gives no order, but is remembered: its worker is not forgotten."""
+        """The present orders. An invalid record gives an order that is never executed: so its worker is not forgotten."""
         found = {}
         names_there = self._mirror.children(f"{HOSTS}/{self._name}/orders")
         workers = [worker for worker in names_there if WORKER_ORDER.fits(self._name, worker)]
@@ -230,7 +243,7 @@ class Agent:
         return found
 
     def _hear(self, orders: Mapping[str, WorkerOrder]) -> None:
-        """Remember the new orders."""
+        """Remember the new orders, for `glance`."""
         for worker, order in orders.items():
             if self._heard.get(worker) != order:
                 now = now_text()
@@ -238,10 +251,10 @@ class Agent:
         self._heard = {**orders}
 
     def _follow(self, worker: str, order: WorkerOrder, seen: ObservedWorker | None) -> str | None:
-        """Execute an order; or report why its worker cannot be started, permanently: the leader tries again under another number."""
+        """Execute an order. Returns why its worker cannot be started, if it cannot; the leader then tries again under another number."""
         told = self._told.get(worker)
         if told is not None and (seen is None or seen.is_over) and told.order not in (0, self._made[worker]):
-            self._launcher.forget(worker)  # it was forgotten, and is ordered anew
+            self._launcher.forget(worker)  # it was forgotten, and is ordered again
             del self._told[worker]
             seen = None
         match order.ask:
@@ -279,7 +292,7 @@ class Agent:
         )
 
     def _tell(self, found: Mapping[str, WorkerSeen]) -> None:
-        """Write what differs from the registry."""
+        """Write the states that differ from those in the registry."""
         changed = [worker for worker in sorted(found) if found[worker] != self._told.get(worker)]
         gone = [worker for worker in sorted(self._told) if worker not in found]
         for part in _parts([*changed, *gone]):

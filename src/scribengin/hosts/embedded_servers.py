@@ -1,4 +1,4 @@
-"""Restarts a server that has ended."""
+"""Restarts an embedded server that has ended."""
 
 from __future__ import annotations
 
@@ -31,13 +31,20 @@ class Keepable(Protocol):
         """Start the server. Raises ScribenginError if it does not start."""
 
     def clear(self) -> None:
-        """Remove what is left of one that has ended."""
+        """Remove the remains of a server that has ended."""
 
 
 @contextmanager
 def kept_up(server: Keepable, name: str, tell: Callable[[str], None], *, look_s: float = LOOK_S) -> Iterator[None]:
-    """Inside the block the server, which is running, is restarted whenever its process has ended: without a limit, because the cause (a
-    full disk, a kill) may last. `tell` is called with each end, and with each new reason why it does not start."""
+    """Restart a running server whenever its process has ended, inside the block. The number of restarts has no limit, because the cause (a
+    full disk, a kill) may last.
+
+    Args:
+        server: the server.
+        name: its name, for messages.
+        tell: called with each end, and with each new reason why it does not start.
+        look_s: seconds between two checks.
+    """
     ended = threading.Event()
 
     def watch() -> None:
@@ -66,15 +73,23 @@ def kept_up(server: Keepable, name: str, tell: Callable[[str], None], *, look_s:
         thread.join()
 
 
-# A Spark standalone cluster that belongs to `up`, on this machine: for the executors of its workers.
+# A Spark standalone cluster on this machine that belongs to `server dev`: for the executors of its workers.
 
 
 class SparkBeside:
-    """Runs inside the `with` block, and is restarted if a part of it ends. If this process is killed it continues, as the workers that use
-    its executors do, and the next process with the same folder finds it."""
+    """A Spark cluster that runs inside the `with` block; a part of it that ends is restarted. If this process is killed, the cluster
+    continues, as the workers that use its executors do, and the next process with the same folder finds it."""
 
     def __init__(self, folder: Path, tell: Callable[[str], None], *, workers: int = 1, cores: int = 2, memory_mib: int = 2048) -> None:
-        """`workers` is the number of the cluster's workers; each offers that many `cores` and that much memory to executors."""
+        """Prepare a cluster; the block starts it.
+
+        Args:
+            folder: its folder.
+            tell: called with messages for people.
+            workers: the number of the cluster's workers.
+            cores: the cores that each of them offers to executors.
+            memory_mib: the memory in MiB that each of them offers to executors.
+        """
         self._cluster = StandaloneCluster(folder, workers=workers, cores=cores, memory_mib=memory_mib)
         self._tell = tell
         self._watch: AbstractContextManager[None] | None = None
@@ -86,16 +101,16 @@ class SparkBeside:
 
     @property
     def pid(self) -> int | None:
-        """The process id of its master; None if a part of it does not run."""
+        """The process id of the cluster's master; None if a part of the cluster does not run."""
         return self._cluster.pid if self._cluster.whole else None
 
     def start(self) -> None:
-        """Start the parts that do not run. Raises EnvironmentFault."""
+        """Start the parts of the cluster that do not run. Raises EnvironmentFault."""
         self._cluster.start()
         self._cluster.release()
 
     def clear(self) -> None:
-        """Does nothing: nothing is left of a part that has ended."""
+        """Does nothing: a part that has ended leaves nothing behind."""
 
     def __enter__(self) -> Self:
         self.start()

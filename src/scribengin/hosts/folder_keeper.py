@@ -1,8 +1,8 @@
-"""A host's part in the maintenance of sinks' folders: of those that the leader has assigned to it, each under a lease of its own.
+"""A host's part in the maintenance of sinks' folders: it maintains those that the leader has assigned to it, each under a lease of its own.
 
 It runs in a thread of the host's agent, and in no worker: so it never delays data, it also runs while no worker does, and a worker's login
-needs no right beyond its tier. Before each step that writes or deletes, the lease is checked by this machine's clock: a host whose session
-expired can no longer write there, and the next host has taken the lease under a higher Term.
+needs no access rights beyond its tier. Before each step that writes or deletes, the lease is checked by this machine's clock: a host whose
+session expired can no longer write there, and the next host has acquired the lease under a higher Term.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BUG_S = 5.0
 
 @dataclass(slots=True)
 class _Duty:
-    """One folder of this host. Times are of the monotonic clock."""
+    """One folder that this host maintains. Times are of the monotonic clock."""
 
     lease: RegistryLease
     due_s: float = 0.0
@@ -53,13 +53,21 @@ class _Duty:
     last: MaintenanceReport | None = None
     path: str = ""
     roll_s: float | None = None
-    """seconds, counted from the last run, after which hidden segments have waited long enough"""
+    """seconds after the last run at which hidden segments have waited long enough to be compacted; None: no segments wait"""
 
 
 @dataclass(slots=True)
 class FolderKeeper:
-    """Maintains the folders that are assigned to the host `node`. `run` is for one thread, `stop` for any. `may`: whether this process is
-    the host's agent now; `about`: identifies this process to others (id, host, pid)."""
+    """Maintains the folders that are assigned to the host `node`. `run` is for one thread, `stop` for any.
+
+    Attributes:
+        registry: where the assignments are.
+        node: the host.
+        about: identifies this process to others (id, host, pid).
+        log: its log.
+        may: returns True if this process is the host's agent now.
+        every_s: seconds between two maintenance runs of one folder.
+    """
 
     registry: Registry
     node: str
@@ -84,10 +92,10 @@ class FolderKeeper:
                 except (FencedError, Conflict, Unreachable) as error:
                     self.log.debug("upkeep", message=error.message)
                     wait_s = _AGAIN_S
-                except ScribenginError as error:  # rights that were taken: told, and tried again
+                except ScribenginError as error:  # for example, access rights were withdrawn: it is logged, and tried again
                     self._say("", error.message)
                     wait_s = _LOOK_S
-                except Exception:  # a bug: told with its traceback; the host's agent goes on
+                except Exception:  # a bug: it is logged with its traceback; the host's agent continues
                     self.log.exception("upkeep")
                     wait_s = _BUG_S
                 self._mirror.changed.wait(wait_s)
@@ -97,12 +105,12 @@ class FolderKeeper:
             self._mirror.close()
 
     def stop(self) -> None:
-        """End before the next folder."""
+        """End before the next folder is maintained."""
         self._stopped.set()
         self._mirror.changed.set()
 
     def glance(self) -> list[dict[str, object]]:
-        """The folders that it maintains now, and their last reported results, as JSON. From any thread."""
+        """The folders that the host maintains now, and their last reported results, as JSON. From any thread."""
         said = []
         for duty in self._duties.copy().values():
             last = duty.last or MaintenanceReport(node=self.node)
@@ -112,7 +120,8 @@ class FolderKeeper:
         return sorted(said, key=lambda each: str(each["path"]))
 
     def step(self) -> float:
-        """Read the host's assignments and do what is due; returns the seconds until there is work again. Raises Unreachable, Forbidden."""
+        """Read the host's assignments and maintain the folders that are due. Returns the seconds until the next one is. Raises Unreachable,
+        Forbidden."""
         self._mirror.refresh()
         mine = self._read_mine() if self.may() else {}
         for id_ in self._duties.keys() - mine.keys():
@@ -132,7 +141,7 @@ class FolderKeeper:
                     self._turn(id_, keeping, duty)
                     if duty.roll_s is not None:
                         duty.due_s = min(duty.due_s, time.monotonic() + max(duty.roll_s, _AGAIN_S))
-                except (FencedError, Conflict, Refused) as error:  # of this folder alone: the others have their turn
+                except (FencedError, Conflict, Refused) as error:  # it concerns this folder only: the others are still maintained
                     duty.last = None
                     self._say(id_, f"{keeping.path}: {error.message}")
             next_s = min(next_s, max(duty.due_s - time.monotonic(), _AGAIN_S))
@@ -150,7 +159,7 @@ class FolderKeeper:
         try:
             done = keep_folder(Path(keeping.path), duty.lease.check)
             duty.roll_s = done.due_s
-        except FencedError as fenced:  # another one has it, or will have: he tells
+        except FencedError as fenced:  # another host has the lease, or will have it, and reports
             self._say(id_, f"{keeping.path}: {fenced.message}")
             return
         except ScribenginError as failed:
@@ -179,7 +188,7 @@ class FolderKeeper:
         duty.last, duty.told_s = now, time.monotonic()
 
     def _say(self, id_: str, text: str) -> None:
-        """Log what is new of each folder, once."""
+        """Log a text, unless it is the last one that was logged for this folder."""
         if self._said.get(id_) != text:
             self._said[id_] = text
             self.log.warning("upkeep", message=text)

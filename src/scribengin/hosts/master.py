@@ -1,4 +1,5 @@
-"""A master without a registry or workers of its own. Any number of them, on any hosts; one leads. `scribengin server master` runs it."""
+"""A master without a registry or workers of its own. Any number of them run, on any hosts; one leads. `scribengin server master` runs
+it."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from scribengin.api.flow_files import plan_file
 from scribengin.api.node_pages import NodePages
 from scribengin.api.plane import Plane
 from scribengin.api.planner import Planner, from_others
-from scribengin.api.serving import Listen, open_door
+from scribengin.api.serving import Listen, open_listener
 from scribengin.api.state_routes import measured_backlogs
 from scribengin.api.token_file import TokenFile
 from scribengin.api.tokens import Tokens
-from scribengin.control.alerting import Bell
+from scribengin.control.alerting import AlertDispatcher
 from scribengin.control.backlog_measurement import Measuring
 from scribengin.control.executor import ordering
 from scribengin.control.flow_files import FlowFilePlanner, FlowFiles
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
 
 
 class MasterHost:
-    """Runs inside the `with` block: it contends for the lead, and its record `masters/<name>` shows that it runs, and the address of its
-    API, `url`. `registry` is its client, `master` the part that leads or stands by."""
+    """A master that runs inside the `with` block: it contends for the lead, and its record `masters/<name>` shows that it runs, and the
+    address of its API, `url`. `registry` is its client, `master` the part that leads or stands by."""
 
     registry: Registry
     master: Master
@@ -66,9 +67,18 @@ class MasterHost:
         session_s: float = 10.0,
         keep_versions: int = KEPT_VERSIONS,
     ) -> None:
-        """`listen`: the address of the API, a free port of the loopback by default. `logs`: as in `Plane`. `state`: the root of the folders
-        in which new flows keep their state, the same on every host; in the home by default. `session_s`: seconds without contact after
-        which another master leads. `keep_versions`: the number of versions kept of each flow, besides those in use."""
+        """Prepare a master; the block starts it.
+
+        Args:
+            home: its folder.
+            name: its name.
+            entrance: the connection settings of the registry.
+            listen: the address of the API; by default a free port of the loopback.
+            logs: see `Plane`.
+            state: the root of the folders in which new flows keep their state, the same on every host; by default in the home.
+            session_s: seconds without contact after which another master leads.
+            keep_versions: the number of versions kept of each flow, besides those in use.
+        """
         self.home = home
         self.name = name
         self._entrance = entrance
@@ -80,7 +90,7 @@ class MasterHost:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        """Raises as `ConnectionSettings.open` and `open_door`."""
+        """Start the master. Raises as `ConnectionSettings.open` and `open_listener`."""
         self._entrance.check_workers()
         with ExitStack() as stack:
             self._listen.check_transport()
@@ -95,8 +105,8 @@ class MasterHost:
             tokens = Tokens(self.registry)
             there = bool(tokens.rows())
             self._listen.check_tokens(there=there)
-            door = stack.enter_context(open_door(self._listen))
-            self.url = door.url
+            listener = stack.enter_context(open_listener(self._listen))
+            self.url = listener.url
             about = {
                 "id": self.name,
                 "host": socket.gethostname(),
@@ -105,11 +115,11 @@ class MasterHost:
                 "http": self.url,
             }
             board = Board()
-            bell = Bell(self.registry, board, log)
-            stack.callback(bell.close)
+            dispatcher = AlertDispatcher(self.registry, board, log)
+            stack.callback(dispatcher.close)
             measuring = Measuring(lambda flow: measured_backlogs(plane, flow), board, log, lambda: master.leads)
             stack.callback(measuring.close)
-            watch = WorkerWatch(self.registry, board, bell, lambda: master.leads, measuring)
+            watch = WorkerWatch(self.registry, board, dispatcher, lambda: master.leads, measuring)
             audit = AuditLog(self.home.audit_log(self.name), log)
             files = FlowFiles(
                 self.registry,
@@ -145,7 +155,7 @@ class MasterHost:
                 leads=lambda: master.leads,
                 logs=self._logs,
                 watch=watch,
-                glance=lambda: {**about, "term": master.term, "cycle": master.last_look, "decided": master.decided()},
+                glance=lambda: {**about, "term": master.term, "cycle": master.last_cycle, "decided": master.decided()},
                 asks_nodes=NodePages(
                     self.registry, self._entrance.host_key, token=token_of(os.environ), certificates=certificates_of(os.environ)
                 ),
@@ -154,18 +164,18 @@ class MasterHost:
             stack.callback(thread.join)
             stack.callback(self.master.stop)
             thread.start()
-            stack.enter_context(door.serve(make_app(plane)))
+            stack.enter_context(listener.serve(make_app(plane)))
             stack.enter_context(PackageKeeper(self.registry, self.home.packages, self.url, os.environ, log=log, hear=self._prune))
             self._stack = stack.pop_all()
         return self
 
     def _prune(self, specs: Versions) -> None:
-        """The leader removes the versions that are no longer needed."""
+        """Remove the versions that are no longer needed, if this master leads."""
         if (term := self.master.lead) is not None:
             prune_versions(self.registry, specs, self._keep_versions, term)
 
     def _fetch(self) -> Callable[[str], None]:
-        """Fetches packages that other masters have."""
+        """Returns a function that fetches a package from another master."""
         return from_others(
             self.home.packages,
             lambda: others(self.registry, self.url),

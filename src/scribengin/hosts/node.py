@@ -1,4 +1,4 @@
-"""A host of a control plane: the agent that takes orders for its workers, over a launcher. `scribengin server node` runs it."""
+"""A host of a control plane: the agent that executes orders for its workers, over a launcher. `scribengin server node` runs it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from scribengin.api.planner import Planner, from_others
-from scribengin.api.serving import Listen, open_door
+from scribengin.api.serving import Listen, open_listener
 from scribengin.api.tokens import Tokens
 from scribengin.control.masters import TOKEN, addresses, certificates_of
 from scribengin.control.world import RunId
@@ -21,7 +21,7 @@ from scribengin.core.time_text import now_text
 from scribengin.hosts.agent import Agent
 from scribengin.hosts.folder_keeper import FolderKeeper
 from scribengin.hosts.node_door import NodeGate, NodeGlance, check_door, node_app
-from scribengin.hosts.presence import lives_here
+from scribengin.hosts.presence import runs_here
 from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.standalone import StandaloneLauncher
@@ -60,12 +60,13 @@ _SHARED = frozenset(
 )
 
 
-def not_its_own(environment: Mapping[str, str], *secrets: str) -> dict[str, str | None]:
-    """For `Order.environment`: removes the variables of Scribengin itself (logins, keys, folders), before those of the worker are added.
-    All others stay: flows take their secrets from it, `${secret:env/NAME}`. `secrets` are names
-    that the order gives as secrets of the worker.
+def without_own_variables(environment: Mapping[str, str], *secrets: str) -> dict[str, str | None]:
+    """Changes for `LaunchOrder.environment` that remove the variables of Scribengin itself (logins, keys, folders).
 
-    >>> not_its_own({"SCRIBENGIN_WORKER_KEY": "abc", "SCRIBENGIN_CACHE": "/c", "KAFKA_PASSWORD": "x"})
+    All other variables stay, because flows may read their secrets from the environment (`${secret:env/NAME}`). `secrets`: names of
+    variables that the order sets as secrets of the worker; they are not removed.
+
+    >>> without_own_variables({"SCRIBENGIN_WORKER_KEY": "abc", "SCRIBENGIN_CACHE": "/c", "KAFKA_PASSWORD": "x"})
     {'SCRIBENGIN_WORKER_KEY': None}
     """
     return {name: None for name in environment if name.startswith(_OWN) and name not in (*_SHARED, *secrets)}
@@ -74,7 +75,7 @@ def not_its_own(environment: Mapping[str, str], *secrets: str) -> dict[str, str 
 HOME, NODE = "SCRIBENGIN_HOME", "SCRIBENGIN_NODE"
 """environment variables of a worker, besides the connection settings of the registry"""
 _TAKEN_WITHIN_S = 30.0
-"""seconds that the session of a killed agent may live on"""
+"""seconds for which the session of a killed agent may still live"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,8 @@ class Capacity:
 
 
 class NodeAgent:
-    """Runs inside the `with` block: registered, with the workers of earlier nodes on the same folder. They continue after it."""
+    """A node that runs inside the `with` block: registered, with the workers of earlier nodes on the same folder. The workers continue
+    after the block."""
 
     def __init__(
         self,
@@ -100,9 +102,18 @@ class NodeAgent:
         cluster: SparkCluster | None = None,
         listen: Listen | None = None,
     ) -> None:
-        """`cluster`: the Spark cluster on which its workers' executors run; None: Spark runs in the workers. `token`: the token for
-        masters, with which workers fetch packages. `make` returns what is started for a worker; the program `scribengin.worker` by default.
-        `listen`: the address of its page, and of its workers' logs: a free port of the loopback by default."""
+        """Prepare a node; the block starts it. Raises Refused if `name` is not valid.
+
+        Args:
+            home: its folder.
+            name: its name.
+            entrance: the connection settings of the registry.
+            capacity: the most that its workers may have together; None: no limit.
+            token: the token for masters, with which workers fetch packages.
+            make: returns what is started for a worker; by default the program `scribengin.worker`.
+            cluster: the Spark cluster on which its workers' executors run; None: Spark runs in the workers.
+            listen: the address of its page, and of its workers' logs; by default a free port of the loopback.
+        """
         self.name = name
         self.home = home
         self._entrance = entrance
@@ -115,7 +126,7 @@ class NodeAgent:
         check_name(name)
 
     def __enter__(self) -> Self:
-        """Raises Refused if another process has this folder or this name, and as `ConnectionSettings.open`."""
+        """Start the node. Raises Refused if another process has this folder or this name; and as `ConnectionSettings.open`."""
         self._entrance.check_workers()
         self._listen.check_transport()
         with ExitStack() as stack:
@@ -125,8 +136,8 @@ class NodeAgent:
             stack.callback(registry.close)
             tokens, key = Tokens(registry), self._entrance.host_key(self.name)
             check_door(self._listen, has_key=key is not None or bool(tokens.rows()))
-            door = stack.enter_context(open_door(self._listen))
-            self.url = door.url
+            listener = stack.enter_context(open_listener(self._listen))
+            self.url = listener.url
             launcher = self._launcher()
             stack.callback(launcher.close)
             host = Host(
@@ -141,7 +152,7 @@ class NodeAgent:
             _remove_left_over(registry, self.name, about)
             agent = Agent(registry, self.name, launcher, self._make, host, about, log=log)
             there = registry.read(HOST_UP(self.name).path)
-            if not agent.enter(0.0 if isinstance(there, RegistryEntry) and lives_here(there.value) else _TAKEN_WITHIN_S):
+            if not agent.enter(0.0 if isinstance(there, RegistryEntry) and runs_here(there.value) else _TAKEN_WITHIN_S):
                 raise _taken(registry, self.name)
             thread = threading.Thread(target=agent.run, name="agent")
             stack.callback(thread.join)
@@ -155,7 +166,7 @@ class NodeAgent:
             glance = NodeGlance(
                 registry, self.name, agent, self.home.packages, logs_here(self.home, launcher), shown, planner, keeper.glance
             )
-            stack.enter_context(door.serve(node_app(glance, NodeGate(registry, self._listen, key, tokens))))
+            stack.enter_context(listener.serve(node_app(glance, NodeGate(registry, self._listen, key, tokens))))
             thread = threading.Thread(target=keeper.run, name="upkeep")
             stack.callback(thread.join)
             stack.callback(keeper.stop)
@@ -168,14 +179,14 @@ class NodeAgent:
         self._stack.close()
 
     def _launcher(self) -> LocalLauncher | StandaloneLauncher:
-        """A launcher over the same folder: it sees, and can end, what earlier ones have started."""
+        """A launcher over the node's folder: it observes, and can end, the workers of earlier launchers."""
         if self._cluster is not None:
             return StandaloneLauncher(self.home.workers, self._cluster)
         return LocalLauncher(self.home.workers, cores=self._capacity.cores, memory_bytes=self._capacity.memory_bytes)
 
 
 def logs_here(home: Home, launcher: LocalLauncher | StandaloneLauncher) -> Callable[[str], Sequence[str]]:
-    """Worker → the files of this host with its output, and with its tier's run log if the flow's state is elsewhere."""
+    """Returns a function: worker → the files of this host with its output, and with its tier's run log if the flow's state is elsewhere."""
 
     def logs(worker: str) -> Sequence[str]:
         id_ = RunId.parse(worker)
@@ -185,14 +196,22 @@ def logs_here(home: Home, launcher: LocalLauncher | StandaloneLauncher) -> Calla
 
 
 def reached_at(listen: Listen) -> str:
-    """The address at which workers of other hosts reach those of this host: that of its page, or the host's name if the page listens at all
+    """The address at which workers of other hosts reach those of this host: that of its page, or the host's name if the page listens on all
     addresses."""
     return socket.gethostname() if listen.host in ("0.0.0.0", "::") else listen.host
 
 
 def worker_order(home: Home, name: str, entrance: ConnectionSettings, token: Secret | None = None, host: str = LOOPBACK) -> Making:
-    """What a host makes of an order: the worker's command, with its own connection settings of the registry in its environment. `host`: see
-    `reached_at`."""
+    """Returns a function that makes a launcher's order of a leader's order: the worker's command, and its environment with the connection
+    settings of the registry.
+
+    Args:
+        home: the folder of the node.
+        name: the name of the node.
+        entrance: the connection settings of the registry.
+        token: the token for masters.
+        host: the address of this host; see `reached_at`.
+    """
 
     def make(worker: str, order: WorkerOrder) -> LaunchOrder:
         id_ = RunId.parse(worker)
@@ -204,7 +223,7 @@ def worker_order(home: Home, name: str, entrance: ConnectionSettings, token: Sec
         return LaunchOrder(
             worker,
             (sys.executable, "-m", "scribengin.worker", worker),
-            {**not_its_own(os.environ, *secrets), **environment, HOME: str(home.folder.absolute()), NODE: name, REACHED_AT: host},
+            {**without_own_variables(os.environ, *secrets), **environment, HOME: str(home.folder.absolute()), NODE: name, REACHED_AT: host},
             secrets,
             cores=order.cores,
             memory_bytes=order.memory_bytes,
@@ -228,8 +247,8 @@ def check_name(name: str) -> None:
 
 
 def _remove_left_over(registry: Registry, name: str, about: Mapping[str, object]) -> None:
-    """Remove the lease of a killed agent, so that its session need not expire first: that agent had this folder, which this process has
-    locked."""
+    """Remove the lease of a killed agent, so that its session need not expire first. A lease with this host and folder is of a killed
+    agent, because this process has locked the folder."""
     there = registry.read(HOST_UP(name).path)
     if isinstance(there, RegistryEntry) and all(there.value.get(key) == about[key] for key in ("host", "home")):
         with suppress(Conflict):

@@ -1,5 +1,5 @@
 """The HTTP service of a node, read-only: its status, its workers' output, and their status pages, which only their host can reach. Masters
-and people use it. For masters it also reads the states of flows that are on this host."""
+and users call it. For masters it also reads the states of flows that are on this host."""
 
 from __future__ import annotations
 
@@ -64,8 +64,18 @@ class NodeGlance:
         planner: Planner,
         folders: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
     ) -> None:
-        """`about` has the constant values of the process: pid, registry. `planner` reads states that are here; `folders` are the sinks'
-        folders that the host maintains."""
+        """Create it for a running agent.
+
+        Args:
+            registry: where the node's records are.
+            name: the name of the node.
+            agent: its agent.
+            packages: its packages.
+            logs: worker → paths of its output here.
+            about: the constant values of the process: pid, registry.
+            planner: reads states that are on this host.
+            folders: returns the sinks' folders that the host maintains.
+        """
         self._registry = registry
         self.name = name
         self._agent = agent
@@ -76,7 +86,7 @@ class NodeGlance:
         self._folders = folders
 
     def as_json(self) -> dict[str, Any]:
-        """The host's state as JSON. Raises Unreachable if the host's agent does not answer."""
+        """The node's state as JSON. Raises Unreachable if the registry does not answer."""
         known = node_as_json(self._registry, self.name)
         there = self._registry.read(LEADER)
         leader = {name: there.value.get(name) for name in ("id", "host", "http")} if isinstance(there, RegistryEntry) else None
@@ -101,7 +111,7 @@ class NodeGlance:
         name is not valid."""
         id_ = _parsed(worker)
         files = [Path(path) for path in self._logs(worker)]
-        with suppress(ScribenginError):  # what is known of the flow is damaged, or gone: the worker's own log is here
+        with suppress(ScribenginError):  # the flow's records are damaged, or gone: the worker's own log is still shown
             if DESIRED.fits(id_.flow):
                 files.append(Path(state_of(self._registry, id_.flow)) / id_.flow / id_.tier / "tmp/run.log")
         return [{"file": str(path), "lines": last_lines(path, lines)} for path in files if path.is_file()]
@@ -122,12 +132,12 @@ class NodeGlance:
         )
 
     def has_state(self, flow: str) -> bool:
-        """Whether the folder of a flow's state is on this host. Raises Refused if there is no such flow."""
+        """True if the folder of a flow's state is on this host. Raises Refused if there is no such flow."""
         check_flow(self._registry, flow)
         return Path(state_of(self._registry, flow), flow).is_dir()
 
     def ask(self, query: StateQuery) -> Any:
-        """The result of the planner's process here. Raises as `Planner.ask`."""
+        """The answer to a query about a flow's state that is on this host. Raises as `Planner.ask`."""
         registered(query.verb)
         self._registry.sync(at_least=query.revision)
         records = records_for(self._registry, query)
@@ -140,7 +150,7 @@ _CAPACITY = ("cores", "memory_bytes")
 
 
 class NodeGate:
-    """Masters authenticate with the key of this node, people as at a master."""
+    """Authenticates requests to a node: masters by the key of this node, users as at a master."""
 
     def __init__(self, registry: Registry, listen: Listen, key: Secret | None, tokens: Proves) -> None:
         self._registry = registry
@@ -148,8 +158,8 @@ class NodeGate:
         self._gate = Authentication(tokens, asks=listen.asks or not listen.local, local=listen.local)
 
     def check_master(self, request: Request) -> None:
-        """For requests that cost much time and memory, and show the bytes of records: masters only, or, if no key distinguishes them from
-        people, operators. Raises Refused."""
+        """Check a request that costs much time and memory, and shows the bytes of records: only masters may send it, or operators if no key
+        distinguishes masters from users. Raises Refused."""
         if self._key is None:
             self.check(request, Role.OPERATOR)
         elif not self._is_master(request):
@@ -161,11 +171,12 @@ class NodeGate:
         return self._key is not None and kind.lower() == "bearer" and hmac.compare_digest(shown, self._key.reveal().encode())
 
     def check(self, request: Request, role: Role = Role.VIEWER) -> None:
-        """Raises Refused as `Authentication.who`; `role-lacking` for a token with access to some flows only."""
+        """Check that the caller is a master, or has this role for all flows. Raises Refused as `Authentication.who`; `role-lacking` for a
+        token with access to some flows only."""
         if self._is_master(request):
             return
         if "Authorization" in request.headers:
-            self._registry.sync()  # a token that was removed opens nothing any more
+            self._registry.sync()  # so that a revoked token is no longer valid
         who = self._gate.who(request)
         who.check(role)
         if who.labels:
@@ -177,7 +188,8 @@ class NodeGate:
 
 
 def check_door(listen: Listen, *, has_key: bool) -> None:
-    """Raise Refused if others could reach a node, but no caller could authenticate: the registry has no password, and there is no token."""
+    """Raise Refused if other hosts could reach a node, but no caller could authenticate: the registry has no password, and there is no
+    token."""
     if not listen.local and not has_key:
         raise Refused(
             f"{listen.host} can be reached from other hosts, but no token exists: the registry has no password and no token",
@@ -188,8 +200,8 @@ def check_door(listen: Listen, *, has_key: bool) -> None:
 
 
 def node_app(glance: NodeGlance, gate: NodeGate) -> Starlette:
-    """`/` and `/json` of the node; `/workers/NAME`, `/workers/NAME/json`, `/workers/NAME/logs?lines=N` of its workers; `/states/FLOW`, and
-    POST `/states` for masters: the results from states that are here."""
+    """The HTTP application of a node: `/` and `/json` of the node; `/workers/NAME`, `/workers/NAME/json`, `/workers/NAME/logs?lines=N` of
+    its workers; `/states/FLOW`, and POST `/states` for masters: queries about states that are here."""
 
     def route(answer: Callable[[Request], Response]) -> Callable[[Request], Response]:
         def asked(request: Request) -> Response:
@@ -238,7 +250,7 @@ def _json(value: Any) -> Response:
 
 
 def _without_address(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Without a worker's own address, which cannot be used on other hosts."""
+    """The status of a worker without its own address, which cannot be used on other hosts."""
     return {name: value for name, value in said.items() if name != "http"}
 
 

@@ -1,4 +1,5 @@
-"""Each master keeps the packages of all versions: one that was submitted through another master is fetched from it before that is gone."""
+"""Each master keeps the packages of all versions: a package that was submitted through another master is fetched while that master still
+has it."""
 
 from __future__ import annotations
 
@@ -31,8 +32,7 @@ _FLOWS = "flows"
 
 
 class PackageKeeper:
-    """Works inside the `with` block. `url` is this master's own address, which is not asked; `environment` may have a token and
-    certificates for the others."""
+    """Fetches missing packages from other masters, inside the `with` block."""
 
     def __init__(
         self,
@@ -44,7 +44,16 @@ class PackageKeeper:
         log: FilteringBoundLogger,
         hear: Callable[[Versions], None] = lambda _specs: None,
     ) -> None:
-        """`hear` is called with all versions of all flows after each check; what it raises is logged."""
+        """Prepare it; the block starts its thread.
+
+        Args:
+            registry: where the versions and the masters are.
+            store: the packages of this host.
+            url: this master's own address, from which nothing is fetched.
+            environment: may have a token and certificates for the other masters.
+            log: its log.
+            hear: called with all versions of all flows at each check; its exceptions are logged.
+        """
         self._hear = hear
         self._log = log
         self._store = store
@@ -74,7 +83,7 @@ class PackageKeeper:
                 self._fetch_missing()
             except ScribenginError as error:
                 self._say(error.message)
-            except Exception:  # a bug: told with its traceback; it goes on
+            except Exception:  # a bug: it is logged with its traceback; the thread continues
                 self._log.exception("packages")
             self._mirror.changed.wait(_AGAIN_S)
 
@@ -82,7 +91,7 @@ class PackageKeeper:
         specs = self._specs()
         try:
             self._hear(specs)
-        except ScribenginError as error:  # that is no reason to fetch nothing
+        except ScribenginError as error:  # packages are fetched nevertheless
             self._say(error.message)
         except Exception:
             self._log.exception("packages")
@@ -98,7 +107,7 @@ class PackageKeeper:
                 self._here.add(id_)
 
     def _specs(self) -> dict[str, dict[int, Spec]]:
-        """All existing versions."""
+        """Flow → number → version, for all existing versions."""
         flows = [flow for flow in self._mirror.children(_FLOWS) if SPEC.fits(flow, "1")]
         self._mirror.fetch([], [f"{_FLOWS}/{flow}/spec" for flow in flows])
         specs = [

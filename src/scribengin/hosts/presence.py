@@ -26,7 +26,7 @@ _LOOK_S = 5.0
 
 
 class Presence:
-    """Keeps `about` at `path` inside the `with` block; `about` identifies this process by `host` and `pid`."""
+    """Keeps the record `about` at `path` inside the `with` block. `about` identifies this process by `host` and `pid`."""
 
     def __init__(self, registry: Registry, path: str, about: Mapping[str, Any]) -> None:
         self._registry = registry
@@ -37,7 +37,7 @@ class Presence:
         self._thread = threading.Thread(target=self._keep, name="presence", daemon=True)
 
     def __enter__(self) -> Self:
-        """Raises Refused if another process runs under this name, Unreachable, Forbidden."""
+        """Create the record. Raises Refused if another process runs under this name, Unreachable, Forbidden."""
         self._watch = self._registry.watch(self._path, self._changed.set)
         try:
             self._take()
@@ -58,12 +58,12 @@ class Presence:
                 self._registry.commit(Delete(self._path, there.version))
 
     def _take(self) -> None:
-        """Take the place; the record of an earlier process that was killed may exist until its session has expired."""
+        """Create the record. The record of an earlier process that was killed may exist until its session has expired."""
         deadline = time.monotonic() + _GONE_WITHIN_S
         while not self._write():
             there = self._registry.read(self._path)
             value = there.value if isinstance(there, RegistryEntry) else {}
-            if time.monotonic() >= deadline or lives_here(value):
+            if time.monotonic() >= deadline or runs_here(value):
                 raise Refused(
                     f"{shown(self._path)} belongs to another running process: {value.get('pid', '?')} on {value.get('host', '?')}",
                     remedy="give this one another name: --name NAME",
@@ -81,7 +81,7 @@ class Presence:
                     self._write()
 
     def _write(self) -> bool:
-        """Whether the record is there now. It is written again if there is none, or one of an earlier session."""
+        """True if the record of this process exists now. It is written again if it does not exist, or is of an earlier session."""
         there = self._registry.read(self._path)
         if there is not None and there.session == self._registry.session().id:
             return True
@@ -96,14 +96,14 @@ class Presence:
         return False
 
 
-def lives_here(value: Mapping[str, Any]) -> bool:
-    """Whether the process that a record names is another one of this machine, and runs."""
+def runs_here(value: Mapping[str, Any]) -> bool:
+    """True if the process that a record names is another process of this machine, and runs."""
     pid = value.get("pid")
     return value.get("host") == socket.gethostname() and isinstance(pid, int) and pid != os.getpid() and birth_of(pid) is not None
 
 
 def _is_over(value: Mapping[str, Any]) -> bool:
-    """Whether that process no longer runs, or is this one; known only for those of this machine."""
+    """True if that process no longer runs, or is this one; False if unknown, because it is of another machine."""
     pid = value.get("pid")
     if value.get("host") != socket.gethostname() or not isinstance(pid, int):
         return False

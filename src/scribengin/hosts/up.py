@@ -30,8 +30,9 @@ _POLL_S = 0.2
 
 
 class House:
-    """Runs inside the `with` block. At its end the workers are asked to end after the current Batches; desired states stay, so that the
-    next one continues with every flow. If this process is killed the workers continue, and the next one adopts them."""
+    """A control plane that runs inside the `with` block. At its end the workers are requested to end after the current Batches; desired
+    states stay, so that the next one continues with every flow. If this process is killed the workers continue, and the next one adopts
+    them."""
 
     def __init__(
         self,
@@ -45,10 +46,19 @@ class House:
         spark: SparkCluster | Mapping[str, int] | None = None,
         keep_versions: int = KEPT_VERSIONS,
     ) -> None:
-        """`spark`: the Spark cluster on which executors run, or the size of its own one (see `SparkBeside`); None: Spark runs in the
-        workers. `listen`: the address of the API, a free port of the loopback by default. `capacity`: the most that all workers may have
-        together. `grace_s`: seconds that workers may take to end. `tell` is called with steps that take long. `state` and `keep_versions`:
-        as in `MasterHost`."""
+        """Prepare a control plane; the block starts it.
+
+        Args:
+            home: its folder.
+            state: see `MasterHost`.
+            listen: the address of the API; by default a free port of the loopback.
+            capacity: the most that all workers may have together; None: no limit.
+            grace_s: seconds that workers may take to end.
+            tell: called with a message before each step that takes long.
+            spark: the Spark cluster on which executors run, or the size of one of its own (see `SparkBeside`); None: Spark runs in the
+                workers.
+            keep_versions: see `MasterHost`.
+        """
         self.home = home
         self._state = state
         self._listen = listen or Listen()
@@ -92,15 +102,15 @@ class House:
             return self._spark
         folder = self.home.folder / "spark"
         if self._spark is None:
-            if folder.exists():  # one that was up with it before, and was killed: its workers' executors may be there
+            if folder.exists():  # an earlier control plane with a cluster was killed: the executors of its workers may still run
                 stack.callback(StandaloneCluster(folder).stop)
             return None
         self._tell("starting a Spark cluster")
         return stack.enter_context(SparkBeside(folder, self._tell, **self._spark)).cluster
 
     def _end_workers(self) -> None:
-        """End all workers at once: what one has handed over and another has not taken waits in the channel between them. If this process
-        never finished its start, they are not its own to end."""
+        """End all workers at once: what one worker has written and another has not read waits in the channel between them. Does nothing if
+        the control plane was never completely started, because the workers are then not its own."""
         if not self._is_up:
             return
         launcher = LocalLauncher(self.home.workers)

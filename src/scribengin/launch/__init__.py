@@ -1,1 +1,1 @@
-"""Starting and stopping Workers, the processes that run one tier each. `contract` says what a launcher promises."""
+"""Starting and stopping workers, the processes that run one tier each. `contract` defines what a launcher guarantees."""

@@ -1,25 +1,25 @@
-"""What a launcher promises. A launcher starts and stops *Workers*: each is the process that runs one tier.
+"""What a launcher guarantees. A launcher starts and stops *workers*: each is the process that runs one tier.
 
-**Orders.** An `LaunchOrder` says all that a launcher needs: the worker's id, the command, what its environment gets, what it may use. A
-launcher knows nothing of flows; the command is whatever the control plane says.
+**Orders.** A `LaunchOrder` contains all that a launcher needs: the worker's id, the command, additions to its environment, its resources. A
+launcher has no knowledge of flows; the control plane determines the command.
 
-**Once.** A worker's id is `<flow>.<tier>-<n>`, and `n` rises with each start of the tier: who orders counts them, and keeps the number
-where it outlasts him. A launcher starts each id at most once, also when it is ordered twice, by two masters at a time, or again after it
-has ended: an order for an id that was begun does nothing, until it is forgotten. What a `start` began before its process was killed is
-taken up by the next one for that id, or is seen by `observe`: there is no process of which the launcher does not know.
+**Once.** A worker's id is `<flow>.<tier>-<n>`, and `n` increases with each start of the tier: the caller counts the starts, and stores the
+number durably. A launcher starts each id at most once, even if it is ordered twice, by two masters at the same time, or again after it has
+ended: an order for an id that was begun does nothing, until the id is forgotten. If a process is killed during `start`, the next `start`
+for that id completes it, or `observe` reports it: there is no worker process that the launcher does not know.
 
-**Nothing is so until `observe` says so.** `start` and `stop` return when the wish is on its way. A worker may come up late, or not at all.
+**Only `observe` gives the state.** `start` and `stop` return when the request is on its way. A worker may start late, or not at all.
 
-**Secrets** stand in `LaunchOrder.secrets`, or as `Secret` values among the Spark settings. They reach the worker through its
-environment, and through a file that only its user may read: they are never in a command line, a record or a log, and are not kept by the
-launcher. Who may look into the environment of a worker is its user and the machine's root, and these can look into its memory too.
+**Secrets** are in `LaunchOrder.secrets`, or `Secret` values among the Spark settings. They reach the worker through its environment, and
+through a file that only its user may read: they are never in a command line, a record or a log, and the launcher does not keep them. The
+environment of a worker can be read by its user and by the machine's root, who can read its memory too.
 
-**Outliving.** A worker does not end with the process that ordered it. Any launcher over the same folder, or cluster, in any process, sees
-the workers of the ones before: their state, how they ended, where their logs are; and stops and kills them. It never strikes a process
-that it has not started: what has a worker's process number, and another start time, is another process.
+**Outliving.** A worker does not end with the process that ordered it. Any launcher over the same folder, or cluster, in any process,
+observes the workers of earlier launchers: their state, how they ended, their logs; and it stops and kills them. It never signals a process
+that no launcher of the folder has started: a process with the same number and another start time is another process.
 
-**What is left.** A worker is more than one process (Python, a JVM, Python again). `ObservedWorker.strays` are those that live on when the
-first one has ended; `kill` and `forget` remove them. A worker whose JVM has ended is none any more: it is given some seconds to leave.
+**Strays.** A worker is more than one process (Python, a JVM, Python again). `ObservedWorker.strays` are those that still run when the first
+one has ended; `kill` and `forget` remove them. A worker whose JVM has ended is killed after some seconds unless it ends itself.
 
 The launcher does not decide which workers should run: an *orphan* is one that `observe` shows and that is in no desired state.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 State = Literal["starting", "running", "exited", "gone"]
-"""starting: ordered, and no process yet; running: its process is there, which says nothing of its flow; exited: it has ended, and how is
+"""starting: ordered, and no process yet; running: its process exists, whatever its flow does; exited: it has ended, and its exit status is
 known; gone: it does not exist, and its exit status is unknown, or it never started."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~-]{0,199}")
@@ -47,13 +47,21 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class LaunchOrder:
-    """A worker to be started.
+    """A worker to be started. Raises ValueError for an order that no launcher can carry out.
 
-    `worker` is `<flow>.<tier>-<n>`; `argv` is the command without secrets. The worker gets the environment of the launcher's process, with
-    `environment` (None takes a variable away) and `secrets` over it, and starts in a folder of its own. Where the launcher has executors,
-    `cores` and `memory_bytes` are those of each of the `executors`; else those of the worker itself. 0 bytes leave it to Spark. `spark` are
-    further Spark settings, which win over what follows from the rest; what names Spark's master is the launcher's alone. Raises ValueError
-    for what no launcher can do.
+    The worker starts in a folder of its own, with the environment of the launcher's process, changed by `environment` and `secrets`.
+
+    Attributes:
+        worker: its id, `<flow>.<tier>-<n>`.
+        argv: the command, without secrets.
+        environment: variables to set; None removes one.
+        secrets: variables to set whose values are secret.
+        cores: if the launcher has executors, the cores of each executor, else those of the worker.
+        memory_bytes: the memory of each executor, or of the worker; 0: Spark's default.
+        executors: the number of executors, if the launcher has them.
+        spark: further Spark settings, which have precedence over those that follow from the other values. Spark's master is set by the
+            launcher
+            only.
     """
 
     worker: str
@@ -83,7 +91,7 @@ class LaunchOrder:
 
     @property
     def digest(self) -> str:
-        """Equal for orders with the same content. Of a secret it includes only how the flow writes it."""
+        """A digest of the order, equal for orders with the same content. Of a secret it includes only its reference in the flow."""
         text = canonical(
             {
                 "argv": self.argv,
@@ -100,10 +108,17 @@ class LaunchOrder:
 class ObservedWorker:
     """The observed state of a worker.
 
-    `order` is the digest of the order that it was started by, "" where no record is left; `since_s` (of the epoch) is when it came into
-    its state. `process` says where it runs, for people; `pid` is its process on this machine, where it has one. `status` is known of what
-    has exited: 0 to 255, or the signal's number below zero; `reason` says in words why it is not there, "" for one that ended by itself
-    with 0. `stopping`: its end was asked for.
+    Attributes:
+        worker: its id.
+        state: its state.
+        order: the digest of the order by which it was started; empty if the order's record is lost.
+        since_s: when it entered its state, in seconds since the epoch.
+        process: where it runs, for people.
+        pid: its process on this machine; None if there is none.
+        status: the exit status, 0 to 255, or the signal's number as a negative number; None if it has not exited.
+        reason: why it does not run; empty for one that ended by itself with status 0.
+        stopping: a stop was requested.
+        strays: its processes that still run although its first process has ended.
     """
 
     worker: str
@@ -119,29 +134,30 @@ class ObservedWorker:
 
     @property
     def is_over(self) -> bool:
-        """Whether none of its processes runs any more."""
+        """True if none of its processes runs any more."""
         return self.state in ("exited", "gone") and not self.strays
 
 
 class Launcher(Protocol):
-    """Starts, stops and sees workers. May be used by several threads, and by several processes at once over the same folder.
+    """Starts, stops and observes workers. May be used by several threads, and by several processes at once over the same folder.
 
-    Every method may be called twice. None waits for a worker to start or to end.
+    Every method may be called twice. No method waits for a worker to start or to end.
     """
 
     def start(self, order: LaunchOrder) -> None:
         """Start a worker, unless it was already started.
 
-        Raises EnvironmentFault if it does not fit in (`launcher-full`), Unreachable where the cluster does not answer; nothing was
-        started then.
+        Raises:
+            EnvironmentFault: its resources are not free (`launcher-full`), or it cannot be started. Nothing was started.
+            Unreachable: the cluster does not answer. Nothing was started.
         """
         ...
 
     def stop(self, worker: str, grace_s: float) -> None:
-        """Ask a worker to stop in order (SIGTERM, once), and kill it if it has not ended after `grace_s` seconds.
+        """Request a worker to end gracefully (SIGTERM, once), and kill it if it has not ended after `grace_s` seconds.
 
-        That holds though this process end meanwhile. Asked again, the earlier of the two ends counts. Nothing happens where it is not
-        there.
+        The kill happens even if this process ends meanwhile. If it is requested again, the earlier time counts. Does nothing if the worker
+        does not run.
         """
         ...
 
@@ -150,15 +166,17 @@ class Launcher(Protocol):
         ...
 
     def observe(self) -> list[ObservedWorker]:
-        """All workers that there are, and those that have ended and were not forgotten, by id. Raises Unreachable if it cannot know."""
+        """All existing workers, and those that have ended and were not forgotten, by id. Raises Unreachable if the launcher cannot find
+        out."""
         ...
 
     def logs(self, worker: str) -> tuple[str, ...]:
-        """Where the worker's output lies, the oldest first; none if there is none. Bounded; it outlasts `forget` for a while."""
+        """The paths of the worker's output, oldest first; empty if there is none. The output is bounded, and is kept for a while after
+        `forget`."""
         ...
 
     def forget(self, worker: str) -> None:
-        """Remove the record of a worker that has exited or is gone, and what is left of it; nothing happens to others."""
+        """Remove the record of a worker that has exited or is gone, and its remaining processes; does nothing for other workers."""
         ...
 
     def close(self) -> None:
@@ -171,5 +189,6 @@ class TellsEnds(Protocol):
     """A launcher that is notified when workers end, so that no caller has to poll."""
 
     def on_end(self, wake: Callable[[], None]) -> None:
-        """`wake` is called, from any thread, when a worker that `observe` has shown may have ended: a hint. The last `wake` counts."""
+        """Set the function to call, from any thread, when a worker that `observe` has shown may have ended. It is a hint. A second call
+        replaces the function."""
         ...

@@ -1,14 +1,14 @@
 """The supervisor of one worker: `python -I -S keeper.py FOLDER LOCK`. It is the parent of the worker and outlives the launcher.
 
-It starts the worker that `order.json` in FOLDER describes, records how it ended (`ended.json`), stops it on request
-(`stopping.json`, read after a SIGUSR1 or within some seconds), kills its remaining processes, and bounds its log. It
-signals only children of its own that it has not waited for: no other process can have their numbers.
+It starts the worker that `order.json` in FOLDER describes, records how it ended (`ended.json`), stops it on request (`stopping.json`, read
+after a SIGUSR1 or within some seconds), kills its remaining processes, and bounds its log. It signals only children of its own that it has
+not waited for: no other process can have their numbers.
 
-LOCK is the number of an open file that is locked: the lock is released once `keeper.json` exists, so that there is no moment in which the
-launcher was killed, a worker is about to begin, and no other process can know. The worker itself writes `started.json`, before its program
-begins.
+LOCK is the number of an open file that is locked. The lock is released once `keeper.json` exists: so at no moment could the launcher have
+been killed, and a worker be about to start, without other processes being able to know. The worker itself writes `started.json` before its
+program begins.
 
-It imports the standard library only, without `site`, because there is one beside each worker: some 10 MB, of which 4 are its own.
+It imports only the standard library, without `site`, because one runs beside each worker: some 10 MB, of which 4 are its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import time
 from contextlib import suppress
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # even `typing` would cost
+if TYPE_CHECKING:  # importing even `typing` would cost memory
     from typing import Any
 
 TICK_S = 5.0
@@ -52,7 +52,7 @@ def born(pid: int) -> str:
 
 
 def write(name: str, body: dict[str, Any]) -> None:
-    """A record of the folder, durable, and never seen in part."""
+    """Write a record of the folder, durably and atomically."""
     draft = f".{name}.{os.getpid()}"
     with open(draft, "w") as file:
         json.dump(body, file)
@@ -62,7 +62,7 @@ def write(name: str, body: dict[str, Any]) -> None:
 
 
 def read(name: str) -> dict[str, float]:
-    """A record of the folder; empty if there is none."""
+    """Read a record of the folder; empty if it does not exist or is not valid."""
     try:
         with open(name) as file:
             found: dict[str, float] = json.load(file)
@@ -81,21 +81,21 @@ class Supervisor:
         self.argv: list[str] = order["argv"]
         self.mark: str = order["mark"]
         self.cpus: list[int] = order.get("cpus", [])
-        """numbers of the processors that the worker, and all that it starts, may run on; empty: all"""
+        """the numbers of the CPUs that the worker, and all that it starts, may run on; empty: all"""
         self.wake = wake
         self.worker = 0
         self.ended: int | None = None
-        """the exit code from `waitpid`"""
+        """the exit code; None while the worker runs"""
         self.told = False
         self.dies_at_s = float("inf")
-        """when it is killed, by the monotonic clock, and why"""
+        """when the worker is killed, by the monotonic clock; `why` is the reason"""
         self.why = ""
         self.jvm = 0
         self.jvm_handle: int | None = None
         self.next_search_s = 0.0
 
     def start(self) -> str:
-        """Start the worker, and return when its program has begun; else why it could not."""
+        """Start the worker. Returns when its program has begun, with an empty text, or why it could not begin."""
         reading, writing = os.pipe()
         self.worker = os.fork()
         if self.worker == 0:
@@ -105,16 +105,16 @@ class Supervisor:
             return fault.read().decode(errors="replace")
 
     def _become(self, fault: int) -> None:
-        """In the child: the record first, then the program."""
+        """In the child process: write the record first, then run the program."""
         try:
-            os.setpgid(0, 0)  # what strikes its own group does not strike the keeper
+            os.setpgid(0, 0)  # a signal to the worker's process group does not reach the supervisor
             write("started.json", {"pid": os.getpid(), "born": born(os.getpid()), "at_s": time.time()})
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGUSR1, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             if self.cpus and sys.platform == "linux":
-                with suppress(OSError):  # one of them was taken from this machine since: then any will do
-                    os.sched_setaffinity(0, self.cpus)  # and all that it starts: Spark's JVM, Python
+                with suppress(OSError):  # one of the CPUs was removed from this machine: then any CPU will do
+                    os.sched_setaffinity(0, self.cpus)  # also for all that it starts: Spark's JVM, Python
             name, _, value = self.mark.partition("=")
             os.environ[name] = value
             os.execvp(self.argv[0], self.argv)
@@ -124,7 +124,7 @@ class Supervisor:
             os._exit(CANNOT_START)
 
     def watch(self) -> None:
-        """Wait until the worker has ended."""
+        """Wait until the worker has ended; stop or kill it when that is due."""
         while self.ended is None:
             self._heed_stop()
             self._look_for_jvm()
@@ -133,9 +133,9 @@ class Supervisor:
                     os.kill(self.worker, signal.SIGKILL)
             self._wait(min(TICK_S, max(0.0, self.dies_at_s - time.monotonic()) or 0.05))
             self.reap()
-            with suppress(OSError):  # a full disk; the next tick tries again
+            with suppress(OSError):  # the disk is full; the next tick tries again
                 self._bound_log()
-        self._heed_stop()  # asked for just now: who asks for a kill also strikes himself
+        self._heed_stop()  # a kill request may have just been written: its sender also kills the worker itself
 
     def clear(self) -> None:
         """Wait until no process of the worker is left; kill those that do not end in time. Orphans become children of the supervisor."""
@@ -152,7 +152,7 @@ class Supervisor:
             self._wait(0.1)
 
     def reap(self) -> bool:
-        """Wait for whatever has ended; False if no child is left."""
+        """Wait for all children that have ended; False if no child is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -173,9 +173,9 @@ class Supervisor:
         return f"ended with status {self.ended}" if self.ended else ""
 
     def tell_end(self, why: str) -> None:
-        """The last line of the worker's log: what was killed could not write one itself."""
+        """Write the last line of the worker's log, which a killed worker could not write itself."""
         ended = why or "ended with status 0"
-        with suppress(OSError):  # a full disk: `ended.json` says it as well
+        with suppress(OSError):  # the disk is full: `ended.json` contains the same
             os.write(2, f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} supervisor: process {self.worker} {ended}\n".encode())
 
     def _heed_stop(self) -> None:
@@ -193,7 +193,7 @@ class Supervisor:
             self.why = f"killed: it did not stop within {grace_s:g} s of the stop request" if grace_s else "killed, as requested"
 
     def _look_for_jvm(self) -> None:
-        """A worker that has lost Spark's JVM, and has no other after a while, does not notice that it ended."""
+        """Find Spark's JVM. A worker whose JVM has ended may not notice it: it is killed after a while, unless another JVM is found."""
         now_s = time.monotonic()
         if self.jvm_handle is not None and select.select([self.jvm_handle], [], [], 0)[0]:
             os.close(self.jvm_handle)
@@ -211,10 +211,10 @@ class Supervisor:
                 if words[0].endswith(b"java") and _JVM in words:
                     self.jvm_handle = os.pidfd_open(child)
                     if self.jvm and not self.told:
-                        self.dies_at_s = float("inf")  # another one in its place
+                        self.dies_at_s = float("inf")  # another JVM replaces it
                     self.jvm = child
                     return
-        # a JVM that ends before it was found is missed by nobody but the worker itself: not too seldom
+        # the end of a JVM before it was found would only be noticed by the worker itself: search often enough
         self.next_search_s = now_s + TICK_S
 
     def _wait(self, timeout_s: float) -> None:
@@ -225,9 +225,9 @@ class Supervisor:
             self.next_search_s = 0.0
 
     def _bound_log(self) -> None:
-        """A log that has grown large is copied to `<name>.1` and emptied under the worker's feet, which writes on at its new end.
+        """Copy a log that is too large to `<name>.1`, and empty it while the worker has it open, which continues to write at its new end.
 
-        What is written between the last look of the copying and the emptying is lost: some microseconds of it.
+        What is written between the last read of the copy and the truncation is lost: some microseconds of output.
         """
         if os.stat(self.log).st_size <= self.log_bytes:
             return
@@ -243,7 +243,7 @@ class Supervisor:
 
 
 def _children(parent: int) -> list[int]:
-    """The processes whose parent it is, zombies left out."""
+    """The child processes of a process, without zombies."""
     found = []
     for name in os.listdir("/proc") if sys.platform == "linux" else ():
         if name.isdigit():
@@ -256,23 +256,24 @@ def _children(parent: int) -> list[int]:
 
 
 def _patiently(name: str, body: dict[str, Any]) -> None:
-    """Write a record that must not be missing: while the disk is full, try again."""
+    """Write a record that must not be missing: try again while the disk is full."""
     while True:
         try:
             write(name, body)
             return
-        except FileNotFoundError:  # the folder was removed: nobody asks any more
+        except FileNotFoundError:  # the folder was removed: the record is no longer needed
             return
         except OSError:
             time.sleep(TICK_S)
 
 
 def _keep(lock: int, ready: int) -> None:
-    """Supervise the worker, in the process that stays."""
+    """Supervise the worker, in the process that stays. `lock` and `ready` are file descriptors: the lock is closed, and a byte is written
+    to `ready`, once the supervisor's record exists."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # it ends with the worker
+        signal.signal(number, signal.SIG_IGN)  # the supervisor ends only with the worker
     for number in (signal.SIGCHLD, signal.SIGUSR1):
         signal.signal(number, lambda *_: None)
     wake, woken = os.pipe()
@@ -296,11 +297,11 @@ def _keep(lock: int, ready: int) -> None:
     _patiently("ended.json", {"status": keeper.ended, "reason": why, "at_s": time.time()})
     keeper.clear()
     with suppress(FileNotFoundError):
-        os.unlink("spark.properties")  # there may be secrets in it
+        os.unlink("spark.properties")  # it may contain secrets
 
 
 def main() -> None:
-    """Detach from the launcher; the exit status says whether the supervisor is running."""
+    """Detach from the launcher; the exit status is 0 if the supervisor is running."""
     os.chdir(sys.argv[1])
     lock = int(sys.argv[2])
     reading, writing = os.pipe()

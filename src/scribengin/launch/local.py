@@ -18,14 +18,22 @@ if TYPE_CHECKING:
     from scribengin.launch.records import Ordered
 
 
-# Dedicated CPUs of a worker: it uses only those assigned to it, and no other worker uses them.
-#
-# Only where it is said how many cores all workers of the machine may have together, and these are no more than there are: then there are
-# CPUs for each. Else the system's scheduler shares them out: a worker that was tied to a CPU beside others would be worse off.
+# Dedicated CPUs of a worker: it uses only those assigned to it, and no other worker uses them. This needs a limit of cores for all workers
+# of the machine that is not above its number of CPUs, so that there is a CPU for each core. Otherwise the system's scheduler decides: a
+# worker that was bound to a CPU used by others would be slower.
 
 
 def own_cpus(cores: int, limit: int | None, taken: Collection[int]) -> tuple[int, ...]:
-    """The CPUs of a worker with so many cores, where all together may have `limit`; none: whichever are there. Linux only."""
+    """The CPUs for a worker with that many cores. Linux only.
+
+    Args:
+        cores: the worker's cores.
+        limit: the most cores of all workers of the machine; None: no limit.
+        taken: the CPUs of other workers.
+
+    Returns:
+        The CPUs; empty: the worker may use any.
+    """
     if sys.platform != "linux" or limit is None:
         return ()
     there = sorted(os.sched_getaffinity(0))
@@ -38,10 +46,10 @@ _MIB = 2**20
 
 
 class LocalLauncher(LauncherHere):
-    """Each worker is a process, and Spark runs in it on `local[cores,3]`; there are no executors.
+    """A launcher without executors: each worker is a process, in which Spark runs as `local[cores,3]`. `Children` manages the processes.
 
-    `cores` and `memory_bytes` are what all workers together may have; None: as many as are ordered. With `cores` each worker has CPUs of
-    its own, as many as its cores (`own_cpus`). How it lives: `Children`.
+    `cores` and `memory_bytes` are the most that all workers together may have; None: no limit. With `cores` each worker has dedicated CPUs,
+    as many as its cores (`own_cpus`).
     """
 
     def __init__(
@@ -58,7 +66,7 @@ class LocalLauncher(LauncherHere):
         self._memory_bytes = memory_bytes
 
     def start(self, order: LaunchOrder) -> None:
-        """See `Launcher`."""
+        """Start a worker; see `Launcher.start`."""
 
         def fits(others: list[Ordered]) -> None:
             cores, memory_bytes = sum(other.cores for other in others), sum(other.memory_bytes for other in others)

@@ -1,4 +1,4 @@
-"""What a worker's processes carry in their environment, so that they are found even if their records are lost."""
+"""The mark in the environment of a worker's processes, by which they are found even if their records are lost."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 from scribengin.core.process import Process, birth_of
 
 VARIABLE = "SCRIBENGIN_LAUNCHED"
-"""`<folder>:<worker>`, the folder as a digest of its path."""
+"""the variable with the mark: `<folder>:<worker>`, the folder as a digest of its path"""
 
 
 def mark_of(folder: Path, worker: str) -> str:
-    """`NAME=value`, as it stands in the environment."""
+    """The mark of a worker's processes, as `NAME=value` of their environment."""
     return f"{_prefix(folder)}{worker}"
 
 
 def marked_processes(folder: Path) -> dict[str, list[Process]]:
-    """Worker → its processes that are there now, as far as this user may see them. Some 10 ms on a machine of 300 processes.
+    """Worker → its present processes, as far as this user may see them. Takes some 10 ms on a machine of 300 processes.
 
-    Linux only; nothing is found elsewhere. A process that its parent has forked and that has not begun its program counts too.
+    Linux only; on other systems nothing is found. A forked process that has not begun its program yet counts too.
     """
     found: dict[str, list[Process]] = {}
     if sys.platform != "linux":
@@ -33,7 +33,7 @@ def marked_processes(folder: Path) -> dict[str, list[Process]]:
         for entry in entries:
             if not entry.name.isdigit():
                 continue
-            with suppress(OSError):  # it has ended, or is none of ours
+            with suppress(OSError):  # it has ended, or belongs to another user
                 if me not in (0, entry.stat().st_uid):
                     continue
                 environment = b"\0" + Path(entry.path, "environ").read_bytes()

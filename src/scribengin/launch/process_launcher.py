@@ -1,6 +1,7 @@
-"""Workers as processes of this machine that outlive who started them: the part that launchers with a process on this machine share.
+"""Workers as processes of this machine that outlive the process that started them: what launchers with a process on this machine share.
 
-All is in files and in the processes themselves, nothing in the memory of a launcher: the next one, in another process, goes on from there.
+All state is in files and in the processes themselves, none in the memory of a launcher: the next launcher, in another process, continues
+from there.
 """
 
 from __future__ import annotations
@@ -40,11 +41,8 @@ if TYPE_CHECKING:
 
 
 class Endings:
-    """`wake` is called, from a thread of this, some milliseconds after a process that is followed has ended. It is a hint: the caller then
-    looks.
-
-    On systems other than Linux it is never called.
-    """
+    """Calls `wake`, from a thread of its own, some milliseconds after a process that it follows has ended. It is a hint: the caller then
+    checks. On systems other than Linux it is never called."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -66,7 +64,7 @@ class Endings:
         with self._lock:
             if self._closed or process in self._followed.values():
                 return
-            with suppress(OSError):  # it has ended already: who looks sees it
+            with suppress(OSError):  # it has ended already, which the caller's next check shows
                 handle = os.pidfd_open(process.pid)
                 if not process.alive():
                     os.close(handle)
@@ -109,18 +107,18 @@ _NUMBER = re.compile(r"-(\d+)$")
 
 
 def log_path(folder: Path, worker: str) -> Path:
-    """Where a worker's output goes; what was too much of it lies in `<name>.1`."""
+    """The path of a worker's output; earlier output that exceeded the limit is in `<name>.1`."""
     return folder / f"{worker}.log"
 
 
 def logs_of(folder: Path, worker: str) -> tuple[str, ...]:
-    """The files that there are, the oldest first."""
+    """The existing files of a worker's output, oldest first."""
     path = log_path(folder, worker)
     return tuple(str(file) for file in (path.with_name(f"{path.name}.1"), path) if file.exists())
 
 
 def prune_logs(folder: Path, known: Collection[str]) -> None:
-    """Remove the logs of workers that are not known any more, but for the newest of each tier, for some weeks."""
+    """Remove the logs of workers that are not in `known`, except the newest few of each tier, which are kept for some weeks."""
     files: dict[str, list[Path]] = {}
     for name in names_in(folder):
         found = _NAME.fullmatch(name)
@@ -133,7 +131,7 @@ def prune_logs(folder: Path, known: Collection[str]) -> None:
     for workers in tiers.values():
         for rank, worker in enumerate(workers):
             for path in files[worker]:
-                with suppress(FileNotFoundError):  # another launcher is at it too
+                with suppress(FileNotFoundError):  # another launcher removes them too
                     if rank >= KEPT_OF_A_TIER or path.stat().st_mtime < oldest_s:
                         path.unlink()
 
@@ -143,9 +141,8 @@ def _number(worker: str) -> int:
     return int(found[1]) if found else 0
 
 
-# How Spark's settings reach a worker: a file that only its user may read, and the words that make PySpark's `spark-submit` read it.
-#
-# None of them is in a command line, where every user would see a secret among them.
+# How Spark's settings reach a worker: a file that only its user may read, and arguments that make PySpark's `spark-submit` read it. None of
+# the settings is in a command line, where every user of the machine could read a secret.
 
 
 NAME = "spark.properties"
@@ -153,7 +150,7 @@ _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
 
 
 def write_spark_settings(folder: Path, settings: Mapping[str, str | Secret]) -> None:
-    """Write the file anew, with mode 0600 from its first moment. Raises EnvironmentFault."""
+    """Write the file with Spark's settings again, with mode 0600 from its creation. Raises EnvironmentFault."""
     path = folder / NAME
     lines = []
     for name, value in sorted(settings.items()):
@@ -166,16 +163,17 @@ def write_spark_settings(folder: Path, settings: Mapping[str, str | Secret]) -> 
 
 
 def spark_environment(folder: Path, master: str) -> dict[str, str]:
-    """What makes any PySpark program below it read the file, and take this master unless it names another one.
+    """The environment that makes any PySpark program read the file, and use this master unless the program names another one.
 
-    `SCRIBENGIN_SPARK_MASTER` is Scribengin's own setting: its session names the master, and checks what it got.
+    `SCRIBENGIN_SPARK_MASTER` is Scribengin's own setting: its session names the master, and checks which one Spark uses.
     """
     words = ["--master", master, "--properties-file", str(folder / NAME), "--load-spark-defaults", "pyspark-shell"]
     return {"SCRIBENGIN_SPARK_MASTER": master, "PYSPARK_SUBMIT_ARGS": shlex.join(words)}
 
 
 def _escaped(text: str, further: str = "") -> str:
-    """As a properties file of Java has it, in ASCII: its readers do not agree on any other encoding."""
+    """A text in the form of a Java properties file, in ASCII: readers do not agree on any other encoding. `further`: more characters to
+    escape."""
     said = "".join(_ESCAPES.get(letter) or (f"\\{letter}" if letter in further else _in_ascii(letter)) for letter in text)
     return f"\\{said}" if said.startswith(" ") else said
 
@@ -196,12 +194,12 @@ _WORKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~-]*")
 class Children:
     """The workers of one folder: records under `workers/`, output under `logs/`. Only its user may enter it.
 
-    What is left of a worker when its first process has ended, and a worker whose JVM has ended, have `orphan_grace_s` to leave by
-    themselves. A worker's log takes twice `log_bytes` at most, and what is written in five seconds.
+    The remaining processes of a worker whose first process has ended, and a worker whose JVM has ended, have `orphan_grace_s` seconds to
+    end by themselves. A worker's log takes at most twice `log_bytes`, plus what is written in five seconds.
     """
 
     def __init__(self, folder: Path, *, log_bytes: int = LOG_BYTES, orphan_grace_s: float = ORPHAN_GRACE_S) -> None:
-        self.folder = folder.resolve()  # one spelling, of which the marks are made
+        self.folder = folder.resolve()  # marks are derived from the path, so it must always be spelled the same
         self._log_bytes = log_bytes
         self._orphan_grace_s = orphan_grace_s
         self._endings: Endings | None = None
@@ -220,10 +218,15 @@ class Children:
         fits: Callable[[list[Ordered]], None] = lambda _others: None,
         cpus: Callable[[list[Ordered]], tuple[int, ...]] = lambda _others: (),
     ) -> None:
-        """Start the worker under Spark's `master`, `settings` and `environment` beside what the order says.
+        """Start a worker. No other process starts a worker in this folder meanwhile.
 
-        `fits` is asked before, with the orders of all workers that are there, and raises where this one is too much; `cpus` says which it
-        is to keep to, none for any. No other process starts a worker in the meantime.
+        Args:
+            order: what is started.
+            master: Spark's master.
+            settings: Spark's settings, besides those in the order.
+            environment: variables, besides those in the order.
+            fits: called before with the orders of all existing workers; it raises if this one needs too much.
+            cpus: called with the same; it returns the CPUs that the worker may use, none for any.
         """
         records = self._records(order.worker)
         if _was_begun(records):
@@ -251,7 +254,7 @@ class Children:
                     cpus(others),
                 )
             )
-            records.remove_stopping()  # of a start that came to nothing
+            records.remove_stopping()  # of an earlier start that failed
             write_spark_settings(records.folder, {**settings, **order.spark})
             secrets = {name: secret.reveal() for name, secret in order.secrets.items()}
             asked = {**environment, **order.environment, **secrets, **spark_environment(records.folder, master), VARIABLE: None}
@@ -259,17 +262,18 @@ class Children:
             _start_keeper(order.worker, records.folder, lock, given)
 
     def on_end(self, wake: Callable[[], None]) -> None:
-        """See `TellsEnds`: for the workers that `observe` has seen running."""
+        """Set the function to call when a worker that `observe` has shown as running ends; see `TellsEnds`."""
         self.close()
         self._endings = Endings(wake)
 
     def close(self) -> None:
-        """Nothing is held but who hears of ends."""
+        """Stop reporting the ends of workers. Nothing else is held."""
         if self._endings is not None:
             self._endings.close()
 
     def stop(self, worker: str, grace_s: float) -> None:
-        """See the contract. The keeper stops the worker; without a keeper this process signals it, and a later `observe` kills it."""
+        """Stop a worker; see `Launcher.stop`. Its supervisor stops it. Without a supervisor this process signals it, and a later `observe`
+        kills it."""
         seen = self._seen(worker)
         if seen is None or seen.state not in ("starting", "running"):
             return
@@ -280,14 +284,14 @@ class Children:
             return
         try:
             records.write_stopping(grace_s)
-        except EnvironmentFault:  # no room for the record: then it is asked at least
+        except EnvironmentFault:  # the disk is full: at least send the signal
             _send(records, SIGTERM)
             raise
         if not self._wake(records) and before is None:
             _send(records, SIGTERM)
 
     def kill(self, worker: str) -> None:
-        """See the contract. The keeper kills its children; all processes with the worker's mark are killed too."""
+        """Kill a worker; see `Launcher.kill`. Its supervisor kills its children; all processes with the worker's mark are killed too."""
         if not _WORKER.fullmatch(worker):
             return
         records = self._records(worker)
@@ -297,7 +301,7 @@ class Children:
         finally:
             self._wake(records)
             _send(records, SIGKILL)
-            for _ in range(_KILL_ROUNDS):  # what is struck may have forked just before
+            for _ in range(_KILL_ROUNDS):  # a process may have forked just before it was killed
                 found = marked_processes(self.folder).get(worker, [])
                 for process in found:
                     process.send(SIGKILL)
@@ -305,26 +309,26 @@ class Children:
                     break
 
     def observe(self) -> list[ObservedWorker]:
-        """See the contract."""
+        """All workers of this folder; see `Launcher.observe`."""
         marked = marked_processes(self.folder)
         workers = {name for name in names_in(self.folder / "workers") if _WORKER.fullmatch(name)} | marked.keys()
         found = (self._seen(worker, marked.get(worker, [])) for worker in sorted(workers))
         return [seen for seen in found if seen is not None]
 
     def logs(self, worker: str) -> tuple[str, ...]:
-        """See the contract."""
+        """The paths of a worker's output on this machine; see `Launcher.logs`."""
         return logs_of(self.folder / "logs", worker) if _WORKER.fullmatch(worker) else ()
 
     def forget(self, worker: str) -> None:
-        """See the contract. Logs of workers that were forgotten before are deleted by age and number."""
+        """Remove a worker's record; see `Launcher.forget`. Old logs of forgotten workers are deleted."""
         seen = self._seen(worker)
         if seen is None or seen.state not in ("exited", "gone"):
             return
-        with self._alone():  # no start of it is under way
+        with self._alone():  # so that it is not started meanwhile
             self.kill(worker)
             keeping = self._records(worker).keeper()
             if keeping is not None and not keeping.gone_within(_TOLD_WITHIN_S):
-                keeping.send(SIGKILL)  # it would write into a folder that is not there
+                keeping.send(SIGKILL)  # it would write into the folder that is removed next
             remove_tree(self._records(worker).folder)
             prune_logs(self.folder / "logs", names_in(self.folder / "workers"))
 
@@ -334,13 +338,13 @@ class Children:
         return WorkerRecords(self.folder / "workers" / worker)
 
     def _orders_in_force(self) -> list[Ordered]:
-        """Of all workers that are there."""
+        """The orders of all workers that run or start."""
         found = [self._records(name) for name in names_in(self.folder / "workers") if _WORKER.fullmatch(name)]
         there = (one for one in found if one.ended() is None and (_is_alive(_process(one)) or _is_alive(one.keeper())))
         return [ordered for records in there if (ordered := records.ordered()) is not None]
 
     def _seen(self, worker: str, marked: list[Process] | None = None) -> ObservedWorker | None:
-        """What is known of a worker; None if nothing is. `marked`: the processes that carry its mark; not asked for, no strays."""
+        """The state of a worker; None if nothing of it exists. `marked`: the processes with its mark; None: strays are not determined."""
         if not _WORKER.fullmatch(worker):
             return None
         records = self._records(worker)
@@ -351,7 +355,7 @@ class Children:
         process = _process(records)
         if process is not None and started is not None and process.alive():
             if stopping is not None and stopping.dies_at_s < time.monotonic() and not _is_alive(records.keeper()):
-                process.send(SIGKILL)  # its keeper would have
+                process.send(SIGKILL)  # its supervisor, which is gone, would have killed it
             if self._endings is not None:
                 self._endings.follow(process)
             where = f"process {process.pid}"
@@ -360,7 +364,7 @@ class Children:
         ended = records.ended()
         keeping = records.keeper()
         if process is not None and ended is None and _is_alive(keeping):
-            within(_TOLD_WITHIN_S, lambda: records.ended() is not None)  # it is about to write how
+            within(_TOLD_WITHIN_S, lambda: records.ended() is not None)  # its supervisor is about to record its end
             ended = records.ended()
         elif ended is None and (_is_alive(keeping) or (keeping is None and self._is_starting())):
             return ObservedWorker(worker, "starting", digest, since_s, "", stopping=stopping is not None)
@@ -375,7 +379,7 @@ class Children:
         )
 
     def _wake(self, records: WorkerRecords) -> bool:
-        """Tell the supervisor to look at once; False if there is none."""
+        """Make the supervisor check its requests at once; False if there is no supervisor."""
         keeping = records.keeper()
         if keeping is None or not keeping.alive():
             return False
@@ -383,7 +387,7 @@ class Children:
         return True
 
     def _is_starting(self) -> bool:
-        """Whether a process is about to start a worker: it holds the lock, or the supervisor that it has started does."""
+        """True if a process is about to start a worker: it holds the lock, or the supervisor that it has started does."""
         with (self.folder / "lock").open("a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -393,7 +397,8 @@ class Children:
 
     @contextmanager
     def _alone(self) -> Iterator[int]:
-        """No other process starts a worker in the meantime. Yields the lock, which passes to the process that inherits it."""
+        """Hold the lock: no other process starts a worker meanwhile. Yields the lock's file descriptor, for a child process that inherits
+        the lock."""
         path = self.folder / "lock"
         with explained(f"{path} cannot be written"), path.open("a") as file:
 
@@ -414,7 +419,7 @@ class Children:
 
 
 def _start_keeper(worker: str, folder: Path, lock: int, environment: Mapping[str, str]) -> None:
-    """Returns when the keeper's record is there."""
+    """Start the supervisor; returns when its record exists. Raises EnvironmentFault."""
     command = [sys.executable, "-I", "-S", keeper.__file__, str(folder), str(lock)]
     remedy = f"check that {folder} is writable and that this user can start processes"
     try:
@@ -425,7 +430,7 @@ def _start_keeper(worker: str, folder: Path, lock: int, environment: Mapping[str
             stderr=subprocess.PIPE,
             env=environment,
             pass_fds=(lock,),
-            start_new_session=True,  # a Ctrl-C for the launcher, or the end of its terminal, is none for the worker
+            start_new_session=True,  # so that a Ctrl-C in the launcher's terminal, or its end, does not end the worker
             check=False,
             timeout=_BEGUN_WITHIN_S,
         )
@@ -443,7 +448,7 @@ def _start_keeper(worker: str, folder: Path, lock: int, environment: Mapping[str
 
 
 def _was_begun(records: WorkerRecords) -> bool:
-    """Whether its program began, or its keeper is about to begin it."""
+    """True if the worker's program has begun, or its supervisor is about to start it."""
     return records.started() is not None or records.ended() is not None or _is_alive(records.keeper())
 
 
@@ -462,7 +467,7 @@ def _send(records: WorkerRecords, number: Signals) -> None:
         process.send(number)
 
 
-# What launchers whose workers are processes of this machine have in common: all verbs but `start` are those of `Children`.
+# What launchers whose workers are processes of this machine share: all methods but `start` are those of `Children`.
 
 
 class LauncherHere:
@@ -472,29 +477,29 @@ class LauncherHere:
         self._children = Children(folder, log_bytes=log_bytes, orphan_grace_s=orphan_grace_s)
 
     def stop(self, worker: str, grace_s: float) -> None:
-        """See `Launcher`."""
+        """Stop a worker; see `Launcher.stop`."""
         self._children.stop(worker, grace_s)
 
     def kill(self, worker: str) -> None:
-        """See `Launcher`."""
+        """Kill a worker; see `Launcher.kill`."""
         self._children.kill(worker)
 
     def observe(self) -> list[ObservedWorker]:
-        """See `Launcher`; looks only at this machine."""
+        """All workers on this machine; see `Launcher.observe`."""
         return self._children.observe()
 
     def logs(self, worker: str) -> tuple[str, ...]:
-        """See the contract; the paths are on this machine."""
+        """The paths of a worker's output on this machine; see `Launcher.logs`."""
         return self._children.logs(worker)
 
     def forget(self, worker: str) -> None:
-        """See `Launcher`."""
+        """Remove a worker's record; see `Launcher.forget`."""
         self._children.forget(worker)
 
     def on_end(self, wake: Callable[[], None]) -> None:
-        """See `TellsEnds`."""
+        """Set the function to call when a worker ends; see `TellsEnds`."""
         self._children.on_end(wake)
 
     def close(self) -> None:
-        """See `Launcher`."""
+        """Release the resources of the launcher; see `Launcher.close`."""
         self._children.close()

@@ -1,7 +1,7 @@
 """The records of a worker, in a folder of its own: the order, its supervisor, its process, the request to stop it, and how it ended.
 
-`order.json` is the launcher's, written before anything is started. `keeper.json`, `started.json` and `ended.json` are written by the keeper
-(`launch/keeper.py`), `stopping.json` by whoever asks. Whatever is torn counts as not there: the processes themselves are the truth.
+The launcher writes `order.json` before anything is started. The supervisor (`launch/keeper.py`) writes `keeper.json`, `started.json` and
+`ended.json`; any process that stops the worker writes `stopping.json`. A torn file counts as missing: the processes themselves decide.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Kind = TypeVar("_Kind", bound=msgspec.Struct)
 
 
 class Ordered(msgspec.Struct, frozen=True):
-    """The order, without secrets. `mark` is what the worker's environment carries, `at_s` is of the epoch."""
+    """The order, without secrets. `mark` is the mark in the worker's environment; `at_s` is in seconds since the epoch."""
 
     worker: str
     digest: str
@@ -37,11 +37,11 @@ class Ordered(msgspec.Struct, frozen=True):
     log_bytes: int
     orphan_grace_s: float
     cpus: tuple[int, ...] = ()
-    """those it keeps to; none: any"""
+    """the CPUs that the worker may use; empty: any"""
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The worker's process, and since when (of the epoch) it is there."""
+    """The worker's process, and when it started, in seconds since the epoch."""
 
     pid: int
     born: str
@@ -49,7 +49,7 @@ class Started(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How it ended: `status` is 0 to 255, or the signal's number below zero."""
+    """How the worker ended: `status` is 0 to 255, or the signal's number as a negative number; `at_s` is in seconds since the epoch."""
 
     status: int
     reason: str
@@ -57,7 +57,8 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Stopping(msgspec.Struct, frozen=True):
-    """When its end was asked for, by the monotonic clock, which all processes of a machine share, and how long it may take."""
+    """The request to stop the worker: when it was made, by the monotonic clock, which all processes of a machine share, and the seconds
+    until the worker is killed."""
 
     asked_s: float
     grace_s: float
@@ -74,26 +75,26 @@ class _Keeper(msgspec.Struct, frozen=True):
 
 
 class WorkerRecords:
-    """The records of one worker, in its folder. Reads never fail for what a crash or a person has made of a file."""
+    """The records of one worker, in its folder. A file that a crash or a person has damaged is read as missing, never as an error."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def write_order(self, ordered: Ordered) -> None:
-        """Durable, before anything is started. Raises EnvironmentFault."""
+        """Write the order, durably, before anything is started. Raises EnvironmentFault."""
         replace(self.folder / "order.json", seal(_KIND, _FORMAT, msgspec.to_builtins(ordered)))
 
     def write_stopping(self, grace_s: float) -> None:
-        """Request the worker to stop. Raises EnvironmentFault."""
+        """Write the request to stop the worker, to be killed after `grace_s` seconds from now. Raises EnvironmentFault."""
         replace(self.folder / "stopping.json", msgspec.json.encode(Stopping(time.monotonic(), grace_s)))
 
     def remove_stopping(self) -> None:
-        """Withdraw the request to stop. Raises EnvironmentFault."""
+        """Remove the request to stop the worker. Raises EnvironmentFault."""
         with explained(f"{self.folder} cannot be written"):
             (self.folder / "stopping.json").unlink(missing_ok=True)
 
     def ordered(self) -> Ordered | None:
-        """The order; None also if it cannot be read."""
+        """The order; None if it does not exist or cannot be read."""
         path = self.folder / "order.json"
         data = read_or_none(path)
         if data is None:
@@ -104,20 +105,20 @@ class WorkerRecords:
             return None
 
     def keeper(self) -> Process | None:
-        """The supervisor's process; it may have ended."""
+        """The supervisor's process, which may have ended; None if it was not recorded."""
         found = self._read("keeper.json", _Keeper)
         return None if found is None else Process(found.pid, found.born)
 
     def started(self) -> Started | None:
-        """The worker's own process; it may have ended."""
+        """The worker's own process, which may have ended; None if it was not recorded."""
         return self._read("started.json", Started)
 
     def ended(self) -> Ended | None:
-        """How the worker ended."""
+        """How the worker ended; None if that was not recorded."""
         return self._read("ended.json", Ended)
 
     def stopping(self) -> Stopping | None:
-        """The request to stop the worker."""
+        """The request to stop the worker; None if there is none."""
         return self._read("stopping.json", Stopping)
 
     def _read(self, name: str, kind: type[_Kind]) -> _Kind | None:

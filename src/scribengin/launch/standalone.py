@@ -1,12 +1,14 @@
 """Workers whose executors run on a Spark standalone cluster, each submitted in client mode from this machine.
 
 Client mode, with Python as the first process, because
-- standalone refuses cluster mode for Python, and its REST door, which does not, ran Python drivers on `local[*]` without a word, and left
-  their Python behind, alive, when it killed them;
-- the worker is then the same process as without a cluster: it outlives its master, is adopted, and tells its own exit status and log;
-- Spark's JVM, which PySpark starts by `spark-submit`, hangs on a pipe of the Python process, and leaves when that has ended; the other way
-  round the worker's keeper sees to it. The executors leave when the JVM is gone.
-The cost: the workers of a machine end with it, and the driver takes its cores and memory; other machines take them over.
+
+- standalone refuses cluster mode for Python. Its REST API does not, but it ran Python drivers on `local[*]` without any message, and left
+  their Python process running when it killed them;
+- the worker is then the same process as without a cluster: it outlives its master, is adopted, and has its own exit status and log; -
+Spark's JVM, which PySpark starts by `spark-submit`, reads from a pipe of the Python process, and ends when that has ended; in the reverse
+  case the worker's supervisor ends the worker. The executors end when the JVM has ended.
+
+The cost: the workers of a machine end with it, and the driver uses its cores and memory; other machines take over their tiers.
 """
 
 from __future__ import annotations
@@ -34,19 +36,21 @@ _ANSWER_BYTES = 2**24
 _MIB = 2**20
 _WEB_PORT = 8080
 _EXECUTOR_MIB = 1024
-"""Spark's own default."""
+"""Spark's own default"""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkCluster:
-    """Where a standalone cluster is: `master` is `spark://host:port`, with commas between several; `web` its pages, `http://host:port`."""
+    """The addresses of a standalone cluster: `master` is `spark://host:port`, with commas between several; `web` its web UI,
+    `http://host:port`."""
 
     master: str
     web: str
 
     @classmethod
     def of(cls, master: str, web: str = "") -> SparkCluster:
-        """With the page where Spark's master has it by default. Raises ValueError for what is no standalone master."""
+        """The cluster of a master. `web`: the address of its web UI; by default the host of the master, on Spark's default port. Raises
+        ValueError if it is not a valid standalone master."""
         places = [urlsplit(f"//{place}") for place in master.removeprefix("spark://").split(",")]
         if not master.startswith("spark://") or any(place.hostname is None or place.port is None or place.path for place in places):
             raise ValueError(
@@ -69,9 +73,10 @@ class _State(msgspec.Struct, frozen=True):
 
 
 class StandaloneLauncher(LauncherHere):
-    """Each worker is a process of this machine, its executors are the cluster's. What these say lies with the cluster's workers.
+    """A launcher with executors: each worker is a process of this machine, its executors run on the cluster. Their output stays with the
+    cluster's workers.
 
-    A worker is refused where not one of its executors could be had now; the others come when there is room.
+    A worker is refused if not even one of its executors could start now; the others start when there is room.
     """
 
     def __init__(self, folder: Path, cluster: SparkCluster, *, log_bytes: int = LOG_BYTES, orphan_grace_s: float = ORPHAN_GRACE_S) -> None:
@@ -79,7 +84,7 @@ class StandaloneLauncher(LauncherHere):
         self._cluster = cluster
 
     def start(self, order: LaunchOrder) -> None:
-        """See `Launcher`. Asks the cluster's web UI for its free resources."""
+        """Start a worker; see `Launcher.start`. Asks the cluster's web UI for its free resources."""
         memory_mib = max(1, order.memory_bytes // _MIB) if order.memory_bytes else _EXECUTOR_MIB
         settings: dict[str, str | Secret] = {
             "spark.executor.cores": str(order.cores),
@@ -87,10 +92,10 @@ class StandaloneLauncher(LauncherHere):
             "spark.executor.memory": f"{memory_mib}m",
         }
         if path := os.environ.get("PYTHONPATH"):
-            settings["spark.executorEnv.PYTHONPATH"] = path  # what the worker can import its executors can, too
+            settings["spark.executorEnv.PYTHONPATH"] = path  # so that its executors can import what the worker can
         environment = {}
         if is_loopback_master(self._cluster.master):
-            # a cluster that only this machine reaches: else the executors are told an address of it that may not answer
+            # only this machine reaches the cluster: otherwise the executors would get an address of this machine that may not answer
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
             environment["SPARK_LOCAL_IP"] = "127.0.0.1"
         self._children.start(

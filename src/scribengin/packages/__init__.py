@@ -1,1 +1,1 @@
-"""Packages: flows with their code as one file, identified by its hash. Creates, stores and unpacks them, without Spark."""
+"""Packages: flows with their code in one file, identified by its hash. Creates, stores and unpacks them, without Spark."""

@@ -25,31 +25,36 @@ _BAD = ("package-hash", "package-damaged", "package-size")
 
 
 class FetchedPackages:
-    """A store that fetches missing packages. `addresses` returns the hosts that may have a package, the most likely first; called at each
-    fetch."""
+    """A store that fetches missing packages from other hosts."""
 
     def __init__(
         self, store: PackageStore, addresses: Callable[[], Sequence[str]], *, token: Secret | None = None, certificates: Path | None = None
     ) -> None:
-        """`token` is sent to all of them; `certificates` is a PEM file with CA certificates."""
+        """Create it over a store of this host.
+
+        Args:
+            store: the packages of this host.
+            addresses: returns the hosts that may have a package, the most likely first; called at each fetch.
+            token: sent to all of them.
+            certificates: a PEM file with CA certificates.
+        """
         self._store = store
         self._addresses = addresses
         self._token = token
         self._certificates = certificates
 
     def get(self, id: str) -> Path:
-        """The folder with the verified content of the package; fetched and unpacked first if needed.
-
-        Raises as `PackageStore.get`, and as `fetch`.
-        """
+        """The folder with the verified content of the package, which is fetched and unpacked first if needed. Raises as `PackageStore.get`,
+        and as `fetch`."""
         self.fetch(id)
         return self._store.get(id)
 
     def fetch(self, id: str) -> None:
-        """Fetch the package's file, if it is not stored here.
+        """Fetch the package's file, unless it is stored here.
 
-        Raises Unreachable if a host that may have it does not answer; Refused if no host has it (`package-missing`), or
-        if the received bytes do not match the hash (`package-hash`); they are then discarded.
+        Raises:
+            Unreachable: a host that may have it does not answer.
+            Refused: no host has it (`package-missing`), or the received bytes do not match the hash (`package-hash`) and were discarded.
         """
         if self._is_here(id):
             return
@@ -78,7 +83,7 @@ class FetchedPackages:
         )
 
     def _is_here(self, id: str) -> bool:
-        """False also if its file is damaged, so that it is fetched again."""
+        """True if the package is stored here; False if its file is damaged, so that it is fetched again."""
         if not self._store.file(id).is_file():
             return False
         with suppress(Refused):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
 
 
-# Finds the flow files of a folder by their text: nothing is executed, and a flow with errors counts too.
+# Finds the flow files of a folder by their text: nothing is executed, and a flow with errors is found too.
 
 
 _BLOCK = re.compile(r"^[\"']?(?:sources|sinks)[\"']?\s*:", re.MULTILINE)
@@ -34,10 +34,10 @@ _BRACES = re.compile(r"(?:#[^\n]*\n|\s)*\{(?:.*[\s,{])?[\"']?(?:sources|sinks)[\
 
 
 def flow_files(folder: Path) -> tuple[list[Path], list[Problem]]:
-    """The flow files directly in `folder`, by name; and a Problem for each possible flow file that cannot be read.
+    """The flow files directly in `folder`, by name, and a Problem for each possible flow file that cannot be read.
 
-    A `.yaml` or `.yml` file is one that has `sources` or `sinks` at its top; a `.py` file that imports `scribengin` and sets
-    `flow`, or `app`, at its top.
+    A `.yaml` or `.yml` file is a flow file if it has `sources` or `sinks` at its top level; a `.py` file if it imports `scribengin` and
+    sets `flow`, or `app`, at its top level.
     """
     if not folder.is_dir():
         found = "this is a file, not a folder" if folder.exists() else "the folder does not exist"
@@ -52,7 +52,7 @@ def flow_files(folder: Path) -> tuple[list[Path], list[Problem]]:
             message = f"the file cannot be read: {error.strerror}"
             problems.append(Problem("package-file", Place(str(path)), message, "make it readable, or remove it"))
             continue
-        except UnicodeDecodeError:  # validate says where, of a flow; modules may be written in other ways
+        except UnicodeDecodeError:  # for a flow, validation reports the place; a module may have another encoding
             if path.suffix != ".py":
                 flows.append(path)
             continue
@@ -64,7 +64,7 @@ def flow_files(folder: Path) -> tuple[list[Path], list[Problem]]:
 def _makes_flow(text: str) -> bool:
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError):  # of a module the steps' checks say it; of a flow its text shows that it is one
+    except (SyntaxError, ValueError):  # in a module, the checks of steps report it; a flow is recognised by its text
         return bool(
             re.search(r"^(?:flow|app)\s*=", text, re.MULTILINE) and re.search(r"^(?:from|import)\s+scribengin\b", text, re.MULTILINE)
         )
@@ -83,20 +83,20 @@ def _makes_flow(text: str) -> bool:
 
 
 REQUIREMENTS = ("requirements.lock", "requirements.txt")
-"""beside the flows; included as text, nothing is installed"""
+"""files beside the flows that are included as text; nothing is installed"""
 _ELSEWHERE = ("env-missing", "secret-missing")
 """codes of values that are needed only on the host that runs the flows, not where the package is made"""
 _SECRET_BYTES = 8
-"""shorter values of secrets are not searched for: they occur in many texts by chance"""
+"""shorter values of secrets are not searched for, because they occur in many texts by chance"""
 _SECRET = re.compile(r"\$\{secret:(env|file)/([^}]+)\}")
 _PASSWORD = re.compile(r"://[^/\s:@]*:(?!\$\{)[^/\s@]+@")
-"""in an address"""
+"""a password in an address"""
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltPackage:
-    """A package with its warnings. `relative` are the relative paths, which need a base folder on the host that runs the flows, by flow;
-    None if values that are filled in are not known here."""
+    """A package with its warnings. `relative`: flow → its relative paths, which need a base folder on the host that runs the flow; None if
+    values that are filled in are not available here."""
 
     package: Package
     relative: Mapping[str, tuple[RelativePlace, ...] | None]
@@ -106,14 +106,19 @@ class BuiltPackage:
 def make_package(
     folder: Path, environment: Mapping[str, str], *, texts: Mapping[str, str] | None = None, asked: str | None = None
 ) -> BuiltPackage:
-    """Pack the flow files directly in `folder` (not in subfolders), the `.py` files under it, the schema files that the flows
-    name, and the requirements. Flows in Python are executed, as by `plan`.
+    """Pack the flow files directly in `folder` (not in subfolders), the `.py` files under it, the schema files that the flows name, and the
+    requirements. Flows in Python are executed, as by `plan`. Nothing is written.
 
-    `asked`: the flow file the package is made for; other flow files with errors are left out, with a warning. None: all are required.
+    Args:
+        folder: the folder.
+        environment: the values to fill in.
+        texts: file of a flow → the text that replaces it in the package, under the name of `text_name`; the file itself is included only as
+            code.
+        asked: the flow file for which the package is made; other flow files with errors are left out, with a warning. None: all are
+            required.
 
-    `texts`: file of a flow → what stands for it in the package, under the name of `text_name`; the file itself goes along as code alone.
-
-    Raises InputError with every Problem of every flow, and of files that cannot be included. Nothing is written.
+    Raises:
+        InputError: every Problem of every flow, and of files that cannot be included.
     """
     making = _Making(folder, environment, asked)
     flows = making.read_flows()
@@ -135,7 +140,7 @@ def make_package(
 
 
 def text_name(path: str) -> str:
-    """The flow file in a package that stands for the one at `path`.
+    """The name in a package of the text that replaces the flow file at `path`.
 
     >>> text_name("app.py")
     'app.spread.yaml'
@@ -144,13 +149,13 @@ def text_name(path: str) -> str:
 
 
 def _name(flows: list[PackedFlow]) -> str:
-    """Depends only on the content, so that a copy of the folder under another name gives the same package."""
+    """The package's name. It depends only on the content, so that a copy of the folder under another name gives the same package."""
     names = sorted(flow.name for flow in flows)
     return "+".join(names if len(names) <= 3 else [*names[:2], f"{len(names) - 2}-more"])
 
 
 class _Making:
-    """Reads one folder once and collects problems."""
+    """Reads one folder once and collects its problems."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str], asked: str | None) -> None:
         self._folder = folder
@@ -158,13 +163,13 @@ class _Making:
         self._environment = environment
         self._asked = asked
         self._schema_files: dict[str, tuple[Path, ...]] = {}
-        """file of a flow → those that its text names"""
+        """file of a flow → the schema files that its text names"""
         self.problems: list[Problem] = []
         self.unfilled: set[str] = set()
-        """files of flows in which a value is not known here"""
+        """files of flows with values that are not available here"""
 
     def read_flows(self) -> dict[str, Flow]:
-        """Path in the package → flow."""
+        """Read all flow files: path in the package → flow."""
         flows: dict[str, Flow] = {}
         owners: dict[str, Path] = {}
         found, problems = flow_files(self._folder)
@@ -198,7 +203,7 @@ class _Making:
         return flow, [*told, *(path for path in schemas if isinstance(path, Problem))]
 
     def _keep(self, file: Path, told: Sequence[Problem]) -> bool:
-        """Collect the problems of a file. False if it is left out because it has errors and another file is required."""
+        """Collect the problems of a file. Returns False if it has errors and is left out because another file is required."""
         errors = [problem for problem in told if problem.severity == "error"]
         if not errors or self._asked in (None, file.name):
             self.problems += told
@@ -222,7 +227,7 @@ class _Making:
         except EnvironmentFault as error:
             code = []
             self._problem("package-size", self._folder, error.message, error.remedy)
-        except OSError as error:  # a link to nothing
+        except OSError as error:  # a broken link
             code = []
             self._problem("package-file", self._folder, f"{error.filename} cannot be read: {error.strerror}", "correct it, or remove it")
         for link in linked_code(self._folder):
@@ -247,7 +252,7 @@ class _Making:
         return content
 
     def _schemas(self, file: str, flow: Flow) -> Iterator[Path | Problem]:
-        """The files that the flow's text names; a Problem for each that cannot be included."""
+        """The schema files that the flow's text names; a Problem for each that cannot be included."""
         for types, nodes in ((catalog.source_types(), flow.sources.values()), (catalog.sink_types(), flow.sinks.values())):
             for node in nodes:
                 for option in types[node.type].options if node.type in types else ():
@@ -277,7 +282,7 @@ class _Making:
             return None
 
     def look_for_secrets(self, flows: Mapping[str, Flow], content: Mapping[str, bytes]) -> None:
-        """Check that the package contains no secret: no file of a secret, no value of one."""
+        """Report a Problem for each secret in the package: the file of a secret, or the value of one."""
         for file, flow in flows.items():
             secrets = [found for each in _secrets(flow) for found in _SECRET.findall(each.reference)]
             references = [(path, f"${{secret:file/{path}}}") for kind, path in secrets if kind == "file"]
@@ -297,7 +302,7 @@ class _Making:
                 self._problem("package-secret", self._folder / name, message, "write ${NAME} instead; pip replaces it")
 
     def _value(self, kind: str, name: str) -> str:
-        """Of a secret that has been filled in; of the part alone that the reference stands for, not of the text around it."""
+        """The value of a secret that was filled in: only that of the reference, not the text around it."""
         return self._environment.get(name, "") if kind == "env" else (self._top / name).read_text(encoding="utf-8").strip()
 
     def _name_of(self, path: str) -> str:
@@ -309,7 +314,7 @@ class _Making:
 
 
 def _secrets(value: Any) -> Iterator[Secret]:
-    """All that are filled in anywhere in a flow."""
+    """All secrets anywhere in a flow."""
     if isinstance(value, Secret):
         yield value
         return

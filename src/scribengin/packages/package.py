@@ -45,7 +45,7 @@ class PackedFlow:
 
 @dataclass(frozen=True, slots=True)
 class PackedFile:
-    """`path` with slashes, from the package's top; `size` in bytes."""
+    """A file in a package: its `path` with slashes, from the package's top; its `size` in bytes."""
 
     path: str
     sha256: str
@@ -54,7 +54,8 @@ class PackedFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What is in a package. `scribengin` is the version that made it; `requirements` are those of `files` that name what it needs."""
+    """The content of a package. `scribengin` is the version that made it; `requirements` are those of `files` that list required
+    packages."""
 
     name: str
     scribengin: str
@@ -63,13 +64,13 @@ class Manifest:
     requirements: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The object of the package's first entry, with its format."""
+        """The manifest as the JSON object of the package's first entry, with its format."""
         return {"kind": "scribengin-package", "format": FORMAT, **msgspec.to_builtins(self)}
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """`id` is the SHA-256 of `data`, the bytes of the file; `content` what the manifest lists."""
+    """A package. `id` is the SHA-256 of `data`, the bytes of its file; `content` are the files in it: path → bytes."""
 
     id: str
     manifest: Manifest
@@ -85,7 +86,15 @@ class Package:
 def build_package(
     name: str, version: str, flows: Iterable[PackedFlow], requirements: Iterable[str], content: Mapping[str, bytes]
 ) -> Package:
-    """The package of `content`, path → bytes."""
+    """Build a package.
+
+    Args:
+        name: its name.
+        version: the version of Scribengin that makes it.
+        flows: the flows in it.
+        requirements: the paths of files that list required packages.
+        content: path → bytes of all files in it.
+    """
     paths = sorted(content)
     files = tuple(PackedFile(path, hashlib.sha256(content[path]).hexdigest(), len(content[path])) for path in paths)
     manifest = Manifest(name, version, tuple(sorted(flows, key=lambda flow: flow.name)), files, tuple(sorted(requirements)))
@@ -101,10 +110,16 @@ def build_package(
 
 
 def open_package(data: bytes, where: object, *, expected: str | None = None) -> Package:
-    """Read and verify a package from the bytes of its file. `where` names it in messages; `expected` is its id, if known.
+    """Read and verify a package from the bytes of its file.
 
-    Raises Refused: `package-hash` for another id, or for a file in it that does not match the manifest; `package-newer` for a newer
-    format; `package-damaged` for other invalid bytes.
+    Args:
+        data: the bytes.
+        where: its name in messages.
+        expected: its id; None if not known.
+
+    Raises:
+        Refused: `package-hash` for another id, or for a file in it that does not match the manifest; `package-newer` for a newer format;
+            `package-damaged` for other invalid bytes.
     """
     found = hashlib.sha256(data).hexdigest()
     if expected is not None and found != expected:
@@ -124,14 +139,21 @@ def open_package(data: bytes, where: object, *, expected: str | None = None) -> 
 
 
 def wrong_hash(where: object, expected: str, found: str, what: str = "") -> Refused:
-    """The error for bytes that do not match their hash."""
+    """The error for bytes that do not match their hash.
+
+    Args:
+        where: the package or file, for the message.
+        expected: the expected SHA-256.
+        found: the SHA-256 of the bytes.
+        what: text before these, such as the path of a file in the package.
+    """
     return Refused(
         f"{where}: package hash does not match: {what}expected sha256 {expected}, found {found}", remedy=_REMEDY, code="package-hash"
     )
 
 
 def _check_entries(entries: list[zipfile.ZipInfo], where: object) -> None:
-    """Check names, kinds and sizes before the content is read."""
+    """Check names, kinds and sizes of the entries before their content is read."""
     if len(entries) > LIMIT_FILES:
         _damaged(where, f"it has {len(entries)} entries; the limit is {LIMIT_FILES}")
     for entry in entries:
@@ -155,7 +177,7 @@ def _check_entries(entries: list[zipfile.ZipInfo], where: object) -> None:
 
 
 def is_inside(name: str) -> bool:
-    """Whether a name in a package is a plain relative path in normal form.
+    """True if a name in a package is a plain relative path in normal form.
 
     >>> [is_inside(name) for name in ("lib/steps.py", "../steps.py", "/steps.py", "a//b", "a\\\\b", "C:/steps.py", "./a")]
     [True, False, False, False, False, False, False]

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 _ID = re.compile(r"[0-9a-f]{64}")
 _DRAFT = re.compile(r"\.(?:put|[0-9a-f]{64})\.[0-9a-f]{32}")
 _STALE_S = 3600.0
-"""seconds after which an unchanged draft counts as left by a killed process: a package is written in seconds"""
+"""seconds after which an unchanged draft counts as left by a killed process: a package is written within seconds"""
 _CHUNK_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPackage:
-    """A package in a store, without its content; `size` of its file in bytes."""
+    """A package in a store, without its content; `size` is that of its file, in bytes."""
 
     id: str
     size: int
@@ -51,9 +51,15 @@ class PackageStore:
         self.folder = folder
 
     def put(self, chunks: Iterable[bytes], id: str | None = None) -> Package:
-        """Store a package that arrives in pieces; `id` is its hash, if known. An existing one is replaced by the same bytes.
+        """Store a package that arrives in pieces. An existing one is replaced by the same bytes.
 
-        Raises Refused if it does not match the hash, or is not a valid package; nothing is stored then. EnvironmentFault for disk errors.
+        Args:
+            chunks: its bytes.
+            id: its hash; None if not known.
+
+        Raises:
+            Refused: it does not match the hash, or is not a valid package. Nothing is stored then.
+            EnvironmentFault: the disk fails.
         """
         if id is not None:
             _checked(id)
@@ -72,7 +78,7 @@ class PackageStore:
             draft.unlink(missing_ok=True)
 
     def file(self, id: str) -> Path:
-        """The path of the package's file, for other hosts; it need not exist."""
+        """The path of the package's file, for other hosts; the file need not exist."""
         return self.folder / f"{_checked(id)}{SUFFIX}"
 
     def read(self, id: str) -> Package:
@@ -80,10 +86,8 @@ class PackageStore:
         return read_package(self.file(id), expected=id)
 
     def get(self, id: str) -> Path:
-        """The folder with the verified content of the package; unpacked first if needed.
-
-        Raises as `read`, and `package-hash` if an unpacked file was changed.
-        """
+        """The folder with the verified content of the package, which is unpacked first if needed. Raises as `read`, and `package-hash` if
+        an unpacked file was changed."""
         package, folder = self.read(id), self.folder / id
         if not folder.is_dir():
             self._unpack(package, folder)
@@ -91,7 +95,7 @@ class PackageStore:
         return folder
 
     def verify(self, id: str) -> None:
-        """Verify the package and its unpacked files. Raises as `get`; unpacks nothing."""
+        """Verify the package and its unpacked files; nothing is unpacked. Raises as `get`."""
         package, folder = self.read(id), self.folder / id
         if folder.is_dir():
             _compare(package, folder)
@@ -104,7 +108,7 @@ class PackageStore:
         )
 
     def keep(self, ids: Collection[str]) -> tuple[str, ...]:
-        """Remove all packages except these, files and folders, and drafts of killed processes; returns the removed ids.
+        """Remove all packages except these, and the drafts of killed processes. Returns the removed ids.
 
         No process may run from a removed folder: pass the ids of all packages in use.
         """
@@ -119,12 +123,12 @@ class PackageStore:
         return tuple(gone)
 
     def _remove(self, path: Path) -> None:
-        """Rename it first, in one step, so that no process finds a part of it."""
+        """Remove a file or folder. It is renamed first, in one step, so that no process finds a part of it."""
         draft = self._draft(path.name)
         with explained(f"{path} cannot be removed"):
             try:
                 path.rename(draft)
-            except FileNotFoundError:  # another process was here before
+            except FileNotFoundError:  # another process removed it
                 return
             sync_folder(self.folder)
             _delete(draft)
@@ -137,7 +141,7 @@ class PackageStore:
                 try:
                     draft.rename(folder)
                 except OSError:
-                    if not folder.is_dir():  # else another process was first, with the same content
+                    if not folder.is_dir():  # otherwise another process unpacked the same content first
                         raise
                 sync_folder(self.folder)
         finally:
@@ -148,7 +152,7 @@ class PackageStore:
 
 
 def read_package(file: Path, *, expected: str | None = None) -> Package:
-    """The package in a file, verified. Raises Refused: `package-missing` if there is none, or as `open_package`."""
+    """The package in a file, verified. Raises Refused: `package-missing` if the file does not exist, or as `open_package`."""
     with explained(f"{file} cannot be read"):
         try:
             with file.open("rb") as opened:
@@ -168,7 +172,7 @@ def _checked(id: str) -> str:
 
 
 def _received(chunks: Iterable[bytes], draft: Path, id: str | None) -> bytes:
-    """Write all of it to `draft`, synced. Stops early if it is too large for a package."""
+    """Write all bytes to `draft`, synced, and return them. Stops early if they are too many for a package."""
     received = bytearray()
     with draft.open("xb") as file:
         for chunk in chunks:
@@ -200,7 +204,7 @@ def _write(package: Package, folder: Path) -> None:
 
 
 def _compare(package: Package, folder: Path) -> None:
-    """Raises Refused if the unpacked files differ from the package; compiled Python files are allowed beside them."""
+    """Raise Refused if the unpacked files differ from the package; compiled Python files are allowed beside them."""
     listed = {folder / file.path: file for file in package.manifest.files}
     there = {Path(found, name) for found, _, names in os.walk(folder) for name in names if Path(found).name != "__pycache__"}
     for path in sorted(listed.keys() | there):
@@ -234,13 +238,13 @@ def _delete(draft: Path) -> None:
     if not draft.is_dir():
         draft.unlink(missing_ok=True)
         return
-    for found, _, _ in os.walk(draft):  # from the top: a folder is made writable before it is listed
+    for found, _, _ in os.walk(draft):  # from the top: a folder is made writable before its content is listed
         Path(found).chmod(0o755)
     remove_tree(draft)
 
 
 def read_pieces(path: Path) -> Iterator[bytes]:
-    """Read a file for `put`. Raises EnvironmentFault if it cannot be read."""
+    """The bytes of a file in pieces, for `PackageStore.put`. Raises EnvironmentFault if it cannot be read."""
     with explained(f"{path} cannot be read"), path.open("rb") as file:
         while piece := file.read(_CHUNK_BYTES):
             yield piece

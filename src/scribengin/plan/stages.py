@@ -90,8 +90,8 @@ def _commits_units(sinks: Sequence[Sink]) -> bool:
 
 
 def _reason(graph: Graph, resolved: Resolved, forms: Mapping[str, Form], id_: str, *, by_units: bool) -> str:
-    """The reason that Spark must run the step, regardless of its neighbours; empty if there is none."""
-    from scribengin.vector.portable import NotPortableError, asks_early
+    """Why Spark must run the step, regardless of its neighbours; empty if it need not."""
+    from scribengin.vector.portable import NotPortableError, may_evaluate_early
 
     step = graph.nodes[id_]
     if not isinstance(step, Step):
@@ -115,7 +115,7 @@ def _reason(graph: Graph, resolved: Resolved, forms: Mapping[str, Form], id_: st
             asked.append(portable(predicate, made, test=True))
         if by_units and any(each.fallible for each in asked):
             return "an expression that can fail, before a sink that commits each task output"
-        if isinstance(step.action, Filter) and asks_early(_conditions(graph, resolved, id_)[0]):
+        if isinstance(step.action, Filter) and may_evaluate_early(_conditions(graph, resolved, id_)[0]):
             return "an expression that can fail beside an equality: Spark may evaluate it on more rows"
     except NotPortableError as reason:
         return str(reason)

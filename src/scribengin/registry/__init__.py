@@ -1,1 +1,2 @@
-"""What masters, workers and people share: small records, elections and leases. On ZooKeeper, with an in-memory twin."""
+"""The registry: small records, elections and leases, shared by masters, workers and operators. On ZooKeeper, with an in-memory twin for
+tests."""

@@ -26,7 +26,7 @@ _ROOT = re.compile(r"(?:/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._-]+)+\Z")
 
 @dataclass(frozen=True, slots=True)
 class RegistryAddress:
-    """The servers of a ZooKeeper as `host:port`, and the path there below which all records lie.
+    """The servers of a ZooKeeper as `host:port`, and the path below which all records are.
 
     >>> RegistryAddress.parse("zk://a,b:2182/teams/scribengin")
     RegistryAddress(servers=('a:2181', 'b:2182'), root='/teams/scribengin')
@@ -37,7 +37,7 @@ class RegistryAddress:
 
     @staticmethod
     def parse(text: str) -> RegistryAddress:
-        """Raises Refused for an invalid address."""
+        """Parse an address such as `zk://a,b:2182/path`. Raises Refused if it is not valid."""
         found = _ADDRESS.match(text)
         hosts = [_HOST.match(one.strip()) for one in found[1].split(",")] if found else []
         root = ((found[2] or "").rstrip("/") or DEFAULT_ROOT) if found else ""
@@ -53,7 +53,7 @@ class RegistryAddress:
 
 @dataclass(frozen=True, slots=True)
 class DigestLogin:
-    """ZooKeeper's own login: a secret `user:password`. It is not verified when it is sent; a wrong one has no rights."""
+    """ZooKeeper's own login: a secret `user:password`. ZooKeeper does not verify it at login; a wrong one only lacks access rights."""
 
     secret: Secret
 
@@ -73,8 +73,8 @@ class DigestLogin:
 
     @property
     def who(self) -> str:
-        """The login as rights name it: with the password's hash, not the password."""
-        digest = hashlib.sha1(self.secret.reveal().encode(), usedforsecurity=False).digest()  # ZooKeeper's choice
+        """The login in the form of access rights: with the password's hash, not the password."""
+        digest = hashlib.sha1(self.secret.reveal().encode(), usedforsecurity=False).digest()  # ZooKeeper requires SHA-1
         return f"digest:{self.user}:{base64.b64encode(digest).decode()}"
 
     def __str__(self) -> str:
@@ -83,8 +83,8 @@ class DigestLogin:
 
 @dataclass(frozen=True, slots=True)
 class SaslLogin:
-    """A login by SASL. DIGEST-MD5 takes a secret `user:password`; GSSAPI (Kerberos) this process's ticket, that of `principal` if it has
-    several. It needs the extra `sasl`; GSSAPI also needs a Kerberos library of the machine."""
+    """A login by SASL. DIGEST-MD5 uses a secret `user:password`; GSSAPI (Kerberos) uses this process's ticket, that of `principal` if it
+    has several. It needs the extra `sasl`; GSSAPI also needs a Kerberos library of the machine."""
 
     mechanism: str = "DIGEST-MD5"
     secret: Secret | None = None
@@ -108,7 +108,8 @@ Login = DigestLogin | SaslLogin
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """PEM files. `ca` signs the servers' certificates (the system's own if it is None); `certificate` and `key` are this client's."""
+    """The TLS settings of a client, as PEM files. `ca` verifies the servers' certificates (None: the system's CAs); `certificate` and `key`
+    are those of this client."""
 
     ca: Path | None = None
     certificate: Path | None = None
@@ -118,7 +119,16 @@ class Tls:
 
 
 def check_root(address: RegistryAddress, grants: Iterable[Grant], *, insecure: bool) -> None:
-    """Raise Refused if every client can change the root, unless `insecure` allows it."""
+    """Check that not every client can change the registry.
+
+    Args:
+        address: for the message.
+        grants: the access rights at the root.
+        insecure: allow it.
+
+    Raises:
+        Refused: every client can change the root, and `insecure` is False.
+    """
     everybody = [grant for grant in grants if grant.who == ANYONE and grant.may & ~May.READ]
     if everybody and not insecure:
         raise Refused(

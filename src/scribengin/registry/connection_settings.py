@@ -1,10 +1,9 @@
-"""Connection settings of the registry: its address, the login, and what a process passes on to the workers that it starts.
+"""Connection settings of the registry: its address, the login, and the environment that a process passes to the workers that it starts.
 
 SCRIBENGIN_REGISTRY                  zk://HOST:PORT/path
 SCRIBENGIN_REGISTRY_LOGIN            user:password, if the registry requires a login
 SCRIBENGIN_REGISTRY_TLS_CA           PEM files, for TLS
-SCRIBENGIN_REGISTRY_TLS_CERTIFICATE
-SCRIBENGIN_REGISTRY_TLS_KEY
+SCRIBENGIN_REGISTRY_TLS_CERTIFICATE SCRIBENGIN_REGISTRY_TLS_KEY
 SCRIBENGIN_REGISTRY_INSECURE         1 to allow a registry that every client can change
 """
 
@@ -34,13 +33,20 @@ _TLS = {name: f"SCRIBENGIN_REGISTRY_TLS_{name.upper()}" for name in ("ca", "cert
 _OURS = tuple(f"SCRIBENGIN_REGISTRY_{name}" for name in ("LOGIN_FILE", "WORKER_KEY_FILE", "SASL", "PRINCIPAL"))
 """variables that masters and hosts may have in their environment, and that workers do not need"""
 _READABLE = (Grant(ANYONE, May.READ),)
-"""every client may read what masters make: workers, each with a login of its own, and people who only read. It contains no secret."""
+"""every client may read what masters create: workers, each with a login of its own, and users who only read. It contains no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """The connection settings of a registry. `insecure`: every client may change the registry. `worker_key` is the key from which the
-    logins of workers are derived, if masters and hosts have no password of their own."""
+    """The connection settings of a registry.
+
+    Attributes:
+        address: the servers and the root.
+        login: the login; None: none.
+        tls: the TLS settings; None: no TLS.
+        insecure: allow a registry that every client may change.
+        worker_key: the key from which the logins of workers are derived, if the login has no password; None: the login's password.
+    """
 
     address: RegistryAddress
     login: Login | None = None
@@ -49,9 +55,14 @@ class ConnectionSettings:
     worker_key: Secret | None = None
 
     def open(self, *, session_s: float = 10.0, wait_s: float = 15.0) -> ZooKeeperRegistry:
-        """A client. If the registry's root does not exist, it is created: owned by this login, and readable by every client. Raises as
-        `open_zookeeper`."""
-        from scribengin.registry.zookeeper import open_zookeeper  # kazoo is of an extra: who asks a master does without
+        """Open a client. If the registry's root does not exist, it is created: owned by this login, and readable by every client. Raises as
+        `open_zookeeper`.
+
+        Args:
+            session_s: the lifetime of the session without contact, in seconds.
+            wait_s: the most seconds to wait for the connection.
+        """
+        from scribengin.registry.zookeeper import open_zookeeper  # kazoo is of an extra, which clients of the API do not need
 
         return open_zookeeper(
             self.address,
@@ -73,9 +84,9 @@ class ConnectionSettings:
             )
 
     def worker_login(self, flow: str, tier: str) -> DigestLogin | None:
-        """The login of a tier's workers, on every host; None if every client may write.
+        """The login of a tier's workers, the same on every host; None if workers need none.
 
-        It is derived from the key and the tier's name: whoever has the key can compute it, and nothing of it is stored or sent. The key
+        It is derived from the key and the tier's name: every holder of the key can compute it, and it is neither stored nor sent. The key
         cannot be derived from it.
         """
         key = self._key()
@@ -85,8 +96,8 @@ class ConnectionSettings:
         return DigestLogin(Secret(f"{flow}.{tier}:{password}", f"${{{LOGIN}}}"))
 
     def host_key(self, host: str) -> Secret | None:
-        """The secret that masters send to that host's page, and that the host can compute itself: derived from the same key, different for
-        each host. None if there is no key."""
+        """The secret that masters send to the page of a host, which the host computes itself: derived from the same key, different for each
+        host. None if there is no key."""
         key = self._key()
         if key is None:
             return None
@@ -94,7 +105,7 @@ class ConnectionSettings:
         return Secret(made, f"the key of node {host}")
 
     def of_worker(self, flow: str, tier: str) -> tuple[dict[str, str | None], dict[str, Secret]]:
-        """The environment of a worker, public values and secrets. None removes a variable that this process has."""
+        """The environment of a worker: (public values, secrets). None removes a variable of this process's environment."""
         login = self.worker_login(flow, tier)
         tls = {_TLS[name]: getattr(self.tls, name, None) for name in _TLS}
         environment = {
@@ -109,7 +120,7 @@ class ConnectionSettings:
 
     @staticmethod
     def of_environment(environment: Mapping[str, str]) -> ConnectionSettings:
-        """The connection settings that a worker was given. Raises Refused if the environment has none."""
+        """The connection settings in a worker's environment. Raises Refused if it has none."""
         if not environment.get(REGISTRY):
             raise Refused(f"{REGISTRY} is not set", remedy="a launcher sets it; by hand: zk://HOST:PORT/path", code="registry-address")
         login = DigestLogin(Secret(environment[LOGIN], f"${{{LOGIN}}}")) if environment.get(LOGIN) else None

@@ -1,4 +1,5 @@
-"""The contract of the registry: small records on paths below one root, shared by masters, workers and people. All control is built on it.
+"""The contract of the registry: small records on paths below one root, shared by masters, workers and operators. The control plane is built
+on it.
 
 Records
     A record is one JSON object of at most `RECORD_BYTES`, written with sorted keys. `format` is its format number (1 if it is absent).
@@ -8,7 +9,7 @@ Records
 
 Writes
     `commit` does all its writes or none, in one atomic step. A `Replace` is based on the value that was read and succeeds only
-    if that is still there (compare-and-set); so does a `Require`, which writes nothing.
+    if that value is still present (compare-and-set); so does a `Require`, which writes nothing.
 
 Terms
     A `Term` is a right to write that a newer one ends: the leader's, or that of a tier's lease (`registry.lease`). `commit(…, term=…)`
@@ -17,29 +18,30 @@ Terms
     `Term.number` increases with each holder, and can fence other things, too (a topic, a folder, a table).
 
 Sessions
-    A client has a session. Its ephemeral records live as long as that. A session is CONNECTED; SUSPENDED while no server answers: it may
-    live on, and so may its records; LOST once a server has said that it is over, or the client was closed. SUSPENDED is not LOST. How
-    long a session lives at least, the client knows by its own clock: `RegistrySession.left_s`, counted from the last request that was
-    *sent* and answered, so that a process that was stopped and woken knows without asking. A new session, with another id,
-    follows a lost one by itself; ephemeral records do not.
-    That clock says when to stop, not who may write: a server that dies can forget the last half tick, and clocks drift. Terms decide.
+    A client has a session. Its ephemeral records exist as long as the session. A session is CONNECTED; SUSPENDED while no server answers:
+    it may still be alive, and so may its records; LOST once a server has reported its end, or the client was closed. SUSPENDED is not LOST.
+    The least time for which a session lives is known from the client's own clock: `RegistrySession.left_s`, counted from the last request
+    that was *sent* and answered, so that a process that was suspended and resumed needs no request to know it. A new session, with another
+    id, replaces a lost one automatically; ephemeral records are not restored.
+    That clock decides when to stop, not which process may write: a server that dies can forget the last half tick, and clocks drift. Terms
+    decide.
 
 Reading
-    What a client has read or written once it never reads older, whichever server it talks to, also in a new session. To see what *others*
-    have written, `sync` first. A revision numbers the states of the whole registry: `sync(at_least=r)` before reading, with `r` from
-    another client's write, shows that write.
+    A client never reads anything older than what it has read or written before, whichever server answers, also in a new session. To see
+    what *other clients* have written, `sync` first. A revision numbers the states of the whole registry: `sync(at_least=r)` before reading,
+    with `r` from another client's write, shows that write.
 
 Watching
     A watch calls `wake` some time after the record, or the names of its children, may have changed, and whenever the session was suspended,
-    resumed or lost. It says nothing else: read again, and decide from what is there. Several changes may give one call, and a call may
-    come without any. `wake` runs in a thread of the client: it sets an event or fills a queue, and never calls the registry.
+    resumed or lost. It gives no other information: read again, and decide from what is read. Several changes may give one call, and a call
+    may come without a change. `wake` runs in a thread of the client: it sets an event or fills a queue, and never calls the registry.
 
 Failing
     Unreachable: nothing was done; try again. Unsettled (an Unreachable): the connection broke during a commit, which may have taken
     effect: read with this client to see whether it did. Conflict: the record is not the one that was read. Forbidden: this client has no
-    right to do this. After all of these the client can still be used.
+    access right for this. After all of these the client can still be used.
 
-Two modules implement it: `registry.zookeeper` and, for tests, `registry.memory`. `tests/registry` holds both to every sentence above.
+Two modules implement it: `registry.zookeeper` and, for tests, `registry.memory`. `tests/registry` tests every sentence above on both.
 """
 
 from __future__ import annotations
@@ -55,16 +57,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 RECORD_BYTES = 100_000
-"""limit of one record in bytes; a ZooKeeper answers slowly, and takes long to start, when they are large"""
+"""limit of one record in bytes; with large records ZooKeeper answers slowly, and takes long to start"""
 COMMIT_BYTES = 900_000
 """limit of all records of one commit in bytes; a ZooKeeper closes the connection over a message of 1 MiB"""
 
 _NAME = re.compile(r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")
-"""the characters that ZooKeeper accepts in a path"""
+"""the characters that ZooKeeper accepts in a name"""
 
 
 class Conflict(ScribenginError):
-    """The record is not the one that the writer has read: nothing was written. `path` says which. Read again and decide again."""
+    """The record at `path` is not the one that the writer has read: nothing was written. Read again and decide again."""
 
     code = "registry-conflict"
 
@@ -80,13 +82,13 @@ class Unsettled(Unreachable):
 
 
 class Forbidden(EnvironmentFault):
-    """This client's login has no right to do that here, or was rejected."""
+    """This client's login has no access right for the operation, or was rejected."""
 
     code = "registry-forbidden"
 
 
 class May(Flag):
-    """Rights on one record. CREATE and DELETE concern its children; ADMIN concerns the rights themselves."""
+    """Access rights on one record. CREATE and DELETE concern its children; ADMIN concerns the access rights themselves."""
 
     READ = 1
     WRITE = 2
@@ -98,7 +100,7 @@ class May(Flag):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Rights of one login: `who` as ZooKeeper writes it, `digest:user:HASH`, `sasl:name`, `x509:CN=…` or `world:anyone`."""
+    """The access rights of one login. `who` is in ZooKeeper's form: `digest:user:HASH`, `sasl:name`, `x509:CN=…` or `world:anyone`."""
 
     who: str
     may: May
@@ -120,7 +122,7 @@ class SessionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RegistrySession:
-    """A client's session at one moment. `left_s`: seconds for which it certainly lives on; 0 or less once it may have expired."""
+    """A client's session at one moment. `left_s`: seconds for which it certainly lives; 0 or less once it may have expired."""
 
     id: int
     link: SessionState
@@ -128,14 +130,23 @@ class RegistrySession:
 
     @property
     def lives(self) -> bool:
-        """Whether it certainly lives now."""
+        """True if the session certainly lives now."""
         return self.link is not SessionState.LOST and self.left_s > 0
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryEntry:
-    """A record as it was read. `version` counts its replacements. `made` and `changed` are the revisions of its creation and last change.
-    `session` is the session of an ephemeral record, 0 for others. `revision`: the record had this value at that revision, or later."""
+    """A record as it was read.
+
+    Attributes:
+        path: its path.
+        value: the JSON object.
+        version: the number of its replacements.
+        made: the revision of its creation.
+        changed: the revision of its last change.
+        session: the session of an ephemeral record; 0 for others.
+        revision: the record had this value at this revision, or later.
+    """
 
     path: str
     value: Mapping[str, Any]
@@ -154,7 +165,7 @@ class RegistryEntry:
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """A record that cannot be read as one. `why` ends a sentence: "is not valid JSON: …"."""
+    """A record whose value cannot be read. `why` is the end of a sentence: "is not valid JSON: …"."""
 
     path: str
     raw: bytes
@@ -166,11 +177,11 @@ class Damaged:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """A new record; missing folders above it are created. It raises a Conflict if there is a record already, even a folder. It has the
-    rights of the record above it, and `grants` in addition; its creator therefore needs CREATE there, and ADMIN to read them.
+    """Create a record; missing folders above it are created. Raises a Conflict if the record exists already, even as a folder.
 
-    An ephemeral record is removed with this client's session, and has no children. For a `numbered` one the path is a prefix: ten digits
-    follow, higher than those of all earlier ones in its folder.
+    It has the access rights of the record above it, and `grants` in addition; its creator therefore needs CREATE there, and ADMIN to read
+    them. An ephemeral record is removed with this client's session, and has no children. For a `numbered` one the path is a prefix: ten
+    digits follow, higher than those of all earlier ones in its folder.
     """
 
     path: str
@@ -182,7 +193,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """A new value in place of the one that was read. Raises Refused if that has a newer format: its writer knows what this one does not."""
+    """Replace the value that was read. Raises Refused if that has a newer format, which may contain what this program does not know."""
 
     was: RegistryEntry | Damaged
     value: Mapping[str, Any]
@@ -205,7 +216,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove a record that has no children; only if it has this version, if one is given."""
+    """Remove a record that has no children. With `version`, only if it has this version."""
 
     path: str
     version: int | None = None
@@ -213,7 +224,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Require:
-    """Commit the other writes only if this record exists, and has this version if one is given."""
+    """Commit the other writes only if this record exists and, with `version`, has this version."""
 
     path: str
     version: int | None = None
@@ -224,8 +235,8 @@ Write = Create | Replace | Delete | Require
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A right to write. `right` is the path of the ephemeral record that holds it, `number` the revision that made that record. `fence` is
-    the version of the record `fence_of(right)`, which each new holder replaces: a commit can check it."""
+    """A right to write. `right` is the path of the ephemeral record of its holder, `number` the revision that created that record. `fence`
+    is the version of the record `fence_of(right)`, which each new holder replaces: a commit can check it."""
 
     right: str
     number: int
@@ -234,7 +245,8 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class CommittedWrite:
-    """`revision`: a client that has synced to it sees the writes. `paths`: the final path of each write, in order."""
+    """The result of a commit. `revision`: a client that has synced to it sees the writes. `paths`: the final path of each write, in
+    order."""
 
     revision: int
     paths: tuple[str, ...]
@@ -244,57 +256,57 @@ class RegistryWatch(Protocol):
     """An active watch."""
 
     def close(self) -> None:
-        """End it; a call to `wake` that is under way may still end after that."""
+        """End the watch; a call to `wake` that is under way may still finish after that."""
 
 
 class Registry(Protocol):
-    """A client. Every method may be called from any thread. Paths are relative to the root (`flows/tweets/desired`; the root is ``).
-
-    `read`, `children`, `sync` and `commit` wait for a server up to the session's time; then, and at once in a closed client, they raise
-    Unreachable.
-    """
+    """A client of the registry. Every method may be called from any thread. Paths are relative to the root (`flows/tweets/desired`; the
+    root is ``). `read`, `children`, `sync` and `commit` wait for a server up to the session's time and then raise Unreachable; in a closed
+    client they raise it at once."""
 
     def read(self, path: str) -> RegistryEntry | Damaged | None:
-        """The record; None if there is none."""
+        """The record; None if it does not exist."""
 
     def read_many(self, paths: Sequence[str]) -> list[RegistryEntry | Damaged | None]:
-        """The records, path by path, in few requests. Each is as it was at some moment of this call, not all at the same one."""
+        """The records, in the order of the paths, in few requests. Each is as it was at some moment of this call, not all at the same
+        moment."""
 
     def children(self, path: str) -> tuple[str, ...]:
-        """The names one level below, sorted; empty if there is no record."""
+        """The names one level below, sorted; empty if the record does not exist."""
 
     def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...]]:
-        """The names below each, as `read_many`."""
+        """The names below each path, in few requests; see `read_many`."""
 
     def commit(self, *writes: Write, term: Term | None = None) -> CommittedWrite:
         """Do all writes or none, under a Term if one is given. See *Writes*, *Terms* and *Failing* above. Raises Refused before anything is
         sent if a record, or all of them, are too large."""
 
     def sync(self, *, at_least: int | None = None) -> int:
-        """Wait until everything is visible that was committed before this call, or before the revision `at_least`, which costs nothing if
-        this client has already reached it. Returns the revision that is reached; later reads are that new or newer."""
+        """Wait until everything is visible that was committed before this call, or before the revision `at_least`. The latter costs no
+        request if this client has reached it. Returns the revision that is reached; later reads see this one or a newer one."""
 
     def watch(self, path: str, wake: Callable[[], None]) -> RegistryWatch:
-        """Call `wake` after changes at the path, from now on: what is read after this call, and the calls that follow, miss nothing."""
+        """Call `wake` after changes at the path, from now on. A reader that reads after this call, and after each call of `wake`, misses
+        nothing."""
 
     def watch_below(self, path: str, wake: Callable[[str | None], None]) -> RegistryWatch:
-        """Call `wake` after changes at the path and anywhere below it: with the path of a record that was made, replaced or removed, or
-        with None if any may have changed. It is one watch, however many records there are; otherwise as `watch`."""
+        """Call `wake` after changes at the path and anywhere below it: with the path of a record that was created, replaced or removed, or
+        with None if any record may have changed. It is one watch, whatever the number of records; otherwise like `watch`."""
 
     def session(self) -> RegistrySession:
-        """The session at this moment. It costs no request."""
+        """The session at this moment, without a request."""
 
     def close(self) -> None:
         """End the session: its ephemeral records are removed at once. Closing twice is allowed."""
 
 
 def fence_of(right: str) -> str:
-    """The path of the record that is replaced each time a lease is taken: it names the last holder."""
+    """The path of the record that is replaced each time a lease is acquired: it names the last holder."""
     return f"{right}.term"
 
 
 def refusal(term: Term) -> FencedError:
-    """The error for a commit under a Term that is over."""
+    """The error for a commit under a Term that has ended."""
     return FencedError(
         f"nothing was written: the lease {shown(term.right)} (term {term.number}) was released or taken by a newer holder",
         remedy="this process stops acting; the present holder of the lease continues",
@@ -302,18 +314,18 @@ def refusal(term: Term) -> FencedError:
 
 
 def check_path(path: str) -> None:
-    """Raise ValueError if the path is not below the root. Names that people choose are checked when they are read; this finds bugs."""
+    """Raise ValueError if the path is not valid below the root. Names from users are checked when they are read; this check finds bugs."""
     if path and not all(_NAME.fullmatch(name) and name not in (".", "..") for name in path.split("/")):
         raise ValueError(f"not a path below the registry's root: {path!r}")
 
 
 def parent_of(path: str) -> str:
-    """The path one level up."""
+    """The path of the folder above."""
     return path.rpartition("/")[0]
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether it is the folder itself, or below it. All paths are below the root."""
+    """True if the path is the folder, or below it. All paths are below the root."""
     return not folder or path == folder or path.startswith(f"{folder}/")
 
 

@@ -1,24 +1,24 @@
-"""A version's record of a flow's external ends: where it reads, and where it writes. From it masters find which flows are connected."""
+"""A version's record of the places outside a flow where it reads and writes. From it masters find which flows are connected."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of records
+from collections.abc import Mapping  # noqa: TC003  msgspec evaluates the annotations of records
 from typing import Literal
 
 from scribengin.registry.record_io import Record
 
 
 class ExternalPlace(Record):
-    """A folder, a prefix of objects or a folder of an HDFS, a table, or a topic."""
+    """A place outside a flow: a folder, a prefix of objects or a folder of an HDFS, a table, or a topic."""
 
     kind: Literal["folder", "objects", "table", "topic"]
     at: str
     """for a folder its absolute path; for objects their URL, with the endpoint; for a table the server and database, without a user; for a
     topic the servers of its cluster, separated by commas"""
     topic: str = ""
-    """the topic's name; for a table, the table's"""
+    """the name of the topic or table"""
     many: bool = False
-    """for a folder: all folders below, too; for a topic: `topic` is a regular expression"""
+    """for a folder: it includes all folders below; for a topic: `topic` is a regular expression"""
 
     @property
     def called(self) -> str:
@@ -27,7 +27,7 @@ class ExternalPlace(Record):
 
 
 class SourceLevel(Record):
-    """The backlog of a source; None is not checked."""
+    """A threshold for the backlog of a source; a measure that is None is not checked."""
 
     rows: int | None = None
     bytes: int | None = None
@@ -35,7 +35,8 @@ class SourceLevel(Record):
 
 
 class Waters(Record):
-    """The thresholds of a source: above which upstream flows are throttled, below which they are released, and at which they are paused."""
+    """The thresholds of a source: above `high` upstream flows are throttled, below `low` they run freely again, at `capacity` they are
+    paused."""
 
     high: SourceLevel
     low: SourceLevel
@@ -43,7 +44,7 @@ class Waters(Record):
 
 
 class Outside(Record):
-    """The places of a flow's sources and sinks; other kinds are left out."""
+    """The places of a flow's sources and sinks; kinds of places that no other flow can share are left out."""
 
     reads: Mapping[str, tuple[ExternalPlace, ...]] = {}
     """source → places"""
@@ -54,14 +55,14 @@ class Outside(Record):
 
 
 class SinkHold(Record):
-    """Why a sink is throttled: a flow that reads what it writes."""
+    """Why a sink is throttled: the downstream flow and its source."""
 
     flow: str
     source: str
     share: float
     """the share of time in which the upstream flow may work, 0 to 1; 0: it is paused"""
     why: str = ""
-    """in words, as of the moment when it got this share"""
+    """a text for people, as of the moment when it got this share"""
 
 
 class HeldBackSinks(Record):

@@ -1,10 +1,10 @@
-"""Leases that one process holds at a time: to run a tier (`RegistryLease`), to lead the masters (`Election`).
+"""Leases, which one process holds at a time: to run a tier (`RegistryLease`), to lead the masters (`Election`).
 
 A lease is two records. The ephemeral one, at the lease's own path, names the holder, and is removed with its session or when the holder
-releases it. The other, `fence_of(path)`, stays, and is replaced in the same commit that creates the first: its version distinguishes each
-holder from all others, and a commit under a Term checks it (ZooKeeper can check a record's version, not when it was made, and a record that
-was made again starts at version 0 again). The number of the Term is the revision that made the ephemeral record, ZooKeeper's czxid: it only
-increases.
+releases it. The other, `fence_of(path)`, is permanent, and is replaced in the same commit that creates the first: its version distinguishes
+each holder from all others, and a commit under a Term checks it (ZooKeeper can check a record's version, not its creation, and a record
+that was created again starts at version 0 again). The number of the Term is the revision that created the ephemeral record, ZooKeeper's
+czxid: it only increases.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LOOK_S = 1.0
 
 class RegistryLease:
     """One contender for the lease at `path`. `about` identifies the holder to others (host, pid, address …). Two contenders exclude each
-    other even with one client. As a context manager it is released at the end."""
+    other even if they share a client. As a context manager it is released at the end."""
 
     def __init__(self, registry: Registry, path: str, about: Mapping[str, Any]) -> None:
         self.path = path
@@ -60,19 +60,26 @@ class RegistryLease:
 
     @property
     def term(self) -> Term:
-        """The Term under which it is, or was last, held. Raises FencedError if it was never held."""
+        """The Term under which the lease is held, or was last held. Raises FencedError if it was never held."""
         if self._term is None:
             raise FencedError(f"{shown(self.path)}: this process never held the lease", remedy="acquire it first")
         return self._term
 
     @property
     def claim(self) -> str:
-        """The value that distinguishes its records from those of others: a process that knows it has written them, or may read them."""
+        """The value that distinguishes this contender's records from those of others. A process that has it proves that it is the holder,
+        or may read the lease."""
         return self._claim
 
     def acquire(self, *, wait_s: float = 0.0) -> bool:
-        """Take the lease, waiting up to `wait_s` seconds for the present holder. Returns whether it is held then. Raises Unreachable if the
-        registry does not answer until the end. A lost lease can be acquired again, under a new Term."""
+        """Acquire the lease, waiting up to `wait_s` seconds for the present holder. A lost lease can be acquired again, under a new Term.
+
+        Returns:
+            True if the lease is held now.
+
+        Raises:
+            Unreachable: the registry did not answer until the end of that time.
+        """
         deadline = time.monotonic() + wait_s
         while True:
             try:
@@ -90,18 +97,18 @@ class RegistryLease:
             self._changed.wait(min(left_s, _LOOK_S))
 
     def held(self) -> bool:
-        """Whether the lease is certainly held now, from local knowledge: no request is made.
+        """True if the lease is certainly held now, by local knowledge: no request is made.
 
         It is also true while the session is SUSPENDED, to the end of its time by this machine's clock; false when that has passed, or the
-        session is lost. It may become true again when a server reports that the session has lived on. Writes that two processes must not do
-        are not protected by this but by `commit(…, term=lease.term)`.
+        session is lost. It may become true again when a server reports that the session still lives. It does not protect writes that two
+        processes must not both do: `commit(…, term=lease.term)` does.
         """
         session = self._registry.session()
         return self._term is not None and not self._gone and session.id == self._session and session.lives
 
     def check(self) -> None:
         """Raise FencedError if the lease is no longer held. It asks the registry only after a change at its path, and never while the
-        session is SUSPENDED: then it costs nothing, and `held` decides."""
+        session is SUSPENDED: then `held` decides, without a request."""
         if not self._check_held():
             raise FencedError(
                 f"{shown(self.path)}: this process no longer holds the lease (term {self.term.number})",
@@ -109,10 +116,10 @@ class RegistryLease:
             )
 
     def release(self) -> None:
-        """Release the lease. If the registry does not answer, it ends with this client's session. Releasing twice is allowed."""
+        """Release the lease. If the registry does not answer, the lease ends with this client's session. Releasing twice is allowed."""
         self._gone = True
         with suppress(FencedError, Unreachable, Conflict):
-            if self._unsettled:  # it may have been taken, without an answer
+            if self._unsettled:  # it may have been acquired although no answer arrived
                 self._settle()
             if self._term is not None:
                 self._registry.commit(Delete(self.path), term=self._term)
@@ -130,7 +137,7 @@ class RegistryLease:
 
     def _take(self) -> bool:
         there, fence = self._registry.read(self.path), self._registry.read(fence_of(self.path))
-        if there is not None and not there.session:  # somebody's by hand: no process has the right by it
+        if there is not None and not there.session:  # a record that an operator wrote: it gives no process the right
             with suppress(Conflict):
                 self._registry.commit(Delete(self.path, there.version))
             there = None
@@ -138,7 +145,8 @@ class RegistryLease:
             record = {"format": 1, **self._about, "claim": self._claim}
             kept = fence.value if isinstance(fence, RegistryEntry) else {}
             last = Create(fence_of(self.path), record) if fence is None else Replace(fence, {**kept, **record})
-            with suppress(Conflict, Unsettled):  # somebody else was faster; or so was this one, which is seen now
+            # another process was faster, or this one succeeded without an answer: the next read shows which
+            with suppress(Conflict, Unsettled):
                 self._registry.commit(Create(self.path, record, ephemeral=True), last)
         if not self._settle():
             return False
@@ -146,7 +154,7 @@ class RegistryLease:
         return True
 
     def _check_held(self) -> bool:
-        """Whether it is held, after reading its path if that has changed."""
+        """True if the lease is held; its records are read again if they may have changed."""
         if self.held() and self._changed.is_set() and self._registry.session().link is SessionState.CONNECTED:
             self._changed.clear()
             try:
@@ -156,7 +164,7 @@ class RegistryLease:
         return self.held()
 
     def _settle(self) -> bool:
-        """Read whether this contender holds the lease, in its present session; if so, return the Term."""
+        """Read whether this contender holds the lease, in its present session; if so, store the Term and return True."""
         session = self._registry.session().id
         mine = self._read_mine()
         self._unsettled = False
@@ -166,7 +174,7 @@ class RegistryLease:
         return True
 
     def _read_mine(self) -> tuple[RegistryEntry, RegistryEntry] | None:
-        """Both records, if this contender wrote them."""
+        """Both records of the lease; None unless this contender wrote them."""
         there, fence = self._registry.read(self.path), self._registry.read(fence_of(self.path))
         if not isinstance(there, RegistryEntry) or not isinstance(fence, RegistryEntry):
             return None
@@ -175,12 +183,12 @@ class RegistryLease:
 
 
 class Election(RegistryLease):
-    """One master's part in the election of the leader."""
+    """A master's lease to lead."""
 
     def __init__(self, registry: Registry, about: Mapping[str, Any]) -> None:
         super().__init__(registry, LEADER, about)
 
     def read_leader(self) -> Mapping[str, Any] | None:
-        """The leader's own record, also if it is this process; None if there is no leader."""
+        """The leader's record, even if it is this process; None if no master leads."""
         there = self._registry.read(self.path)
         return None if there is None or isinstance(there, Damaged) else there.value

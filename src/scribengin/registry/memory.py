@@ -1,6 +1,5 @@
-"""The registry in memory, for tests: any number of clients on one store, whose connections are cut, and whose time passes, under the
-control of a test. Nothing happens by itself: `MemoryStore.advance` is the clock, and a watch's `wake` runs in the thread that made the
-change."""
+"""The registry in memory, for tests: any number of clients on one store. A test cuts connections and advances the time. Nothing happens
+automatically: `MemoryStore.advance` is the clock, and a watch's `wake` runs in the thread that made the change."""
 
 from __future__ import annotations
 
@@ -52,11 +51,11 @@ class _Node:
     session: int
     grants: tuple[Grant, ...]
     numbered: int = 0
-    """the number of numbered children that it has had"""
+    """the number of numbered children that were created in it"""
 
 
 class MemoryStore:
-    """The state shared by all clients. `grants` are the rights at the root; a session lives `session_s` without contact."""
+    """The state shared by all clients. `grants` are the access rights at the root; a session lives `session_s` seconds without contact."""
 
     def __init__(self, *, grants: tuple[Grant, ...] = _OPEN, session_s: float = 10.0) -> None:
         self.session_s = session_s
@@ -68,7 +67,7 @@ class MemoryStore:
         self._sessions = 0
 
     def client(self, who: str = ANYONE) -> MemoryRegistry:
-        """A new client, connected, with the rights of `who` in addition to those of every client."""
+        """A new connected client, with the access rights of `who` in addition to those of every client."""
         return MemoryRegistry(self, frozenset({ANYONE, who}))
 
     def advance(self, seconds: float) -> None:
@@ -80,12 +79,12 @@ class MemoryStore:
             self.expire(client)
 
     def expire(self, client: MemoryRegistry) -> None:
-        """End a client's session, as a server does; a connected client sees it at once, others when they reconnect."""
+        """End a client's session, as a server does. A connected client sees it at once, others when they reconnect."""
         self._remove_of(client.session().id)
         client.notice_end()
 
     def write_raw(self, path: str, data: bytes) -> None:
-        """Write bytes at the path of a record, as a person with ZooKeeper's shell can."""
+        """Write bytes at the path of a record, as an operator with ZooKeeper's shell can."""
         with self.lock:
             node = self.nodes.get(path)
             new = self.revision + 1
@@ -160,7 +159,7 @@ class MemoryRegistry:
     _closed: bool = False
     _id: int = 0
     _over: bool = False
-    """the session has ended at the store, and this client does not know it yet"""
+    """the session has ended at the store, which this client has not noticed yet"""
     _contact_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -182,16 +181,16 @@ class MemoryRegistry:
         self.wake()
 
     def mute(self) -> None:
-        """Cut the connection after the next commit, before its answer: it takes effect, and the client does not know it."""
+        """Cut the connection after the next commit, before its answer: it takes effect, but the client does not learn that."""
         self._mute = True
 
     def lag(self) -> None:
-        """From now on read the present state, as from a server that is behind, until the next `sync` or commit of this client."""
+        """From now on read the present state, like a client of a server that is behind, until the next `sync` or commit of this client."""
         with self.store.lock:
             self._seen, self._revision, self._lag = self.store.nodes, self.store.revision, True
 
     def read(self, path: str) -> RegistryEntry | Damaged | None:
-        """See the contract."""
+        """Read one record; see `Registry.read`."""
         check_path(path)
         with self.store.lock:
             self._reach()
@@ -205,15 +204,15 @@ class MemoryRegistry:
             return RegistryEntry(path, value, node.version, node.made, node.changed, node.session, self._revision)
 
     def read_many(self, paths: Sequence[str]) -> list[RegistryEntry | Damaged | None]:
-        """See the contract."""
+        """Read records; see `Registry.read_many`."""
         return [self.read(path) for path in paths]
 
     def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...]]:
-        """See the contract."""
+        """The names below each path; see `Registry.children_many`."""
         return [self.children(path) for path in paths]
 
     def children(self, path: str) -> tuple[str, ...]:
-        """See the contract."""
+        """The names one level below; see `Registry.children`."""
         check_path(path)
         with self.store.lock:
             self._reach()
@@ -223,7 +222,7 @@ class MemoryRegistry:
             return tuple(sorted(_names(self._seen, path)))
 
     def commit(self, *writes: Write, term: Term | None = None) -> CommittedWrite:
-        """See the contract."""
+        """Do all writes or none; see `Registry.commit`."""
         distinct(writes)
         with self.store.lock:
             data = data_of(writes)
@@ -247,7 +246,7 @@ class MemoryRegistry:
         return CommittedWrite(revision, paths)
 
     def sync(self, *, at_least: int | None = None) -> int:
-        """See the contract."""
+        """Read the newest state from now on; see `Registry.sync`."""
         with self.store.lock:
             self._reach()
             if at_least is None or self._revision < at_least:
@@ -255,41 +254,41 @@ class MemoryRegistry:
             return self._revision
 
     def watch(self, path: str, wake: Callable[[], None]) -> _MemoryWatch:
-        """See the contract."""
+        """Watch a path; see `Registry.watch`."""
         check_path(path)
         watch = _MemoryWatch(self, path, wake)
         self.watches.add(watch)
         return watch
 
     def watch_below(self, path: str, wake: Callable[[str | None], None]) -> _MemoryWatchBelow:
-        """See the contract."""
+        """Watch a path and all below it; see `Registry.watch_below`."""
         check_path(path)
         watch = _MemoryWatchBelow(self, path, wake)
         self.watches_below.add(watch)
         return watch
 
     def session(self) -> RegistrySession:
-        """See the contract."""
+        """The session at this moment; see `Registry.session`."""
         if self._closed or not self._id:
             return RegistrySession(self._id, SessionState.LOST, 0.0)
         left_s = self._contact_s + self.store.session_s - self.store.now_s
         return RegistrySession(self._id, SessionState.SUSPENDED if self._cut else SessionState.CONNECTED, left_s)
 
     def close(self) -> None:
-        """See the contract."""
+        """End the session; see `Registry.close`."""
         if not self._closed:
             self.store.leave(self)
             self._closed = True
             self.wake()
 
     def stay_in_touch(self) -> bool:
-        """Keep contact, as a client always does. False if it cannot, and its session has expired."""
+        """Renew the session, as a connected client always does. Returns False if it is cut off and its session has expired."""
         if not self._cut:
             self._contact_s = self.store.now_s
         return self._over or self.store.now_s - self._contact_s < self.store.session_s
 
     def notice_end(self) -> None:
-        """The store has ended the session."""
+        """Called when the store has ended the session."""
         self._over = True
         if not self._cut:
             self.mend()
@@ -297,7 +296,7 @@ class MemoryRegistry:
     def wake(self, paths: frozenset[str] | None = None, records: Iterable[str] = ()) -> None:
         """Wake the watches of the paths, and those of folders above them; without paths, all."""
         if paths is not None and self._cut:
-            return  # nobody can tell it; `mend` wakes all
+            return  # a client that is cut off gets no notification; `mend` wakes all
         for watch in tuple(self.watches):
             if paths is None or watch.path in paths:
                 watch.wake()

@@ -1,4 +1,4 @@
-"""Records as values with names and types: read with their kind, replaced with the keys of other programs kept, set aside if damaged."""
+"""Records as values with typed fields: read as their kind, replaced without losing keys of other programs, set aside if damaged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def encode(path: str, value: Mapping[str, Any]) -> bytes:
 
 
 def decode(data: bytes) -> dict[str, Any] | str:
-    """The value; or why these bytes are not a record, in words that end a sentence. Records larger than those that are written can still be
+    """The value in a record's bytes, or why they are not a record, as the end of a sentence. Records larger than RECORD_BYTES can be
     read."""
     if not data.strip():
         return {}
@@ -64,7 +64,7 @@ def check_size(writes: Sequence[Write], data: Sequence[bytes]) -> None:
 
 
 def data_of(writes: Sequence[Write]) -> list[bytes]:
-    """The bytes of each write; none for those without a value. Raises Refused as `encode` and `check_size` do."""
+    """The bytes of each write; empty for a write without a value. Raises Refused as `encode` and `check_size` do."""
     data = [encode(write.path, write.value) if isinstance(write, Create | Replace) else b"" for write in writes]
     check_size(writes, data)
     return data
@@ -72,13 +72,13 @@ def data_of(writes: Sequence[Write]) -> list[bytes]:
 
 _KEPT_BYTES = 64 * 1024
 DAMAGED = ".damaged"
-"""the folder beside a record for what was set aside; `names` leaves out names that begin with a dot"""
+"""the folder beside a record for damaged records that were set aside; `names` leaves out names that begin with a dot"""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A kind of record: a subclass declares its keys with their types. A key that has its default is not written. `FORMAT` increases when
-    older programs must not replace what newer ones write; an additional key does not need that."""
+    """A kind of record: a subclass declares its keys with their types. A key that has its default value is not written. `FORMAT` is
+    increased if older programs must not replace what newer ones write; an additional key does not need that."""
 
     FORMAT: ClassVar[int] = 1
 
@@ -88,7 +88,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.convert(value, cls)
 
     def dump(self, over: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The JSON object; with those keys of `over` that this kind does not know. Keys inside of values belong to the value."""
+        """The record as a JSON object, with those keys of `over` that this kind does not declare. Only keys of the object itself are kept
+        so, not those inside its values."""
         known = msgspec.to_builtins(self)
         others = {key: value for key, value in (over or {}).items() if key not in self.__struct_fields__}
         return {**others, **known, "format": self.FORMAT}
@@ -105,12 +106,14 @@ class Spot(Generic[R]):
     kind: type[R]
 
     def create(self, record: R, *, ephemeral: bool = False, grants: tuple[Grant, ...] = ()) -> Create:
-        """The write that creates it."""
+        """The write that creates the record. `grants`: further access rights on it."""
         return Create(self.path, record.dump(), ephemeral=ephemeral, grants=grants)
 
     def put(self, there: RegistryEntry | Damaged | None, record: R) -> Create | Replace:
-        """The write that creates or replaces it, with the keys that others keep there. A commit of it raises Conflict if the record has
-        changed since, Refused if it has a newer format."""
+        """The write that creates or replaces the record; keys of other programs in `there` are kept.
+
+        Committing it raises Conflict if the record has changed since it was read. Raises Refused if `there` has a newer format.
+        """
         if there is None:
             return self.create(record)
         return Replace(there, record.dump(there.value if isinstance(there, RegistryEntry) else None))
@@ -124,7 +127,7 @@ class Stored(Generic[R]):
     entry: RegistryEntry
 
     def replace(self, record: R) -> Replace:
-        """The write that replaces it, with the keys that other programs keep there. Raises Refused if it has a newer format."""
+        """The write that replaces the record; keys of other programs are kept. Raises Refused if it has a newer format."""
         return Replace(self.entry, record.dump(self.entry.value))
 
 
@@ -142,13 +145,13 @@ def read_record(registry: Registry, spot: Spot[R]) -> Stored[R] | Newer | Damage
 
 
 def read_records(registry: Registry, spots: Sequence[Spot[R]]) -> list[Stored[R] | Newer | Damaged | None]:
-    """The records at the paths, in few requests."""
+    """The records at the paths, in few requests; see `stored_as`."""
     found = registry.read_many([spot.path for spot in spots])
     return [None if each is None else stored_as(each, spot) for spot, each in zip(spots, found, strict=True)]
 
 
 def stored_as(found: RegistryEntry | Damaged, spot: Spot[R]) -> Stored[R] | Newer | Damaged:
-    """The entry as its kind of record. An object whose keys do not fit the kind is Damaged too, if its format is known."""
+    """The entry as a record of its kind. An object whose keys do not fit the kind is Damaged too, unless its format is newer."""
     if isinstance(found, Damaged):
         return found
     try:
@@ -161,16 +164,20 @@ def stored_as(found: RegistryEntry | Damaged, spot: Spot[R]) -> Stored[R] | Newe
 
 
 def put(registry: Registry, spot: Spot[R], record: R) -> Create | Replace:
-    """`Spot.put` in place of the record that this client reads there now."""
+    """The write that creates or replaces the record that the registry has now; see `Spot.put`."""
     return spot.put(registry.read(spot.path), record)
 
 
 def set_aside(registry: Registry, damaged: Damaged, *, term: Term | None = None) -> str:
-    """Move a damaged record to the folder DAMAGED beside it, in one step, and return its new path. If there are records below it, it is
-    emptied.
+    """Move a damaged record to the folder DAMAGED beside it, in one step. If it has records below it, it is emptied instead of removed.
 
-    The kept record has `path`, `why`, `bytes`, `crc32`, and its `text`, or `base64` if it is not text, up to the first 64 KiB. Raises
-    Conflict if it was fixed meanwhile.
+    The kept record has `path`, `why`, `bytes`, `crc32`, and its `text`, or `base64` if it is not text, up to the first 64 KiB.
+
+    Returns:
+        The path of the kept record.
+
+    Raises:
+        Conflict: the record was fixed meanwhile.
     """
     above, name = parent_of(damaged.path), damaged.path.rpartition("/")[2]
     aside = f"{above}/{DAMAGED}/{name}@{damaged.changed}".lstrip("/")

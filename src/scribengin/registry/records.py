@@ -1,8 +1,9 @@
-"""The kinds of records that masters, workers, hosts and people write: their keys, and the meaning of each. `tree` declares their paths."""
+"""The kinds of records that masters, workers, hosts and operators write: their keys, and the meaning of each. `tree` declares their
+paths."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of records
+from collections.abc import Mapping  # noqa: TC003  msgspec evaluates the annotations of records
 from hashlib import sha256
 from os.path import normpath
 from typing import Any, Literal
@@ -16,13 +17,13 @@ from scribengin.registry.record_io import Record
 
 
 class ColumnsRecord(Record):
-    """Columns in the data of a tier's sources that their schemas lack, by the decisions of its Batches; columns that its sinks write and
-    that their folders lacked."""
+    """Columns in the data of a tier's sources that their schemas lack, found by its Batches; and columns that its sinks write and that
+    their folders lacked."""
 
     noticed: tuple[Mapping[str, Any], ...] = ()
     """the newest hundred: `source`, `column`, `kind`, `type`, `file`, `line`, `batch`, `at`, `records`, `now`, as `status` shows them"""
     accepted: tuple[Mapping[str, Any], ...] = ()
-    """for each sink the last agreement: `sink`, `columns`, `instead`, `readers`, `at`, `by`, in the same form"""
+    """the last agreement for each sink: `sink`, `columns`, `instead`, `readers`, `at`, `by`, in the form that `status` shows"""
 
 
 # Records between the leader and hosts: kinds for the paths that `registry.tree` declares below `physicalnodes/`.
@@ -40,7 +41,8 @@ class Decommissioned(Record):
 
 
 class WorkerOrder(Record):
-    """The leader's order to a host about one worker. The host makes its command and environment itself: no secret is sent this way."""
+    """The leader's order to a host about one worker. The host creates the worker's command and environment itself: an order contains no
+    secret."""
 
     ask: Ask
     cores: int = 1
@@ -49,17 +51,17 @@ class WorkerOrder(Record):
     spark: Mapping[str, str] = {}
     """further Spark settings"""
     grace_s: float = 0.0
-    """of a stop: seconds that it may take before it is killed"""
+    """for a stop: seconds until the worker is killed"""
     digest: str = ""
     """distinguishes this order from others"""
 
 
 class WorkerSeen(Record):
-    """A worker, as its host's launcher reports it (`launch.contract.Seen`)."""
+    """A worker, as its host's launcher reports it (`launch.contract.ObservedWorker`)."""
 
     state: ProcessState
     order: int = 0
-    """the revision that made the order by which it was started; 0: unknown"""
+    """the revision that created the order by which it was started; 0: unknown"""
     since_s: float = 0.0
     process: str = ""
     pid: int | None = None
@@ -80,7 +82,7 @@ class MaintenanceOwner(Record):
     """The leader's assignment of a folder to a host that maintains it."""
 
     path: str
-    """the folder, the same on every host"""
+    """the path of the folder, the same on every host"""
     node: str
     """the host whose agent maintains it; empty: it is no longer written"""
     number: int = 1
@@ -88,7 +90,7 @@ class MaintenanceOwner(Record):
     writers: tuple[str, ...] = ()
     """the tiers that write there, as `flow.tier`"""
     since: str = ""
-    """when it was assigned to that host, or to none, ISO 8601"""
+    """when it was assigned to that host, or became unassigned, ISO 8601"""
 
 
 class MaintenanceReport(Record):
@@ -114,7 +116,7 @@ class MaintenanceReport(Record):
 
 
 def id_of_folder(path: str) -> str:
-    """The name of a folder's records."""
+    """The id of a folder, which is the name of its records."""
     return sha256(normpath(path).encode()).hexdigest()[:_LENGTH]
 
 
@@ -131,7 +133,7 @@ class AlertSpec(Record):
 
 
 class AlertSettings(Record):
-    """A version's settings of alerts and delay."""
+    """The alerts of a version, and its `max_delay`."""
 
     max_delay_s: float | None = None
     alerts: Mapping[str, AlertSpec] = {}
@@ -142,13 +144,13 @@ class AlertRecord(Record):
 
     firing: bool
     since: str = ""
-    """ISO 8601: of the change"""
+    """time of the change, ISO 8601"""
     value: str = ""
-    """the value that was seen then, in words"""
+    """the value at that time, as a text"""
 
 
 class Alerts(Record):
-    """The alerts of a flow that are, or were, more than quiet: name → its state. Written after all targets were notified."""
+    """The alerts of a flow that fire or have fired: name → its state. Written after all targets were notified."""
 
     alerts: Mapping[str, AlertRecord] = {}
 
@@ -157,17 +159,18 @@ FlowState = Literal[
     "created", "starting", "running", "degraded", "pausing", "paused", "draining", "stopping", "stopped", "failed", "recovering"
 ]
 Goal = Literal["running", "paused", "drained", "stopped"]
-"""`paused`: no new Batch, the process stays. `drained`: what was there at the request is processed through all tiers, then the processes
-end. `stopped`: the current Batches end, then the processes."""
+"""`paused`: no new Batch, the process stays. `drained`: everything that was available at the request is processed through all tiers, then
+the processes end. `stopped`: the current Batches end, then the processes."""
 WorkerCount = int | Literal["each"]
-"""The number of workers of a tier. `each`: one on each host that it may run on."""
+"""The number of workers of a tier. `each`: one on each host that the tier may run on."""
 WorkerState = Literal["starting", "running", "degraded", "recovering", "paused", "drained", "stopped", "failed", "standby"]
-"""The state that a worker reports for its tier. `recovering`: a Query of it failed for a passing reason and will restart automatically.
-`degraded`: a Query of it failed permanently, the others continue. `standby`: it is the standby, ready to take the tier over."""
+"""The state that a worker reports for its tier. `recovering`: one of its queries failed for a passing reason and will restart
+automatically. `degraded`: one of its queries failed permanently, the others continue. `standby`: it is the warm standby, ready to take over
+the tier."""
 
 
 class HolderRecord(Record):
-    """A process that holds a lease, or is present: a master, a worker."""
+    """A process that holds a lease, or shows that it runs: a master, a worker, a host's agent."""
 
     id: str = ""
     host: str = ""
@@ -181,7 +184,7 @@ class HolderRecord(Record):
 
 
 class TierSpec(Record):
-    """A tier of a version, as far as masters need it."""
+    """The settings of a tier in a version, as far as masters need them."""
 
     feeders: tuple[str, ...] = ()
     """upstream tiers of the same flow"""
@@ -195,17 +198,17 @@ class TierSpec(Record):
     spark: Mapping[str, str] = {}
     """settings of its Spark session"""
     since: int = 0
-    """workers of that version serve it unchanged: what they run is the same. 0: only those of its own version"""
+    """workers of that version may serve the tier unchanged: they run the same. 0: only workers of this version"""
     process: int = 0
-    """workers of that version, or of a later one, switch to it between two Batches. 0: new workers must be started"""
+    """workers of that version, or of a later one, switch to this version between two Batches. 0: new workers must be started"""
     folders: tuple[str, ...] = ()
-    """the folders that its sinks write into, and that a host maintains"""
+    """the folders that its sinks write into, each of which a host maintains"""
     groups: Mapping[str, Mapping[str, float]] = {}
-    """group to which sinks or channels of the tier go → member → cost, as the flow file says"""
+    """group to which sinks or channels of the tier write → member → cost, as in the flow file"""
     group: str = ""
     """the group of hosts on which its workers run; empty: on any host"""
     hosts: Mapping[str, float] = {}
-    """node or host name of each member of that group → cost, as the flow file says"""
+    """node or host name of each member of that group → cost, as in the flow file"""
     workers: WorkerCount = 1
     """the number of its workers: one holds its lease, the others help"""
     alone: str = ""
@@ -217,7 +220,8 @@ HELPER = "~"
 
 
 def helper_name(tier: str, number: int) -> str:
-    """What worker `number` of a tier, from 2 on, is called where tiers are named. Worker 1 holds the tier's lease, and has its name.
+    """The name of worker `number` of a tier, from 2 on, in place of the tier's name. Worker 1 holds the tier's lease, and has the tier's
+    name.
 
     >>> helper_name("core", 2)
     'core~2'
@@ -226,7 +230,7 @@ def helper_name(tier: str, number: int) -> str:
 
 
 def tier_of(name: str) -> str:
-    """The tier that a helper helps; of a tier itself its own name.
+    """The tier that a helper helps; for a tier, its own name.
 
     >>> tier_of("core~2"), tier_of("core")
     ('core', 'core')
@@ -235,13 +239,13 @@ def tier_of(name: str) -> str:
 
 
 def is_helper(name: str) -> bool:
-    """Whether it is a helper's name, and not a tier's."""
+    """True if it is the name of a helper, not of a tier."""
     return HELPER in name
 
 
 def spec_of(spec: Spec, name: str) -> TierSpec | None:
-    """A version's settings of a tier, or of a helper of one; None if it has no such tier. A helper gets the same as the tier's worker. It
-    reads the portions that it is given, has no standby and maintains no folders."""
+    """A version's settings of a tier, or of one of its helpers; None if the version has no such tier. A helper has the settings of the
+    tier, but no standby, and it maintains no folders and writes to no groups: it only reads the portions that it is assigned."""
     tier = tier_of(name)
     there = spec.tiers.get(tier)
     if there is None or tier == name:
@@ -250,46 +254,46 @@ def spec_of(spec: Spec, name: str) -> TierSpec | None:
 
 
 class Spec(Record):
-    """One version of a flow, as it was applied; never changed."""
+    """One version of a flow, as it was submitted. It never changes."""
 
     package: str
-    """the sha256 of the package that it came in"""
+    """the sha256 of the package that contains it"""
     path: str
-    """of the flow file, inside the package"""
+    """the path of the flow file in the package"""
     base: str
-    """the folder where the flow's relative paths start; the same on every host"""
+    """the folder from which the flow's relative paths are resolved; the same on every host"""
     state: str
     """the folder of the flow's state; the same on every host"""
     tiers: Mapping[str, TierSpec]
     by: str = ""
     at: str = ""
     together: Mapping[str, int] = {}
-    """flow → version, of all that were submitted as one with it; empty for a flow submitted alone"""
+    """flow → version, for all flows that were submitted as one with it; empty for a flow submitted alone"""
     labels: Mapping[str, str] = {}
-    """labels, by which commands and access rights select flows"""
+    """the labels, by which commands and access rights select flows"""
     scaled: Mapping[str, Mapping[str, int]] = {}
-    """tier → values of its TierSpec that were set by `scale`, and stay for later versions"""
+    """tier → values of its TierSpec that were set by `scale`; later versions keep them"""
     groups: Mapping[str, Mapping[str, float]] = {}
-    """group of hosts of the flow file → node or host name of each member → cost"""
+    """group of hosts in the flow file → node or host name of each member → cost"""
     watched: AlertSettings = AlertSettings()
     outside: Outside = Outside()
-    """the places where it reads and writes, which connect it to other flows"""
+    """the places where it reads and writes, from which its connections to other flows follow"""
 
 
 class FlowFile(Record):
-    """The text of a flow file that a person wrote into the registry, as JSON. The record may also be the text itself."""
+    """The text of a flow file that an operator wrote into the registry, as JSON. The record may also be the text itself."""
 
     text: str
     base: str = ""
-    """absolute: the folder where relative paths start; empty: the same folder as in the version before"""
+    """the absolute path of the folder from which relative paths are resolved; empty: the folder of the previous version"""
     state: Goal = "running"
     """the new desired state of the flow"""
     accept: Literal["again", "lost"] | None = None
-    """as of `apply --accept`: Queries that cannot keep their checkpoint read all again, or continue from their position"""
+    """as for `apply --accept`: queries that cannot keep their checkpoint read from the start, or continue from their position"""
 
 
 class TakenFile(Record):
-    """The text of `file` that was read last, and its result."""
+    """The text of `file` that was last read, and the result."""
 
     revision: int
     """the revision that wrote the text"""
@@ -300,7 +304,7 @@ class TakenFile(Record):
     """why it was refused"""
     remedy: str = ""
     again: bool = False
-    """the obstacle is temporary: the text is tried again"""
+    """the problem is temporary: the text is tried again"""
 
 
 class Desired(Record):
@@ -312,7 +316,7 @@ class Desired(Record):
     by: str = ""
     at: str = ""
     operation: str = ""
-    """the newest operation; while it is under way the flow waits for it"""
+    """the newest operation; the flow waits until it has ended"""
     accepts: Mapping[str, str] = {}
     """`at` and `by`: who agreed that sinks of this version continue with other columns than their folders hold; each tier uses the
     agreement once"""
@@ -326,46 +330,46 @@ class StatusRecord(Record):
     """ISO 8601"""
     reason: str = ""
     next: str = ""
-    """what comes next, or what a person can do"""
+    """what happens next, or what an operator can do"""
     version: int = 0
     generation: int = 0
     """the revision of `desired` that it refers to"""
     goal: Goal | None = None
-    """the desired state then: with `version`, `generation` and `operation` the last valid desired state"""
+    """the desired state at that time: with `version`, `generation` and `operation` the last valid desired state"""
     operation: str = ""
     refused: Mapping[str, Any] = {}
-    """invalid records of people: path → `version` of the record, `why`, `remedy`"""
+    """invalid records that operators wrote: path → `version` of the record, `why`, `remedy`"""
 
 
 class TierWish(Record):
-    """The desired state of a tier's worker now; it follows the flow's desired state in an order that loses nothing."""
+    """The desired state of a tier's worker now. It follows the flow's desired state in an order that loses nothing."""
 
     version: int
     goal: Goal
     generation: int
-    """the generation of the flow's desired state from which it was made: a worker reports back which it has reached"""
+    """the generation of the flow's desired state that it follows: a worker reports the one that it has reached"""
     task: str = ""
-    """the operation of which the tier's part is to be done, under the lease, before the goal"""
+    """the operation whose part for this tier is to be done first, under the lease"""
 
 
 class Run(Record):
-    """The worker that is assigned to a tier; written before it is started, so that the next master knows of it. Times: seconds since 1970,
-    by the clock of the master that wrote it."""
+    """The worker that is assigned to a tier; written before the worker is started, so that the next master knows it. Times are in seconds
+    since the epoch, by the clock of the master that wrote it."""
 
     number: int
     """increases by one with each start, over the whole life of the tier"""
     node: str
     asked_at: float
     generation: int
-    """the generation for which it was started, or that it has reached since"""
+    """the generation for which it was started, or which it has reached since"""
     leased: bool = False
-    """it was seen to hold the lease"""
+    """it was observed to hold the lease"""
     unleased_since: float | None = None
-    """since when it no longer holds the lease; before it ever held it: since when its node has not answered"""
+    """the time since which it does not hold the lease; before it ever held it: since when its node has not answered"""
     ended_at: float | None = None
-    """it has ended: its process has ended, or was given up"""
+    """when its end was recorded: its process has ended, or was given up"""
     failures: int = 0
-    """failures in a row without progress, of this run and those before it"""
+    """failures in a row without progress, including those of earlier runs"""
     cause: str = ""
     """why it ended"""
     remedy: str = ""
@@ -378,30 +382,31 @@ class Report(Record):
 
     run: int
     generation: int
-    """the generation of the desired state on which it acts"""
+    """the generation of the desired state that it follows"""
     version: int
     state: WorkerState
     commits: int = 0
     """Batches committed since it started, as of this report"""
     ready: bool | None = None
-    """each of its Queries has committed a Batch since its start, or has found nothing to read; null if an earlier release reports it"""
+    """each of its queries has committed a Batch since its start, or has found nothing to read; null if the worker is of an earlier
+    release"""
     cause: str = ""
     remedy: str = ""
     permanent: bool = False
     http: str = ""
     """the address of its page"""
     task: str = ""
-    """the operation of which this tier's part is done, or has failed"""
+    """the operation whose part for this tier is done, or has failed"""
     task_error: str = ""
 
 
 class Operation(Record):
-    """An operation of several steps, which the next master continues."""
+    """An operation of several steps. Any master can continue it."""
 
     kind: Literal["offsets", "rewind", "renew", "repartition", "recut"]
     step: Literal["stop", "drain", "work", "done", "failed", "cancelled"]
-    """`stop`: the flow's workers end in order; `drain`: they do, and readers of channels first read the backlog; `work`: the tiers do their
-    part, each under its lease. Other values: the operation has ended."""
+    """`stop`: the flow's workers end in order; `drain`: the same, but readers of channels first read the backlog; `work`: the tiers do
+    their part, each under its lease. Other values: the operation has ended."""
     version: int
     """the version of the flow with which its tiers do their part"""
     tiers: tuple[str, ...] = ()
@@ -415,16 +420,16 @@ class Operation(Record):
 
 
 class WorkflowOperationRecord(Record):
-    """An operation that sets the desired state of all flows of a workflow, one after the other, and which the next master continues."""
+    """An operation that sets the desired state of all flows of a workflow, one after the other. Any master can continue it."""
 
     goal: Goal
     step: Literal["ask", "done", "failed", "cancelled"] = "ask"
-    """`ask`: the desired state of each flow is set when those before it have reached the goal: for `running` its downstream flows,
-    otherwise its upstream flows"""
+    """`ask`: the desired state of a flow is set when others have reached the goal: for `running` its downstream flows, otherwise its
+    upstream flows"""
     feeders: Mapping[str, tuple[str, ...]] = {}
     """flow → its upstream flows"""
     begun: Mapping[str, int] = {}
-    """flow → the revision of its desired state when this began: if it has another one, it was set since"""
+    """flow → the revision of its desired state at the start of this operation: with a later one, it was set since"""
     by: str = ""
     at: str = ""
     since: str = ""
@@ -433,7 +438,7 @@ class WorkflowOperationRecord(Record):
 
 
 class StateChange(Record):
-    """A change of a flow's state, as the master saw it."""
+    """A change of a flow's state, as a master observed it."""
 
     at: str
     """ISO 8601"""
@@ -454,7 +459,7 @@ UNDER_WAY = ("stop", "drain", "work")
 
 
 class Task(Record):
-    """One task of a tier, for the newest Batch that was decided when it was written: its input, output and progress."""
+    """One task of a tier: its input, output and progress, as of the newest decided Batch when this was written."""
 
     query: str = ""
     batch: int = -1
@@ -465,11 +470,11 @@ class Task(Record):
     owner: str = ""
     """the worker"""
     position: Mapping[str, Any] = {}
-    """source → the decided entries of its log; at checkpoints of progress, not per Batch"""
+    """source → number of decided entries of its log; written at checkpoints of progress, not for each Batch"""
 
 
 class Ends(Record):
-    """The nodes of the flow at one end of a tier."""
+    """The nodes of the flow with which a tier begins, or ends."""
 
     nodes: tuple[str, ...] = ()
 
@@ -489,11 +494,11 @@ class ServedPage(Record):
 
 
 class GroupName(Record):
-    """The group that a tier runs on: that of its version, or another group of the flow that a person wrote."""
+    """The group of hosts that a tier runs on: that of its version, or another group of the flow that an operator wrote."""
 
     group: str
     said: str = ""
-    """the group of the version when a master wrote it: if another version names another group, that comes before a person's"""
+    """the group in the version when a master wrote this record: if another version names another group, that group applies"""
 
 
 class Host(Record):
@@ -501,18 +506,18 @@ class Host(Record):
 
     host: str
     cores: int = 0
-    """the most that its workers may have together; 0: no limit"""
+    """the most cores that its workers may have together; 0: no limit"""
     memory_bytes: int = 0
-    """the same"""
+    """the most memory that its workers may have together; 0: no limit"""
     since: str = ""
     home: str = ""
-    """its folder there: workers' logs, packages"""
+    """its folder on that machine: workers' logs, packages"""
     spark: str = ""
     """the Spark cluster on which its workers' executors run; empty: Spark runs in the workers"""
 
 
 class Mapped(Record):
-    """A logical node bound to a physical one."""
+    """A tier that is bound to a host."""
 
     by: str = ""
     at: str = ""
@@ -531,28 +536,28 @@ class GroupRecord(Record):
     members: Mapping[str, float]
     """name → cost, replacing that of flow files; the healthy member with the lowest cost comes first"""
     out: Mapping[str, str] = {}
-    """members that get no Batch while they are listed here → why"""
+    """disabled members, which get no Batch → why"""
 
 
 class QueryAck(Record):
-    """How far a Query's Batches are acknowledged: committed, together with all that downstream tiers made of them. Batches of one lineage
-    by number, -1 for none; sources by the number of entries of their logs."""
+    """How far a query's Batches are acknowledged: committed, and so is everything that downstream tiers made of them. Batches are numbers
+    of one lineage, -1 for none; positions in sources are numbers of entries of their logs."""
 
     lineage: str
     decided: int = -1
     decided_at: str = ""
     acknowledged: int = -1
     acknowledged_at: str = ""
-    """when that Batch was decided"""
+    """when the acknowledged Batch was decided"""
     read: Mapping[str, int] = {}
-    """source → entries that are decided"""
+    """source → number of decided entries"""
     released: Mapping[str, int] = {}
-    """source → entries that are acknowledged: the flow no longer needs them"""
+    """source → number of acknowledged entries, which the flow no longer needs"""
     channels: Mapping[str, int] = {}
     """channel that it writes → the newest Batch that all readers have acknowledged"""
     through: Mapping[str, tuple[tuple[float, float], ...]] = {}
-    """external source → (a moment, when all that was there at that moment was seen acknowledged), the newest last and older ones with
-    larger and larger gaps; seconds since 1970 by the worker's clock"""
+    """external source → pairs (T, U): all entries that existed at T were observed as acknowledged at U; the newest pair last, older ones
+    with increasing gaps; seconds since the epoch by the worker's clock"""
 
 
 class Ack(Record):
@@ -562,7 +567,7 @@ class Ack(Record):
 
 
 class Limit(Record):
-    """The rate limits of a flow. Absent: no limit."""
+    """The rate limits of a flow. A value that is absent means no limit."""
 
     rows_per_s: float | None = None
     bytes_per_s: float | None = None
@@ -580,14 +585,14 @@ class Workers(Record):
 
 
 class Quota(Record):
-    """The shared quota of flows with a label. Absent: no limit."""
+    """The shared quota of flows with a label. A value that is absent means no limit."""
 
     cores: int | None = None
-    """of their workers, by the resources that these were given"""
+    """the most cores of all their workers together, by the resources that these were given"""
     memory_bytes: int | None = None
-    """the same"""
+    """the most memory of all their workers together"""
     rows_per_s: float | None = None
-    """of all that they read from external sources"""
+    """the most rows per second that they read together from external sources"""
     by: str = ""
     at: str = ""
 
@@ -598,9 +603,9 @@ class Share(Record):
     rows_per_s: float | None = None
     """absent: none of its quotas limits the rate"""
     quota: str = ""
-    """the quota; of several, the one that leaves the least"""
+    """the name of the quota; of several, the one with the smallest share"""
     idle: bool = False
-    """it reads nothing, and others have most of its share"""
+    """the flow reads nothing, and other flows have most of its share"""
 
 
 class IdempotentRequest(Record):
@@ -609,11 +614,11 @@ class IdempotentRequest(Record):
     asked: str
     """SHA-256 of method, path and body"""
     at: float
-    """seconds since 1970, by the clock of the master that received it"""
+    """seconds since the epoch, by the clock of the master that received it"""
     status: int = 0
-    """of the answer; 0 while the write is under way"""
+    """the HTTP status of the answer; 0 while the write is under way"""
     body: str = ""
-    """of the answer"""
+    """the body of the answer"""
 
 
 class Token(Record):
@@ -626,15 +631,15 @@ class Token(Record):
     at: str = ""
     by: str = ""
     labels: Mapping[str, str] = {}
-    """access only to flows with all of these; empty: all flows"""
+    """access only to flows with all of these labels; empty: all flows"""
     until: str = ""
-    """ISO 8601, its expiry. Empty: it does not expire"""
+    """its expiry, ISO 8601; empty: it does not expire"""
     removed: str = ""
-    """when it was revoked: it is no longer valid, and a file of another master does not restore it"""
+    """when it was revoked, so that it is no longer valid, and a token file of another master does not restore it; empty: it was not"""
 
 
 class AttemptRecord(Record):
-    """One process that served a tier. Times: seconds since 1970, by the clocks of masters."""
+    """One process that served a tier. Times are in seconds since the epoch, by the clocks of masters."""
 
     tier: str
     number: int
@@ -647,7 +652,7 @@ class AttemptRecord(Record):
     cause: str = ""
     remedy: str = ""
     failures: int = 0
-    """failures in a row without progress, with this one"""
+    """failures in a row without progress, including this one"""
 
 
 class Attempts(Record):

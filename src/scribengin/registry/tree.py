@@ -1,12 +1,10 @@
-"""The tree of the registry: its records, their contents, and who may write them. `docs/registry.md` is generated from it.
-
-The tree is an interface: people and other programs read it, and write some of it, with ZooKeeper's own shell.
-"""
+"""The tree of the registry: its records, their contents, and who may write them. `docs/registry.md` is generated from it. The tree is an
+interface: operators and other programs read it, and write some of it, with ZooKeeper's own shell."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of records
+from collections.abc import Mapping  # noqa: TC003  msgspec evaluates the annotations of records
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -70,7 +68,7 @@ class Writer(Enum):
 
 
 class BranchOwner(Enum):
-    """The login that has the rights below a folder, besides the masters'."""
+    """The login that has the access rights below a folder, besides the masters' login."""
 
     MASTERS = "masters only"
     WORKER = "the tier's worker"
@@ -110,21 +108,21 @@ class Branch(Generic[K]):
     owner: BranchOwner = BranchOwner.MASTERS
     ephemeral: bool = False
     change: str = ""
-    """the effect of a change by hand; empty: the default of `registry.reference` for this writer"""
+    """the effect of a change by hand; empty: the default of `harness.pages.registry` for this writer"""
 
     def __call__(self, *names: str) -> Spot[K]:
-        """Raises ValueError for an invalid name."""
+        """The spot with these names in its path. Raises ValueError for an invalid name."""
         for placeholder, name in zip(_placeholders(self.path), names, strict=True):
             if not _PATTERNS[placeholder].fullmatch(name):
                 raise ValueError(f"{name!r} is not a valid {placeholder} of {self.path}")
         return Spot(_filled(self.path, names), self.kind)
 
     def fits(self, *names: str) -> bool:
-        """Whether these names are valid there; other names belong to other programs, and are left unchanged."""
+        """True if these names are valid in the path. Records with other names belong to other programs, and are left unchanged."""
         return all(_PATTERNS[placeholder].fullmatch(name) for placeholder, name in zip(_placeholders(self.path), names, strict=True))
 
     def matches(self, path: str) -> bool:
-        """Whether a path is one of these."""
+        """True if a path is of this kind."""
         parts = re.split("<([a-z]+)>", self.path)
         pattern = "".join(f"(?:{_NAMES[part]})" if number % 2 else re.escape(part) for number, part in enumerate(parts))
         return re.fullmatch(pattern, path) is not None
@@ -412,11 +410,11 @@ OWN_FOLDERS: Mapping[BranchOwner, tuple[str, ...]] = {
     BranchOwner.WORKER: ("flows/<flow>/tiers/<tier>", "logicalnodes/<node>", "acks/<flow>/<tier>"),
     BranchOwner.HOST: ("physicalnodes/<host>",),
 }
-"""the login that has all rights on each folder, and on what is below it; for a tier `<node>` is `<flow>.<tier>`"""
+"""the login that has all access rights on each folder, and on what is below it; for a tier `<node>` is `<flow>.<tier>`"""
 
 
 def branch_of(path: str) -> Branch[Any] | None:
-    """The branch of a path; None for a path that the tree does not have."""
+    """The branch of a path; None if the tree has no such path."""
     fitting = [branch for branch in TREE if branch.matches(path)]
     return max(fitting, key=lambda branch: len(_filled(branch.path, [""] * branch.path.count("<"))), default=None)
 
@@ -433,7 +431,7 @@ def own_folders_of_host(host: str, who: str) -> list[Create]:
 
 
 def right_of_tier(flow: str, tier: str) -> str:
-    """The path of a tier's lease, for `registry.lease.Lease`."""
+    """The path of a tier's lease, for `registry.lease.RegistryLease`."""
     path = LEASE(flow, tier).path
     assert LEASE_TERM(flow, tier).path == fence_of(path)
     return path

@@ -19,7 +19,7 @@ _AGAIN_S = 1.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Place:
-    """The place of a watch: a path, or all that is at it and below."""
+    """What a watch covers: a path, or the path and everything below it."""
 
     path: str
     below: bool = False
@@ -37,11 +37,13 @@ class _Waker:
 
 
 class Wakes:
-    """`arm(paths, below)` requests one notification of the next change of each path, and of each change at or below each of `below`; it
-    returns those for which that succeeded. A change is passed on by `one`, `below` or `all`.
+    """The watches of a client.
 
-    A path is armed again *before* its watchers are woken, so that a change after their read is notified again. A path that could not be
-    armed is tried again each second, and at `all`, which is to be called at each change of the connection.
+    `arm(paths, below)` requests one notification of the next change of each path, and of each change at or below each of `below`; it
+    returns those for which that succeeded. A change is reported by `one`, `below` or `all`.
+
+    A path is armed again *before* its watches are called, so that a change after their read is notified again. A path that could not be
+    armed is tried again each second, and at `all`, which must be called at each change of the connection.
     """
 
     def __init__(self, arm: Callable[[Sequence[str], Sequence[str]], tuple[set[str], set[str]]]) -> None:
@@ -59,11 +61,11 @@ class Wakes:
         self._thread.start()
 
     def add(self, path: str, wake: Callable[[], None]) -> _Waker:
-        """Arm the path, and call the watch from now on."""
+        """Arm the path, and call the watch after each change from now on."""
         return self._add(_Waker(self, _Place(path), wake))
 
     def add_below(self, path: str, wake: Callable[[str | None], None]) -> _Waker:
-        """Arm the path and all below it, and call the watch from now on; if any record may have changed, with None."""
+        """Arm the path and all below it, and call the watch after each change from now on; with None if any record may have changed."""
         return self._add(_Waker(self, _Place(path, below=True), lambda: wake(None), wake))
 
     def remove(self, waker: _Waker) -> None:
@@ -98,7 +100,7 @@ class Wakes:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Call every watch a last time, and end."""
+        """Call every watch a last time, and end the thread."""
         with self._changed:
             self._closed = True
             self._pending |= self._wakers.keys()

@@ -57,11 +57,21 @@ def open_zookeeper(
     wait_s: float = 15.0,
     insecure: bool = False,
 ) -> ZooKeeperRegistry:
-    """A connected client. If the root does not exist it is created, with all rights for this login, and `grants` in addition.
+    """Open a connected client. If the root does not exist it is created, with all access rights for this login.
 
-    `session_s`: the lifetime of the session without contact, in seconds; servers have limits of their own. `insecure`: every client may
-    write. Raises Unreachable (no answer within `wait_s`), Forbidden (the login), Refused (every client may write, and `insecure` does not
-    allow it).
+    Args:
+        address: the servers and the root.
+        login: the login; None: none.
+        tls: the TLS settings; None: no TLS.
+        grants: further access rights on a root that is created.
+        session_s: the lifetime of the session without contact, in seconds; servers have limits of their own.
+        wait_s: the most seconds to wait for the connection.
+        insecure: allow a registry that every client may write.
+
+    Raises:
+        Unreachable: no server answered in time.
+        Forbidden: the login was rejected.
+        Refused: every client may write, and `insecure` is False.
     """
     registry = ZooKeeperRegistry(address, login, tls, session_s)
     try:
@@ -74,7 +84,7 @@ def open_zookeeper(
 
 
 class ZooKeeperRegistry:
-    """A client: `registry.contract.Registry`. Made by `open_zookeeper`."""
+    """A client of the registry on ZooKeeper: `registry.contract.Registry`. Opened by `open_zookeeper`."""
 
     def __init__(self, address: RegistryAddress, login: Login | None, tls: Tls | None, session_s: float) -> None:
         self.address = address
@@ -87,7 +97,16 @@ class ZooKeeperRegistry:
         self._zookeeper.begin(wait_s)
 
     def prepare_root(self, grants: tuple[Grant, ...], *, logged_in: bool, insecure: bool) -> None:
-        """Create the root if it is missing, and check who may change it."""
+        """Create the root if it is missing, and check which clients may change it.
+
+        Args:
+            grants: further access rights on a root that is created.
+            logged_in: this client has a login, to which a root that is created belongs.
+            insecure: allow a registry that every client may write.
+
+        Raises:
+            Refused: every client may write, and `insecure` is False.
+        """
         names = self.address.root.strip("/").split("/")
         for depth in range(1, len(names) + 1):
             place = "/" + "/".join(names[:depth])
@@ -103,25 +122,25 @@ class ZooKeeperRegistry:
         self.read("")
 
     def read(self, path: str) -> RegistryEntry | Damaged | None:
-        """See the contract."""
+        """Read one record; see `Registry.read`."""
         place, before = self._place(path), self._zookeeper.reached()
         return _value(path, self._zookeeper.get(place), before)
 
     def read_many(self, paths: Sequence[str]) -> list[RegistryEntry | Damaged | None]:
-        """See the contract."""
+        """Read records; see `Registry.read_many`."""
         places, before = [self._place(path) for path in paths], self._zookeeper.reached()
         return [_value(path, node, before) for path, node in zip(paths, self._zookeeper.get_many(places), strict=True)]
 
     def children(self, path: str) -> tuple[str, ...]:
-        """See the contract."""
+        """The names one level below; see `Registry.children`."""
         return tuple(sorted(self._zookeeper.children(self._place(path))))
 
     def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...]]:
-        """See the contract."""
+        """The names below each path; see `Registry.children_many`."""
         return [tuple(sorted(names)) for names in self._zookeeper.children_many([self._place(path) for path in paths])]
 
     def commit(self, *writes: Write, term: Term | None = None) -> CommittedWrite:
-        """See the contract."""
+        """Do all writes or none; see `Registry.commit`."""
         distinct(writes)
         data = data_of(writes)
         checks = [] if term is None else [Require(fence_of(term.right), term.fence), Require(term.right)]
@@ -147,27 +166,27 @@ class ZooKeeperRegistry:
         raise Conflict(parent_of(writes[0].path), f"was created and removed by other clients at each of {_TRIES} tries")
 
     def sync(self, *, at_least: int | None = None) -> int:
-        """See the contract."""
+        """Wait until earlier commits are visible; see `Registry.sync`."""
         if at_least is None or self._zookeeper.reached() < at_least:
             self._zookeeper.sync()
         return self._zookeeper.reached()
 
     def watch(self, path: str, wake: Callable[[], None]) -> RegistryWatch:
-        """See the contract."""
+        """Watch a path; see `Registry.watch`."""
         check_path(path)
         return self._wakes.add(path, wake)
 
     def watch_below(self, path: str, wake: Callable[[str | None], None]) -> RegistryWatch:
-        """See the contract."""
+        """Watch a path and all below it; see `Registry.watch_below`."""
         check_path(path)
         return self._wakes.add_below(path, wake)
 
     def session(self) -> RegistrySession:
-        """See the contract."""
+        """The session at this moment; see `Registry.session`."""
         return self._zookeeper.standing()
 
     def close(self) -> None:
-        """See the contract."""
+        """End the session; see `Registry.close`."""
         self._zookeeper.close()
         self._wakes.close()
 
@@ -198,7 +217,7 @@ class ZooKeeperRegistry:
         return steps
 
     def _grants(self, path: str) -> tuple[Grant, ...]:
-        """The rights on a record, which those below it are to have too."""
+        """The access rights on a record, which new records below it inherit."""
         grants = self._zookeeper.grants(self._place(path))
         if grants is None:
             raise _Vanished
@@ -228,11 +247,11 @@ class ZooKeeperRegistry:
 
 
 class _Vanished(Exception):
-    """A folder was removed between two requests about it."""
+    """A folder was removed between two requests."""
 
 
 def _value(path: str, node: WireNode | None, before: int) -> RegistryEntry | Damaged | None:
-    """The value that was read, at or after `before`."""
+    """The record that was read, at revision `before` or later; None if it does not exist."""
     if node is None:
         return None
     value = decode(node.data)

@@ -1,8 +1,8 @@
 """A session with ZooKeeper, and typed requests in it. Only this module and the two that it uses import kazoo, which has no types.
 
-None of kazoo's recipes is used: its Lock and Election know no Term and treat SUSPENDED as LOST, its watches do not report reconnects.
-Behaviour beyond its documentation has tests of its own on a real server: what `registry.zookeeper_wire` changes, that `last_zxid` is set
-before an answer is handed over, and that requests are answered in their order.
+None of kazoo's recipes is used: its Lock and Election have no Term and treat SUSPENDED as LOST, its watches do not report reconnects.
+Behaviour that kazoo does not document has tests of its own on a real server: what `registry.zookeeper_wire` changes, that `last_zxid` is
+set before an answer is returned, and that requests are answered in their order.
 """
 
 from __future__ import annotations
@@ -60,22 +60,22 @@ if TYPE_CHECKING:
     from scribengin.registry.zookeeper_wire import WireWrite
 
 _BEATS = 4
-"""how often in a session's time the server is asked whether it lives"""
+"""number of heartbeats in a session's time"""
 _RECONNECT_S = 1.0
 _ANSWER_S = 3.0
 """seconds for one server to accept a connection and begin a session, or a quarter of the session's time if that is more"""
 _ANY = -1
-"""stands for any version"""
+"""ZooKeeper's value for any version"""
 _AT_ONCE = 200
 """the most nodes that one request reads"""
 
 _LOG = logging.getLogger("scribengin.registry.zookeeper")
-_LOG.addHandler(logging.NullHandler())  # kazoo warns at each try to connect: for who asks for it
-_LOG.setLevel(logging.INFO)  # at DEBUG it would write passwords
+_LOG.addHandler(logging.NullHandler())  # kazoo logs a warning at each try to connect; only callers that configure this logger see them
+_LOG.setLevel(logging.INFO)  # at DEBUG kazoo would log passwords
 
 
 class Cause(Enum):
-    """Why ZooKeeper refuses a write."""
+    """Why ZooKeeper refuses a write, as kazoo's exceptions."""
 
     VERSION = BadVersionError
     PRESENT = NodeExistsError
@@ -87,7 +87,7 @@ class Cause(Enum):
 
 
 class Failed(Exception):
-    """A transaction that changed nothing, because of the write of that number."""
+    """A transaction that changed nothing, because write `number` of it failed."""
 
     def __init__(self, number: int, cause: Cause) -> None:
         super().__init__(f"write {number}: {cause.name}")
@@ -96,7 +96,7 @@ class Failed(Exception):
 
 
 class ZooKeeperSession:
-    """Connects by itself, again and again, until it is closed. Places are absolute paths. `wake_all` is called at each change of the
+    """A session that connects, and reconnects, until it is closed. Places are absolute paths. `wake_all` is called at each change of the
     connection, `changed` with each place that a server reports, in kazoo's threads: they must return at once."""
 
     def __init__(
@@ -123,19 +123,19 @@ class ZooKeeperSession:
         self._wake_all = wake_all
         self._changed = changed
         self._state = threading.Condition()
-        # what `_state` guards
+        # guarded by `_state`
         self._link = SessionState.LOST
         self._id = 0
         self._granted_s = session_s
         self._confirmed_s = 0.0
         self._fresh = True
-        """whether no read can be older than an earlier one; false at the start of another session"""
+        """no read can be older than an earlier one; False at the start of a new session"""
         self._top = 0
         self._refused = False
         self._ended = False
-        """whether kazoo has given up, over an error that it does not know"""
+        """kazoo has given up, because of an unknown error"""
         self._why = ""
-        """the last time when there was no connection"""
+        """the reason why the last try to connect failed"""
         self._closed = threading.Event()
         self._heart = threading.Thread(target=self._beat, name="registry-heart", daemon=True)
 
@@ -159,7 +159,7 @@ class ZooKeeperSession:
         if self._closed.is_set():
             return
         self._closed.set()
-        with suppress(KazooException, OSError):  # a connection that hangs: its session ends by itself
+        with suppress(KazooException, OSError):  # for a connection that hangs, the session ends when it expires
             self._client.stop()
             self._client.close()
         with self._state:
@@ -169,7 +169,7 @@ class ZooKeeperSession:
             self._heart.join()
 
     def get(self, place: str) -> WireNode | None:
-        """A node, None if there is none."""
+        """A node; None if it does not exist."""
         found = self._ask(lambda: self._client.get_async(place), place)
         if found is None:
             return None
@@ -181,30 +181,36 @@ class ZooKeeperSession:
         return [None if each is None else _node(*each) for each in found]
 
     def children_many(self, places: Sequence[str]) -> list[tuple[str, ...]]:
-        """The names below each; none if there is no such node."""
+        """The names below each node; empty if it does not exist."""
         return [tuple(each or ()) for each in self._ask_many([GetChildren(place, None) for place in places])]
 
     def children(self, place: str) -> tuple[str, ...]:
-        """The names below a node; none if it does not exist."""
+        """The names below a node; empty if it does not exist."""
         return tuple(self._ask(lambda: self._client.get_children_async(place), place) or ())
 
     def exists(self, place: str) -> bool:
-        """Whether there is such a node; needs no right."""
+        """True if the node exists; this needs no access right."""
         return self._ask(lambda: self._client.exists_async(place)) is not None
 
     def grants(self, place: str) -> tuple[Grant, ...] | None:
-        """The rights on a node, None if it does not exist. Without ADMIN there, hashes are shown as `x`."""
+        """The access rights on a node; None if it does not exist. Without ADMIN there, hashes are shown as `x`."""
         found = self._ask(lambda: self._client.get_acls_async(place), place)
         return None if found is None else tuple(Grant(f"{acl.id.scheme}:{acl.id.id}", May(acl.perms)) for acl in found[0])
 
     def make(self, place: str, grants: tuple[Grant, ...] | None, more: tuple[Grant, ...]) -> None:
-        """Create a node if it does not exist, with `grants` (None: all rights for this login) and `more`."""
+        """Create a node if it does not exist.
+
+        Args:
+            place: its path.
+            grants: its access rights; None: all for this login.
+            more: further access rights.
+        """
         acl = [*(CREATOR_ALL_ACL if grants is None else acl_of(grants)), *acl_of(more)]
         with suppress(NodeExistsError):
             self._ask_once(lambda: self._client.create_async(place, b"", acl), place)
 
     def transact(self, steps: Sequence[WireWrite]) -> list[str]:
-        """Do all writes or none. Returns the place of each, in order. Raises Failed; Unsettled if the answer was lost."""
+        """Do all writes or none. Returns the place of each, in order. Raises Failed, or Unsettled if the answer was lost."""
         transaction = self._client.transaction()
         for step in steps:
             match step.write:
@@ -230,21 +236,21 @@ class ZooKeeperSession:
         except KazooException as error:
             raise self._explained(error) from error
         for number, result in enumerate(results):
-            # those before the cause are said to be rolled back; those behind it, inconsistent
+            # ZooKeeper reports writes before the failed one as rolled back, and those after it as inconsistent
             if isinstance(result, Exception) and not isinstance(result, RolledBackError):
                 raise self._failed(number, result) from result
-        self._note_fresh(session)  # a server that has made this write has made all before it
+        self._note_fresh(session)  # a server that has done this write has done all earlier ones
         return [result if isinstance(result, str) else step.place for result, step in zip(results, steps, strict=True)]
 
     def sync(self) -> None:
-        """Wait until the server has all that was committed anywhere before. It is as good as ZooKeeper's sync: a leader that was cut off
-        from its quorum still answers until it notices that."""
+        """Wait until the server has everything that was committed before, on any server. The guarantee is that of ZooKeeper's sync: a
+        leader that is cut off from its quorum still answers until it notices that."""
         session = self._id
         self._ask_once(lambda: self._client.sync_async(self.address.root))
         self._note_fresh(session)
 
     def reached(self) -> int:
-        """The zxid that later reads reach at least. kazoo forgets it with a session, this class does not."""
+        """The zxid that later reads reach at least. kazoo forgets it at the end of a session, this class does not."""
         if not self._fresh:
             self.sync()
         with self._state:
@@ -252,7 +258,8 @@ class ZooKeeperSession:
             return self._top
 
     def arm(self, places: Sequence[str], fired: Callable[[str], None]) -> set[str]:
-        """Request one notification of the next change of each node or its children: `fired(place)`. Returns those that succeeded."""
+        """Request one notification of the next change of each node or its children: `fired(place)`. Returns the places for which that
+        succeeded."""
         if self.standing().link is not SessionState.CONNECTED:
             return set()
         told = Told(fired)
@@ -267,7 +274,7 @@ class ZooKeeperSession:
         return armed
 
     def arm_below(self, place: str) -> bool:
-        """Request a notification of each change at the node and below it, while this connection lasts. Returns whether that succeeded."""
+        """Request a notification of each change at the node and below it, while this connection lasts. Returns True if that succeeded."""
         if self.standing().link is not SessionState.CONNECTED:
             return False
         with suppress(KazooException, KazooTimeoutError):
@@ -286,7 +293,7 @@ class ZooKeeperSession:
                 self._refused |= self._client.client_state == KeeperState.AUTH_FAILED
                 self._ended = self._client.client_state == KeeperState.CLOSED
             self._state.notify_all()
-        if state != KazooState.CONNECTED:  # of that `_on_granted` tells, once the login is through too
+        if state != KazooState.CONNECTED:  # `_on_granted` reports CONNECTED, after the login has succeeded
             self._wake_all()
 
     def _on_granted(self, session: int, sent_s: float, granted_s: float) -> None:
@@ -333,9 +340,11 @@ class ZooKeeperSession:
             self._fresh |= session == self._id
 
     def _ask(self, request: Callable[[], Any], place: str = "") -> Any:
-        """The answer to a request; None if there is no node. It is never older than an earlier one: a new session may have begun at a
-        server that is behind what was read in the old one, so it is synced first. The request is repeated if the session was lost on the
-        way."""
+        """The answer to a request; None if the node does not exist.
+
+        The answer is never older than an earlier one: the server of a new session may be behind what was read in the old one, so it is
+        synced first. The request is repeated if the session was lost meanwhile.
+        """
         while True:
             if not self._fresh:
                 self.sync()
@@ -345,7 +354,8 @@ class ZooKeeperSession:
                 return answer
 
     def _ask_many(self, questions: Sequence[Any]) -> list[Any]:
-        """The answers in their order; None for a node that does not exist. Those of one request are of one moment, not all."""
+        """The answers, in order; None for a node that does not exist. Answers of one request are of one moment; up to _AT_ONCE are in one
+        request."""
         found: list[Any] = []
         for start in range(0, len(questions), _AT_ONCE):
             some = questions[start : start + _AT_ONCE]
@@ -357,7 +367,7 @@ class ZooKeeperSession:
         return found
 
     def _ask_once(self, request: Callable[[], Any], place: str = "") -> Any:
-        """The answer to a request that may be sent twice; None if there is no node."""
+        """The answer to a request that may be sent twice; None if the node does not exist."""
         deadline = time.monotonic() + self._granted_s
         while True:
             self._wait_connected(max(0.0, deadline - time.monotonic()))

@@ -1,4 +1,4 @@
-"""A session's requests and answers, and logins, rights and TLS, in the form that kazoo needs."""
+"""The requests and answers of a session, and logins, access rights and TLS, in the form that kazoo needs."""
 
 from __future__ import annotations
 
@@ -32,15 +32,14 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Grant, Write
 
 
-# Two requests of ZooKeeper 3.6 and newer that kazoo does not know: many reads at once, and a watch on all that is below a node.
-#
-# Numbers and layouts are those of ZooKeeper's `zookeeper.jute` and `OpCode`. A read of many is not a transaction: each node is read
-# separately, and one that does not exist or may not be read does not affect the others.
+# Two requests of ZooKeeper 3.6 and newer that kazoo lacks: many reads at once, and a watch on everything below a node. Numbers and layouts
+# are those of ZooKeeper's `zookeeper.jute` and `OpCode`. A read of many is not a transaction: each node is read separately, and one that
+# does not exist or may not be read does not affect the others.
 
 
 _ERROR = -1
 _RECURSIVE = 1
-"""a persistent watch on a node and all below it; 0 would be on the node alone"""
+"""a persistent watch on a node and everything below it; 0 would be on the node alone"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class ReadMany:
 
     @classmethod
     def deserialize(cls, answer: bytes, offset: int) -> list[Any]:
-        """The entries in an answer's bytes, for kazoo's connection."""
+        """Decode the results in an answer, for kazoo's connection."""
         results: list[Any] = []
         header, offset = MultiHeader.deserialize(answer, offset)
         while not header.done:
@@ -97,7 +96,7 @@ class WatchBelow:
 
     @classmethod
     def deserialize(cls, _answer: bytes, _offset: int) -> bool:
-        """Always True: the answer is empty. For kazoo's connection."""
+        """Decode the answer, which is empty; always True. For kazoo's connection."""
         return True
 
 
@@ -109,26 +108,26 @@ def send(client: Any, request: ReadMany | WatchBelow) -> Any:
 
 
 def see_events(client: Any, seen: Callable[[str], None]) -> None:
-    """Call `seen(place)` for each change that the server reports, in kazoo's thread, in their order and before any answer that came later.
-    kazoo looks for a watch at exactly that place, and a watch on all below has no such place."""
+    """Call `seen(place)` for each change that the server reports, in kazoo's thread, in order and before any later answer. kazoo itself
+    only calls a watch at exactly that place, which a watch on everything below does not have."""
     connection = client._connection
     read = connection._read_watch_event
 
     def reading(event: bytes, offset: int) -> None:
         place = Watch.deserialize(event, offset)[0].path
-        if place:  # empty: the session has changed, of which the client's listener tells
+        if place:  # empty: the session has changed, which the client's listener reports
             seen(place)
         read(event, offset)
 
     connection._read_watch_event = reading
 
 
-# Adds to kazoo's client the data of its connections, and a limit for each try. For `registry.zookeeper_session`.
+# Adds the data of its connections, and a limit for each try, to kazoo's client. For `registry.zookeeper_session`.
 
 
 _CLOCK = getattr(
     time, "CLOCK_BOOTTIME", None
-)  # counts while the machine sleeps, as its servers elsewhere do; macOS's monotonic clock does too
+)  # continues while the machine sleeps, as the servers' time does; macOS's monotonic clock does too
 
 
 def now_s() -> float:
@@ -139,11 +138,19 @@ def now_s() -> float:
 def see_connections(
     client: Any, granted: Callable[[int, float, float], None], failed: Callable[[Exception], None], within_s: float
 ) -> None:
-    """Call `granted(session, sent, granted)` at each connection: the time of its request, and the lifetime of the session, in seconds.
+    """Report each connection of kazoo's client, and limit the time of each try.
 
     kazoo does not expose the lifetime that the server grants; its read time-out, which its connection returns, is two thirds of it. It only
-    logs why there is no connection. And it gives one server all of the session's time to answer: a server that is starting and never does,
-    or a host that is gone, would cost the session, so the next try comes after `within_s`.
+    logs why it is not connected. And it gives one server all of the session's time to answer: a server that is starting, or a host that is
+    gone, would cost the session, so the next server is tried after `within_s`.
+
+    Args:
+        client: kazoo's client.
+        granted: called at each connection with the session's id, the time when the connection was requested (by `now_s`), and the lifetime
+            of
+            the session in seconds.
+        failed: called with the reason if a connection fails.
+        within_s: seconds for one try.
     """
     connection, handler = client._connection, client.handler
     connect, invoke, create_connection = connection._connect, connection._invoke, handler.create_connection
@@ -171,8 +178,8 @@ def see_connections(
 
 
 def _close_sockets(error: BaseException) -> None:
-    """Close the sockets in the frames of the error's traceback: kazoo leaves a connection that TLS refused to the garbage collector, one
-    for each try."""
+    """Close the sockets in the frames of the error's traceback: after a failed TLS handshake, kazoo leaves its connection to the garbage
+    collector, one for each try."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         for value in frame.f_locals.values():
             if isinstance(value, socket.socket):
@@ -181,7 +188,7 @@ def _close_sockets(error: BaseException) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WireNode:
-    """A node as it was read: `made` and `changed` are zxids, `session` is its owner's if it is ephemeral."""
+    """A node as it was read. `made` and `changed` are zxids; `session` is the owner of an ephemeral node, else 0."""
 
     data: bytes
     version: int
@@ -192,7 +199,7 @@ class WireNode:
 
 @dataclass(frozen=True, slots=True)
 class WireWrite:
-    """One write of a transaction, on the node at `place`; `data` and, for a new node, all its `grants`."""
+    """One write of a transaction, on the node at `place`, with its `data` and, for a new node, all its `grants`."""
 
     place: str
     write: Write
@@ -201,13 +208,13 @@ class WireWrite:
 
 
 def acl_of(grants: Sequence[Grant]) -> list[ACL]:
-    """The ACL of a new node."""
+    """Access rights as kazoo's ACL of a new node."""
     split = [(grant.may.value, *grant.who.split(":", 1)) for grant in grants]
     return [ACL(may, Id(scheme, name)) for may, scheme, name in split]
 
 
 def sasl_options(login: SaslLogin) -> dict[str, str]:
-    """The value of the client's `sasl_options`."""
+    """A SASL login as the `sasl_options` of kazoo's client."""
     if login.secret is not None:
         user, _, password = login.secret.reveal().partition(":")
         return {"mechanism": login.mechanism, "username": user, "password": password}
@@ -215,7 +222,7 @@ def sasl_options(login: SaslLogin) -> dict[str, str]:
 
 
 def tls_options(tls: Tls) -> dict[str, Any]:
-    """The TLS options of the client."""
+    """TLS settings as options of kazoo's client."""
     return {
         "use_ssl": True,
         "check_hostname": tls.check_host,
@@ -234,7 +241,7 @@ class Told:
 
     def __call__(self, event: Any) -> None:
         """Handle kazoo's event, in kazoo's thread."""
-        if event.path is not None:  # None: the connection is gone, of which the session's listener tells
+        if event.path is not None:  # None: the connection was lost, which the session's listener reports
             self._fired(event.path)
 
     def __eq__(self, other: object) -> bool:

@@ -1,1 +1,1 @@
-"""Stateless SQL on Arrow batches inside the tail: which expressions are portable, and their evaluation."""
+"""Stateless SQL on Arrow batches in the task pipeline: which expressions are portable, and their evaluation."""

@@ -1,8 +1,8 @@
-"""Portable expressions over Arrow batches, by Arrow's own kernels: the same values as Spark in ANSI mode, or `NotSureError`.
+"""Evaluates portable expressions over Arrow batches with Arrow's own kernels: the same values as Spark in ANSI mode, or `NotSureError`.
 
-If a row might fail in Spark, the engine gives no result; Spark then runs the Batch, and reports the row and the reason. So the
-engine need not reproduce Spark's messages; it must only never give a result if Spark fails. Expressions after `false AND`, in a branch of a
-CASE that is not taken or after a value in a coalesce are not evaluated, as in Spark.
+If a row might fail in Spark, the engine gives no result; Spark then runs the Batch, and reports the row and the reason. So the engine need
+not reproduce Spark's messages; it must only never give a result if Spark fails. Expressions after `false AND`, in a branch of a CASE that
+is not chosen, or after a value in a coalesce are not evaluated, as in Spark.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _WHOLE_NUMBER = "^[+-]?[0-9]{1,18}$"
 
 
 class NotSureError(StepError):
-    """A value on which Spark may fail: Spark has to decide."""
+    """A value for which Spark may fail, so that Spark must run the Batch."""
 
     code = "vector-not-sure"
 
 
 def holds(test: Expression, batch: pa.RecordBatch) -> pa.BooleanArray:
-    """For each row whether the predicate is true: neither false nor null. Raises NotSureError."""
+    """For each row, whether the predicate is true (not false or null). Raises NotSureError."""
     return pc.fill_null(values(test, batch), False)
 
 
@@ -56,12 +56,12 @@ def values(asked: Expression, batch: pa.RecordBatch) -> pa.Array:
     """The expression's value for each row. Raises NotSureError."""
     try:
         return _array(_of(asked, batch), batch.num_rows, asked.type)
-    except pa.ArrowInvalid as error:  # a checked kernel: an overflow, a value out of range
+    except pa.ArrowInvalid as error:  # from a checked kernel: an overflow, a value out of range
         raise NotSureError(f"{asked.op}: {error}") from error
 
 
 def _of(asked: Expression, batch: pa.RecordBatch) -> Any:
-    """An array, or a scalar for a literal."""
+    """The expression's values as an array, or a scalar for a literal."""
     op = asked.op
     match op:
         case "column":
@@ -139,7 +139,7 @@ _TEXT_TESTS: dict[str, Callable[..., Any]] = {
 
 
 def _nan_aware(op: str, left: Any, right: Any) -> Any:
-    """To Spark NaN is equal to itself and greater than any other number."""
+    """Compare doubles as Spark does: NaN is equal to itself and greater than any other number."""
     plain = _ORDER[op](left, right)
     left_nan, right_nan = pc.is_nan(left), pc.is_nan(right)
     if not (pc.any(_array(left_nan)).as_py() or pc.any(_array(right_nan)).as_py()):
@@ -165,7 +165,7 @@ def _no_zero(left: Any, right: Any) -> None:
 
 
 def _remainder(left: Any, right: Any, size: int, type_: str) -> pa.Array:
-    """With the sign of the dividend, as Java has it."""
+    """The remainder with the sign of the dividend, as in Java. `size` and `type_` are those of the result."""
     import numpy as np
 
     _no_zero(left, right)
@@ -180,7 +180,7 @@ def _remainder(left: Any, right: Any, size: int, type_: str) -> pa.Array:
 
 
 def _cast(found: pa.Array, given: str, asked: str) -> pa.Array:
-    """Between integers, or of a text that is plainly a number."""
+    """Cast between integers, or from a text that is a plain number."""
     if given in _INTEGERS:
         return pc.cast(found, ARROW[asked])
     if pc.all(pc.match_substring_regex(found, _WHOLE_NUMBER)).as_py() is False:
@@ -189,7 +189,7 @@ def _cast(found: pa.Array, given: str, asked: str) -> pa.Array:
 
 
 def _joined(asked: Expression, batch: pa.RecordBatch) -> Any:
-    """AND, OR: if the left side decides, the right side is not evaluated."""
+    """Evaluate AND or OR: where the left side decides, the right side is not evaluated."""
     left, right = asked.args
     ends = asked.op == "or"
     join = pc.or_kleene if ends else pc.and_kleene
@@ -202,7 +202,7 @@ def _joined(asked: Expression, batch: pa.RecordBatch) -> Any:
 
 
 def _chosen(asked: Expression, batch: pa.RecordBatch) -> pa.Array:
-    """CASE: the first test that is true; the results of others are not evaluated."""
+    """Evaluate CASE: the result of the first test that is true; other results are not evaluated."""
     size, ways = batch.num_rows, asked.value
     waiting = _array(pa.scalar(True), size)
     choices: list[tuple[pa.Array, pa.Array]] = []
@@ -227,7 +227,7 @@ def _first(asked: Expression, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _where(rows: pa.BooleanArray, asked: Expression, batch: pa.RecordBatch) -> pa.Array:
-    """The expression's values for some rows, null in the others."""
+    """The expression's values for some rows, null in the others, on which it is not evaluated."""
     if not asked.fallible or pc.all(rows).as_py():
         return _array(_of(asked, batch), batch.num_rows, asked.type)
     nulls = pa.nulls(batch.num_rows, ARROW[asked.type])
@@ -238,14 +238,23 @@ def _where(rows: pa.BooleanArray, asked: Expression, batch: pa.RecordBatch) -> p
 
 
 def _array(found: Any, size: int = 1, type_: str = "BOOLEAN") -> pa.Array:
-    """A scalar repeated for all rows."""
+    """An array as it is; a scalar repeated `size` times."""
     if not isinstance(found, pa.Scalar):
         return found
     return pa.repeat(found, size) if found.is_valid else pa.nulls(size, ARROW[type_])
 
 
 def computed(columns: Sequence[tuple[str, Expression]], batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of a `select`, in the form of `schema`. Raises NotSureError."""
+    """The columns of a `select`, as a batch.
+
+    Args:
+        columns: (name, expression) of each.
+        batch: the input.
+        schema: the schema of the result.
+
+    Raises:
+        NotSureError: Spark must decide on a row.
+    """
     arrays = [values(asked, batch) for _, asked in columns]
     return pa.RecordBatch.from_arrays([array.cast(field.type) for array, field in zip(arrays, schema, strict=True)], schema=schema)
 
@@ -255,7 +264,7 @@ def computed(columns: Sequence[tuple[str, Expression]], batch: pa.RecordBatch, s
 
 @dataclass(frozen=True, slots=True)
 class VectorStep:
-    """One step: a predicate or the columns that it makes, and what it requires of its output. `schema` has its output columns."""
+    """One step: its predicate or its columns, and what it requires of its output. `schema` is that of its output columns."""
 
     id: str
     schema: Schema
@@ -272,8 +281,8 @@ class VectorStep:
 
 @dataclass(frozen=True, slots=True)
 class VectorResult:
-    """The result for a batch: the rows that passed, their indexes, and (row, step, name) of those that fail a
-    `require`, by row, in the order of Spark."""
+    """The result for a batch: the rows that passed, their indexes, and (row, step, name) of each row that fails a `require`, by row and in
+    Spark's order."""
 
     batch: pa.RecordBatch
     passed: NDArray[np.int64]
@@ -281,7 +290,7 @@ class VectorResult:
 
 
 def run_steps(steps: Sequence[VectorStep], batch: pa.RecordBatch) -> VectorResult:
-    """Run the batch through all steps. Raises NotSureError if Spark must decide on one of its rows."""
+    """Run a batch through all steps. Raises NotSureError if Spark must decide on one of its rows."""
     rows = np.arange(batch.num_rows, dtype=np.int64)
     failed: list[tuple[int, str, str]] = []
     for step in steps:

@@ -9,15 +9,16 @@ from typing import Any
 _FALLIBLE = frozenset({"+", "-", "*", "/", "%", "neg", "cast"})
 """operations that may fail in Spark's ANSI mode, for some values"""
 _FLOATS = frozenset({"+", "-", "*", "neg"})
-"""those that cannot fail for a DOUBLE"""
+"""those of `_FALLIBLE` that cannot fail for a DOUBLE"""
 _BY = frozenset({"/", "%"})
-"""those that cannot fail if the divisor is a constant other than 0 (constants are not negative: nothing is divided by -1)"""
+"""those of `_FALLIBLE` that cannot fail if the divisor is a constant other than 0 (constants are not negative: there is no division by
+-1)"""
 
 
 @dataclass(frozen=True)
 class Expression:
-    """`op` over `args`; `type` is the word of what it gives (`BIGINT`). `value` is what else the operation needs: the column's name, the
-    literal, the pattern."""
+    """An operation `op` over `args`; `type` is the SQL type of its result (`BIGINT`). `value` is what else the operation needs: the
+    column's name, the literal, the pattern."""
 
     op: str
     type: str
@@ -36,6 +37,6 @@ class Expression:
 
     @cached_property
     def columns(self) -> frozenset[str]:
-        """The columns that it reads."""
+        """The names of the columns that it reads."""
         own = frozenset({str(self.value)}) if self.op == "column" else frozenset()
         return own.union(*(arg.columns for arg in self.args))

@@ -1,7 +1,8 @@
-"""Which SQL expressions give the same result in the task pipeline ("tail") as in Spark: a list of allowed operations by types.
+"""Which SQL expressions give the same result in the task pipeline as in Spark: a list of allowed operations by types.
 
 These operations were compared with Spark over generated expressions and difficult values (`tests/spark/test_portable.py`). Everything that
-is not certain stays with Spark: an expression is portable as a whole or not at all."""
+is not certain is left to Spark: an expression is portable as a whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +23,20 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 
-# Whether Spark may evaluate an expression on rows that earlier conditions, in the written order, have dropped.
-#
-# From `n = m AND 100 / m > 3` Spark concludes `100 / n > 3`, and evaluates that first (InferFiltersFromConstraints); from `n = 0` it puts
-# 0 in the place of n elsewhere (ConstantPropagation). So an expression may fail in Spark on a row that it would never see in the written
-# order.
+# Whether Spark may evaluate an expression on rows that earlier conditions, in the written order, have dropped. From `n = m AND 100 / m > 3`
+# Spark concludes `100 / n > 3`, and evaluates that first (InferFiltersFromConstraints); from `n = 0` it replaces n by 0 elsewhere
+# (ConstantPropagation). So an expression may fail in Spark on a row on which it would not be evaluated in the written order.
 
 
 _EQUALITIES = frozenset({"=", "<=>", "<>", "in", "like"})
-"""what Spark may make an equality of: NOT turns `<>` around, IN and LIKE of one text are one"""
+"""operations that Spark may turn into an equality: NOT inverts `<>`, IN and LIKE with one text are equalities"""
 _CAST_OPERATORS = frozenset({"as", "cast"})
 
 
-def asks_early(predicates: Sequence[Expression]) -> bool:
-    """True where one of the tests in the conditions of a run, which Spark takes together, may raise, and another one is an equality of a
-    column that both read: with a column or a constant. `predicates` are over the columns that enter the run."""
+def may_evaluate_early(predicates: Sequence[Expression]) -> bool:
+    """True if Spark may evaluate one of the conditions on rows that another one drops: one of the two may fail, and one is an equality of a
+    column that both read, with a column or a constant. Spark combines all conditions. `predicates` are over the columns that enter the
+    steps."""
     tests = [test for predicate in predicates for test in _tests(predicate)]
     return any(
         _is_equality(one) and (one.fallible or other.fallible) and not one.columns.isdisjoint(other.columns)
@@ -45,14 +45,14 @@ def asks_early(predicates: Sequence[Expression]) -> bool:
 
 
 def over_inputs(asked: Expression, made: Mapping[str, Expression]) -> Expression:
-    """The expression with each column that a `select` before it has made replaced by what that is."""
+    """The expression in terms of the input columns: each column that an earlier `select` computes is replaced by its expression."""
     if asked.op == "column":
         return made.get(str(asked.value), asked)
     return replace(asked, args=tuple(over_inputs(arg, made) for arg in asked.args)) if asked.args else asked
 
 
 def _tests(asked: Expression) -> Iterator[Expression]:
-    """What stands between AND, OR and NOT, and the tests inside of a CASE or a coalesce with it."""
+    """The conditions between AND, OR and NOT, and the conditions inside a CASE or a coalesce."""
     if asked.op not in ("and", "or", "not"):
         yield asked
     for arg in asked.args:
@@ -91,13 +91,13 @@ _OTHERS: frozenset[type[exp.Expr]] = frozenset(
     {
         *(exp.Column, exp.Literal, exp.Boolean, exp.And, exp.Or, exp.Not, exp.Is, exp.Anonymous, exp.Between, exp.In, exp.Like, exp.Neg),
         *(exp.Div, exp.Mod, exp.Cast, exp.Length, exp.Trim, exp.Substring, exp.Concat, exp.DPipe, exp.Coalesce, exp.Case, exp.If),
-        exp.TryCast,  # to sqlglot Spark's CAST is one
+        exp.TryCast,  # sqlglot parses Spark's CAST as this class
     }
 )
-"""what else is read; by these very classes, since others are made of them: concat_ws() is a kind of concat()"""
+"""other classes that are translated; exactly these classes, since subclasses mean something else: concat_ws() is a kind of concat()"""
 _ORDERED = frozenset({*INTEGER_BITS, "DOUBLE", "STRING", "DATE", "TIMESTAMP"})
 _VALUES = frozenset({*_ORDERED, "BOOLEAN"})
-"""the types that may be computed with; columns of others may be passed on and asked whether they are null"""
+"""the types with which expressions may compute; columns of other types may be passed on and tested for null"""
 _INSTANT = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?Z?)?\Z", re.ASCII)
 _CASTS = {"TEXT": "STRING", "TIMESTAMPTZ": "TIMESTAMP"}
 
@@ -110,7 +110,7 @@ def translate(tree: exp.Expr, sql: str, schema: Schema) -> Expression:
     """The expression `sql`, parsed as `tree`, over columns of `schema`. Raises NotPortableError."""
     if "\\" in sql or '"' in sql:
         raise NotPortableError("a text that only Spark can parse")
-    if "try_cast" in sql.lower():  # sqlglot reads Spark's CAST as the same
+    if "try_cast" in sql.lower():  # sqlglot parses Spark's CAST as the same
         raise NotPortableError("try_cast()")
     return _Translation(schema).of(tree)
 
@@ -177,7 +177,7 @@ class _Translation:
             case exp.Substring():
                 return self._substring(tree)
             case exp.Concat() if all(isinstance(part, exp.Literal) for part in tree.expressions):
-                raise NotPortableError("a text that only Spark can parse")  # 'it''s' are two of them to sqlglot
+                raise NotPortableError("a text that only Spark can parse")  # sqlglot parses 'it''s' as two texts
             case exp.Concat():
                 return Expression("concat", "STRING", tuple(self._text(part) for part in tree.expressions))
             case exp.DPipe():
@@ -247,7 +247,7 @@ class _Translation:
         if inner.op == "literal":
             if not isinstance(tree.this, exp.Literal):
                 raise NotPortableError("a computation with a constant")
-            least = inner.value == 1 << 31  # one token with its sign
+            least = inner.value == 1 << 31  # the number and its sign are one token
             return Expression("literal", "INT" if least else inner.type, value=-inner.value)
         return Expression("neg", inner.type, (inner,))
 
@@ -350,7 +350,7 @@ def _instant(text: str, to: str) -> Expression:
 
 
 def _alike(left: Expression, right: Expression) -> tuple[Expression, Expression]:
-    """Both of one type, as Spark makes them before it compares them or computes with them."""
+    """Cast both to one type, as Spark does before it compares them or computes with them."""
     both = {left.type, right.type}
     if len(both) == 1:
         return left, right
@@ -371,7 +371,7 @@ def _as_double(found: Expression) -> Expression:
 
 
 def _cast_to(found: Expression, to: str) -> Expression:
-    """A cast that Spark puts in or a person has written; one that can hold every value cannot fail."""
+    """Cast to a type, as Spark does implicitly or a CAST in the text requests; a cast to a type that can hold every value cannot fail."""
     if found.type == to:
         return found
     if found.op == "literal":

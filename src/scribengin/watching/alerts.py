@@ -1,4 +1,4 @@
-"""Decides whether an alert fires, from the reports on a flow, the alert's last state, and a clock. Pure.
+"""Decides whether an alert fires, from the reports on a flow, the alert's last state, and a clock. Pure functions.
 
 `quiet` → `pending` (its condition holds, but not yet for the required time; for progress: for half of it) → `firing` → `quiet`. Without new
 information the state stays unchanged.
@@ -25,7 +25,8 @@ Standing = Literal["quiet", "pending", "firing"]
 
 @dataclass(frozen=True, slots=True)
 class AlertState:
-    """`since` is the time of its last change of state, in seconds since 1970; `value` what was seen then, in words."""
+    """The state of an alert. `since` is the time of its last change, in seconds since the epoch; `value` the value at that time, as a
+    text."""
 
     standing: Standing = "quiet"
     since: float = 0.0
@@ -34,18 +35,19 @@ class AlertState:
 
 @dataclass(frozen=True, slots=True)
 class WatchedFlow:
-    """A flow whose desired state is running, as an alert sees it. `wanted_since`: since when this master knows that."""
+    """What an alert's condition is evaluated on: a flow whose desired state is running. `wanted_since`: the time since which this master
+    knows that desired state."""
 
     figures: FlowFigures | None
     tiers: Mapping[str, TierSnapshot]
     expected: frozenset[str]
-    """its tiers"""
+    """the flow's tiers in the desired version"""
     wanted_since: float
 
 
 @dataclass(frozen=True, slots=True)
 class AlertNotice:
-    """What is sent: an alert fires, has ended, or is tested."""
+    """A message to the targets of an alert: it fires, is resolved, or is tested."""
 
     flow: str
     alert: str
@@ -64,7 +66,17 @@ class AlertNotice:
 
 
 def next_state(before: AlertState, when: str, seen: WatchedFlow, now: float) -> AlertState:
-    """The new state of the alert. Raises ValueError for an invalid `when`."""
+    """The new state of an alert.
+
+    Args:
+        before: its last state.
+        when: its condition.
+        seen: the flow.
+        now: in seconds since the epoch.
+
+    Raises:
+        ValueError: `when` is not valid.
+    """
     condition = parse_condition(when)
     holds = _holds(condition, seen, now, fires=before.standing == "firing")
     if holds is None:
@@ -73,20 +85,21 @@ def next_state(before: AlertState, when: str, seen: WatchedFlow, now: float) -> 
     if since is None:
         return before if before.standing == "quiet" else AlertState("quiet", now, value)
     if before.standing == "firing" and condition.measure == "progress" and not seen.expected <= seen.tiers.keys():
-        return before  # a master that has taken over has not heard of all of it yet
+        return before  # a new leader does not have reports on all tiers yet
     if before.standing == "firing" and (condition.measure != "progress" or now - since >= condition.span_s):
         return before
     span_s = condition.span_s if condition.measure in ("progress", "lag_rows", "lag_s") else 0.0
     begun = before.since if before.standing == "pending" and condition.measure != "progress" else since
     if now - begun >= span_s:
         return AlertState("firing", now, value)
-    if condition.measure == "progress" and now - begun < span_s / 2:  # each Batch takes its time
+    if condition.measure == "progress" and now - begun < span_s / 2:  # a Batch takes some time, so a short time without one is normal
         return before if before.standing == "quiet" else AlertState("quiet", now, value)
     return AlertState("pending", begun, value)
 
 
 def _holds(condition: Condition, seen: WatchedFlow, now: float, *, fires: bool) -> tuple[float | None, str] | None:
-    """(since when it holds, None if it does not; what is seen); None if unknown."""
+    """(the time since which the condition holds, None if it does not; the present value as a text); None if unknown. `fires`: the alert
+    fires now."""
     figures = seen.figures
     match condition.measure:
         case "progress":
@@ -109,12 +122,12 @@ def _holds(condition: Condition, seen: WatchedFlow, now: float, *, fires: bool) 
             called = "dead letters" if column == "dead" else "restarts"
             begun = max(tier.series.began or now for tier in seen.tiers.values())
             if count <= condition.over and fires and begun > now - condition.span_s:
-                return None  # a master that has taken over has not counted for so long
+                return None  # a new leader has counted for a shorter time than the condition covers
             return (now if count > condition.over else None), f"{count:,} {called} in {show_duration(condition.span_s)}"
 
 
 def _still(seen: WatchedFlow, now: float) -> tuple[float | None, str]:
-    """Since when there is a backlog but no committed Batch, or a worker is silent, or has never reported."""
+    """The time since which there is a backlog but no committed Batch, or a worker is silent or has never reported; None if neither."""
     begun: list[tuple[float, str]] = []
     for name in sorted(seen.expected):
         tier = seen.tiers.get(name)

@@ -2,8 +2,8 @@
 then.
 
 A worker checks its sources between two Batches. If a Batch takes long, the worker fails, is stopped or its host is gone, its last report
-becomes inaccurate: masters then have the place measured (`control/measuring`), and between two measurements they add what upstream flows
-report as written.
+becomes inaccurate: masters then have the backlog measured (`control/backlog_measurement.py`), and between two measurements they add what
+upstream flows report as written.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from scribengin.local.contract import EndView, QueryView
 
 OLD_S = 12.0
-"""seconds after which a report is replaced by a measurement: workers report every ten seconds if nothing is new"""
+"""seconds after which a measurement replaces a report: workers report every ten seconds if nothing has changed"""
 LOOKING = ("running", "waiting", "stopping")
-"""states of a Query that checks its sources"""
+"""states of a query that checks its sources"""
 _SAME_S = 0.5
 """seconds; two reports closer than this are the same one, sent twice"""
 Source = tuple[str, str]
@@ -39,35 +39,44 @@ class _Base:
 
 
 class Backlogs:
-    """Not thread-safe: the board's lock is around it. Times are seconds since 1970 by the master's clock."""
+    """The backlogs of all flows. Not thread-safe: the board's lock protects it. Times are in seconds since the epoch by the master's
+    clock."""
 
     def __init__(self) -> None:
         self._bases: defaultdict[str, dict[str, _Base]] = defaultdict(dict)
-        """flow → source → the newest"""
+        """flow → source → the newest report or measurement"""
         self._written: dict[Source, tuple[int, int]] = {}
-        """(flow, sink) → rows and bytes in total, as its workers report"""
+        """(flow, sink) → rows and bytes written in total, as its workers report"""
         self._feeders: Mapping[Source, tuple[Source, ...]] = {}
         self._by_workers: dict[Source, float] = {}
-        """time of the last report of a worker that continues to report"""
+        """when a worker that still reports last reported"""
 
     def meet(self, feeders: Mapping[Source, tuple[Source, ...]]) -> None:
-        """Set the connections: (flow, source) → the (flow, sink) that write what it reads."""
+        """Set the connections of flows: (flow, source) → the (flow, sink) that write what it reads."""
         for key in {key for key, _ in feeders.items() ^ self._feeders.items()}:
             base = self._bases[key[0]].get(key[1])
-            if base is not None:  # what a feeder wrote before it joined, and after it left, is in no look
+            # what an upstream flow wrote before it was connected, and after it was disconnected, is not part of the backlog
+            if base is not None:
                 was, now = self._total(self._feeders.get(key, ())), self._total(feeders.get(key, ()))
                 written = (base.written[0] + now[0] - was[0], base.written[1] + now[1] - was[1])
                 self._bases[key[0]][key[1]] = replace(base, written=written)
         self._feeders = feeders
 
     def wrote(self, flow: str, sink: str, rows: int, size: int) -> None:
-        """Add rows and bytes that a worker reports as committed."""
+        """Add rows and bytes that a worker reports as committed to a sink."""
         before = self._written.get((flow, sink), (0, 0))
         self._written[flow, sink] = (before[0] + rows, before[1] + size)
 
     def note(self, flow: str, source: str, waits: Backlog, at: float, *, worker: bool) -> None:
-        """Record the backlog at time `at`, reported by a worker (`worker`) or measured. The newer of two values counts; a repeated one is
-        ignored."""
+        """Record the backlog of a source. The newest value counts; a repeated report is ignored.
+
+        Args:
+            flow: the flow.
+            source: the source.
+            waits: the backlog.
+            at: when it was found.
+            worker: a worker reported it; otherwise it was measured.
+        """
         key = (flow, source)
         if worker:
             self._by_workers[key] = max(at, self._by_workers.get(key, at))
@@ -75,22 +84,22 @@ class Backlogs:
         if is_known(waits) and (before is None or at > before.at + _SAME_S):
             self._bases[flow][source] = _Base(at, waits, self._total(self._feeders.get(key, ())))
 
-    def looks_no_more(self, flow: str, source: str) -> None:
-        """The source's worker no longer reports: it fails, is paused or has ended."""
+    def stop_reports(self, flow: str, source: str) -> None:
+        """Record that the source's worker no longer checks it: it fails, is paused or has ended."""
         self._by_workers.pop((flow, source), None)
 
     def waits(self, flow: str, now: float) -> dict[str, tuple[float, Backlog]]:
-        """Source → (age of the report in seconds, its backlog now), for the sources that have been checked."""
+        """Source → (age of the report in seconds, its backlog now), for the sources with a report or measurement."""
         found = self._bases.get(flow, {})
         return {source: (now - base.at, self._now((flow, source), base, now)) for source, base in found.items()}
 
-    def unlooked_s(self, flow: str, source: str, now: float) -> float | None:
+    def unreported_s(self, flow: str, source: str, now: float) -> float | None:
         """Seconds since a worker last reported on the source; None if none has."""
         at = self._by_workers.get((flow, source))
         return None if at is None else now - at
 
     def retain(self, flows: Iterable[str]) -> None:
-        """Remove all other flows; upstream flows after the next `meet`, which needs the amounts that they wrote."""
+        """Remove all other flows. What upstream flows wrote is kept until the next `meet`, which needs it."""
         kept = set(flows)
         feeding = {flow for sinks in self._feeders.values() for flow, _ in sinks}
         for flow in [flow for flow in self._bases if flow not in kept]:
@@ -118,8 +127,8 @@ class Backlogs:
 
 
 def with_waits(query: QueryView, found: Mapping[str, tuple[float, Backlog]]) -> QueryView:
-    """The Query with the present backlog of its sources, if its worker's own report on one of them is old or lacks it: a Query that
-    restarts with an earlier Batch has not checked its sources yet."""
+    """The query with the present backlog of its sources, if its worker's own report on one of them is old or lacks it: a query that
+    restarts with an earlier Batch has not checked its sources yet. `found`: source → (age of the report in seconds, its backlog)."""
     looks = query.state in LOOKING
 
     def is_seen(end: EndView) -> bool:
@@ -146,7 +155,7 @@ def backlog_of(end: EndView) -> Backlog:
 
 
 def is_known(waits: Backlog) -> bool:
-    """Whether it has any figure of the backlog."""
+    """True if any figure of the backlog is known."""
     return _amounts(waits) != (None, None, None)
 
 

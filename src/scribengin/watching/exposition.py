@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from scribengin.watching.telemetry import Board, TierSnapshot
 
 Point = tuple[tuple[str, ...], float | None]
-"""(values of the labels, value); None: unknown, and left out"""
+"""(values of the labels, value); a value of None is unknown, and left out"""
 Named = tuple[str, tuple[str, ...], float | None]
-"""the same, under the name of the metric without `scribengin_`"""
+"""a point with the name of the metric, without `scribengin_`"""
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One metric. Counters are exposed as `NAME_total`."""
+    """The declaration of one metric. Counters are exposed as `NAME_total`."""
 
     name: str
     kind: Literal["gauge", "counter"]
@@ -110,16 +110,23 @@ METRICS: tuple[Declared, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class RegistryFlow:
-    """The part of a flow's status that comes from the registry, not from a worker: `intake` and `firing` come from both."""
+    """The part of a flow's status that does not come from a worker alone: `state` comes from the registry, `intake` and `alerts` from
+    both."""
 
     state: str
     intake: str = "open"
     alerts: tuple[tuple[str, bool], ...] = ()
-    """(name, whether it fires)"""
+    """(name, True if it fires) of each alert"""
 
 
 def expose(board: Board, states: Mapping[str, RegistryFlow], *, leads: bool) -> bytes:
-    """The text of a scrape. A standby exposes only `scribengin_master_leads`."""
+    """The text of a Prometheus scrape. A standby exposes only `scribengin_master_leads`.
+
+    Args:
+        board: the reports of workers.
+        states: flow → its status.
+        leads: this master leads.
+    """
     registry = CollectorRegistry()
     registry.register(_Figures(board, states, leads))
     return generate_latest(registry)

@@ -1,4 +1,4 @@
-"""Figures of a whole flow: rates, backlog and its age, bottleneck; and of each part of it, as JSON."""
+"""Figures of a whole flow (rates, backlog and its age, bottleneck), and of each part of it, as JSON."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def with_live(graph: Mapping[str, Any], told: Mapping[str, Any] | None) -> dict[str, Any]:
-    """`graph` with `live` at each node and channel; null if nothing is known, as for steps, and everywhere if `told` (the value of
-    `figures.flow_as_json`) is None. A node that several Queries read or write has the sum of theirs."""
+    """`graph` with the live figures of each node and channel, as `live`. It is null if nothing is known, for steps, and everywhere if
+    `told` (the value of `flow_as_json`) is None. A node that several queries read or write has the sum of their figures."""
     queries = [query for tier in (told or {}).get("tiers", ()) for query in tier["queries"]]
     gates = {gate["channel"]: gate for gate in (told or {}).get("edges", ())}
     nodes = [{**node, "live": _node(node, queries)} for node in graph["nodes"]]
@@ -36,7 +36,7 @@ def _node(node: Mapping[str, Any], queries: Sequence[Mapping[str, Any]]) -> dict
     if not ends:
         return None
     live: dict[str, Any] = {"rows": sum(end["rows"] for end in ends), "rows_per_s": round(sum(end["rows_per_s"] for end in ends), 1)}
-    if section == "sources":  # each Query reads for itself: the one that is farthest behind tells
+    if section == "sources":  # each query reads the source separately: the one that is farthest behind counts
         for name in ("rows", "files", "bytes", "seconds"):
             known = [end["lag"][name] for end in ends if end["lag"][name] is not None]
             live[f"lag_{name}"] = max(known, default=None)
@@ -49,14 +49,14 @@ def _gate(gate: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class FlowFigures:
-    """A flow now. Rates are rows/s: `rows_in_per_s` at its sources, `rows_out_per_s` at its sinks, without channels. Counts are since this
-    master became the leader."""
+    """The figures of a flow at one time. Rates are rows per second: `rows_in_per_s` at its sources, `rows_out_per_s` at its sinks, without
+    channels. Counts are since this master became the leader."""
 
     flow: str
     heard_s: float
     """seconds since the last report of the worker that has been silent longest"""
     silent: tuple[str, ...]
-    """tiers whose worker is silent"""
+    """the tiers whose worker is silent"""
     rows_in_per_s: float
     rows_out_per_s: float
     lag_rows: int | None
@@ -70,11 +70,11 @@ class FlowFigures:
     """seconds since the last committed Batch, while there is a backlog"""
     dead: int
     restarts: int
-    """restarts of workers and of Queries in them"""
+    """restarts of workers, and of queries in them"""
     bottleneck: str
-    """the bottleneck, in words; empty if there is none"""
+    """a text on the bottleneck; empty if there is none"""
     orders: tuple[str, ...]
-    """how its utilities run, a line for each step in each Query"""
+    """how the flow's utilities run: one text for each step in each query"""
 
     def as_json(self) -> dict[str, Any]:
         """The figures as one JSON object."""
@@ -82,7 +82,7 @@ class FlowFigures:
 
 
 def figures_of(flow: str, tiers: Mapping[str, TierSnapshot], now: float) -> FlowFigures | None:
-    """The figures of a flow; None if no worker of the flow has reported yet."""
+    """The figures of a flow; None if none of its workers has reported yet. `now`: in seconds since the epoch."""
     if not tiers:
         return None
     gates = gates_of(tiers)
@@ -94,7 +94,7 @@ def figures_of(flow: str, tiers: Mapping[str, TierSnapshot], now: float) -> Flow
     rows, size = _sum(end.lag_rows for end in outside), _sum(end.lag_bytes for end in outside)
     catch_up = [query.catch_up_s for query in speaking if query.catch_up_s is not None]
     if any(gate.rows and gate.grows_per_s >= 1 for gate in gates):
-        catch_up = []  # what comes behind it is never through before
+        catch_up = []  # behind a growing channel, the estimates of later queries are too low
     return FlowFigures(
         flow=flow,
         heard_s=max(now - seen.heard for seen in tiers.values()),
@@ -115,12 +115,13 @@ def figures_of(flow: str, tiers: Mapping[str, TierSnapshot], now: float) -> Flow
 
 
 def queries_of(tiers: Mapping[str, TierSnapshot], tier: str) -> list[QueryView]:
-    """A tier's Queries; each names its tier, which a worker of a flow with one tier leaves out."""
+    """A tier's queries, with the tier's name, which a worker of a flow with one tier leaves out."""
     return [replace(query, tier=tier) for query in tiers[tier].progress.queries]
 
 
 def flow_as_json(flow: str, tiers: Mapping[str, TierSnapshot], now: float) -> dict[str, Any]:
-    """All that is known of the flow's parts now: its tiers with their attempts, their Queries with sources and sinks, its edges."""
+    """The present data on a flow's parts as JSON: its tiers with their attempts, their queries with sources and sinks, its edges. `now`: in
+    seconds since the epoch."""
     figures = figures_of(flow, tiers, now)
     return {
         "flow": flow,
@@ -196,7 +197,7 @@ def _attempt(attempt: ObservedAttempt) -> dict[str, Any]:
 
 
 def _delay(tiers: Mapping[str, TierSnapshot], now: float) -> float | None:
-    """The delay; what waited in a channel at a worker's last report has waited since."""
+    """The age of the oldest waiting entry; entries in a channel have aged since a worker's last report."""
     ages = []
     for name, seen in tiers.items():
         silent_s = now - seen.heard

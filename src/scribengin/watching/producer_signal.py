@@ -21,7 +21,7 @@ _ENDED = ("stopped", "stopping", "draining", "failed")
 
 @dataclass(frozen=True, slots=True)
 class ProducerSignal:
-    """`retry_s`: seconds after which to ask again, if the answer is not `open`."""
+    """The answer of a flow to its producers. `retry_s`: seconds after which to ask again, if the answer is not `open`."""
 
     flow: str
     intake: Answer
@@ -49,9 +49,19 @@ class ProducerSignal:
 def intake_of(
     flow: str, state: str, reason: str, figures: FlowFigures | None, max_delay_s: float | None, *, measured_s: float | None = None
 ) -> ProducerSignal:
-    """The answer for a flow in that `state`, for that `reason`. Without `max_delay` it is open, whatever the backlog, until the flow stops
-    or fails. If no worker has reported yet, as after a failover, a flow that was behind still refuses. `measured_s`: the measured age of
-    the oldest entry at its sources, in seconds."""
+    """Decide the answer of a flow to its producers.
+
+    Without `max_delay` it is open, whatever the backlog, until the flow stops or fails. If no worker has reported yet, as after a failover,
+    a flow that was behind still refuses.
+
+    Args:
+        flow: the flow.
+        state: its state.
+        reason: the reason of that state.
+        figures: its figures; None if no worker has reported yet.
+        max_delay_s: its `max_delay` in seconds; None: none.
+        measured_s: the measured age of the oldest entry at its sources, in seconds; None: not measured.
+    """
     delay_s = max((each for each in (None if figures is None else figures.delay_s, measured_s) if each is not None), default=None)
     answer, why = _answer(state, reason, figures, delay_s, max_delay_s)
     catch_up_s = None if figures is None else figures.catch_up_s

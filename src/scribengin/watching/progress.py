@@ -1,5 +1,5 @@
-"""A worker's report on its tier to the leading master: the views that displays draw, and which worker reports. It is sent over HTTP as
-JSON, about once a second. Unknown keys are ignored, so that workers and masters of neighbouring versions understand each other."""
+"""A worker's report on its tier to the leading master: the views that displays show, and the worker's name. It is sent over HTTP as JSON,
+about once a second. Unknown keys are ignored, so that workers and masters of different versions can work together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from scribengin.core.errors import Refused
-from scribengin.local.contract import GateView, QueryView  # noqa: TC001  msgspec looks at the annotations
+from scribengin.local.contract import GateView, QueryView  # noqa: TC001  msgspec evaluates the annotations
 
 if TYPE_CHECKING:
     from scribengin.local.contract import RunView
@@ -20,22 +20,22 @@ _KEPT = 10
 MOST_BYTES = 256 * 1024
 """limit of a report, in bytes"""
 PACE = "Scribengin-Pace"
-"""the header of the answer: seconds that the worker is to wait before its next report"""
+"""the header of the answer with the seconds that the worker should wait before its next report"""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A Query of the tier has failed; it restarts automatically unless `permanent`."""
+    """A failure of a query. It restarts automatically unless the failure is `permanent`."""
 
     at: float
-    """seconds since 1970, by the worker's clock"""
+    """seconds since the epoch, by the worker's clock"""
     query: str
     cause: str
-    """with the line of the user's code, if that caused it"""
+    """with the line of the user's code, if that is the cause"""
     permanent: bool = False
 
 
 class TierProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tier as its worker sees it. Counts are of the worker's process."""
+    """A worker's report on its tier. Counts are of the worker's process."""
 
     flow: str
     tier: str
@@ -43,7 +43,7 @@ class TierProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """the number of the tier's worker"""
     version: int
     at: float
-    """the time of the report, in seconds since 1970, by the worker's clock"""
+    """the time of the report, in seconds since the epoch, by the worker's clock"""
     phase: str
     seconds: float = 0.0
     """seconds since the tier started"""
@@ -51,7 +51,7 @@ class TierProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     gates: tuple[GateView, ...] = ()
     """the channels that the tier writes"""
     failures: tuple[Failure, ...] = ()
-    """failures in this process, the last ten"""
+    """the last ten failures in this process"""
     format: int = FORMAT
 
     @property
@@ -66,7 +66,7 @@ def encode(progress: TierProgress) -> bytes:
 
 
 def decode(data: bytes) -> TierProgress:
-    """Parse what `encode` wrote, in this version or another. Raises Refused with the fault."""
+    """Parse a report of this version or another one. Raises Refused if it is not valid."""
     try:
         return msgspec.json.decode(data, type=TierProgress)
     except msgspec.DecodeError as error:
@@ -77,19 +77,19 @@ def decode(data: bytes) -> TierProgress:
         ) from error
 
 
-class Teller:
-    """Makes a worker's reports from RunViews of its tier. Not thread-safe."""
+class ProgressBuilder:
+    """Makes a worker's reports from views of its tier. Not thread-safe."""
 
     def __init__(self, flow: str, tier: str, run: int, version: int) -> None:
         self.version = version
-        """the version that the process has loaded; it may continue with the next one"""
+        """the version that the process has loaded; it may change to the next one"""
         self._who = {"flow": flow, "tier": tier, "run": run}
         self._failures: deque[Failure] = deque(maxlen=_KEPT)
         self._ill: dict[str, tuple[int, str]] = {}
-        """Query → (restarts, state) at its newest failure"""
+        """query → (restarts, state) at its newest failure"""
 
     def note(self, view: RunView, at: float) -> None:
-        """Remember failures: of each view, also of those that are not reported."""
+        """Record the failures in a view. Called for each view, also for those that are not reported."""
         for query in view.queries:
             now = (query.restarts, query.state)
             if query.state in ("recovering", "failed") and self._ill.get(query.name) != now:
@@ -97,8 +97,14 @@ class Teller:
                 failure = Failure(at=at, query=query.name, cause=query.message, permanent=query.state == "failed")
                 self._failures.append(failure)
 
-    def tell(self, view: RunView, at: float, age_s: float = 0.0) -> TierProgress:
-        """The report of the tier's worker at time `at`, from a view of that age in seconds."""
+    def build(self, view: RunView, at: float, age_s: float = 0.0) -> TierProgress:
+        """The report on the tier.
+
+        Args:
+            view: the newest view.
+            at: the time of the report, in seconds since the epoch.
+            age_s: the age of the view in seconds.
+        """
         rests = view.phase == "ended"
         return TierProgress(
             **self._who,  # type: ignore[arg-type]
@@ -113,7 +119,7 @@ class Teller:
 
 
 def _rested(query: QueryView, age_s: float) -> QueryView:
-    """The view of a run that has ended, as in a paused flow: no rates, and the backlog stays."""
+    """The query of a run that has ended, as in a paused flow: without rates, but with its backlog."""
     query = aged(query, age_s)
     sources = {source: replace(end, rows_per_s=0.0) for source, end in query.sources.items()}
     sinks = {sink: replace(end, rows_per_s=0.0) for sink, end in query.sinks.items()}
@@ -122,7 +128,7 @@ def _rested(query: QueryView, age_s: float) -> QueryView:
 
 
 def aged(query: QueryView, by_s: float) -> QueryView:
-    """The Query after that many seconds without a report: its waiting records are older by that, and so is each check of a source."""
+    """The query after that many seconds without a report: its waiting entries are older by that, and so is each check of a source."""
     sources = {
         source: replace(end, lag_s=_older(end.lag_s, by_s), looked_s=_older(end.looked_s, by_s)) for source, end in query.sources.items()
     }
@@ -138,7 +144,7 @@ def _older(seconds: float | None, by_s: float) -> float | None:
 
 
 def is_news(before: TierProgress | None, now: TierProgress) -> bool:
-    """Whether the two differ in more than the passing of time."""
+    """True if the two reports differ in more than the passing of time."""
     return before is None or _moving(before) != _moving(now)
 
 

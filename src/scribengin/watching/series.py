@@ -1,5 +1,5 @@
-"""Figures of a tier over the last two weeks, in a few thousand samples of constant size, at any throughput. Three rings: a sample a second
-for ten minutes, one every ten seconds for six hours, one every ten minutes for fourteen days."""
+"""The figures of a tier over the last two weeks, in a few thousand samples of constant size, at any throughput. Three rings: one sample a
+second for ten minutes, one every ten seconds for six hours, one every ten minutes for fourteen days."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 STEPS_S = (1, 10, 600)
 _SPANS_S = (600, 6 * 3600, 14 * 86400)
 _SPREAD, _SUMS = 3, 5
-"""the number of columns that are counted over time, and of those that are summed within a sample; of the others a sample keeps the largest
-value"""
+"""the number of columns that are distributed over time, and of those that are summed within a sample; of the others a sample keeps the
+largest value"""
 _SPREAD_S = 60
-"""counts of a longer time are put into its last minute"""
+"""counts of a longer time are attributed to its last minute"""
 
 
 @dataclass(frozen=True, slots=True)
 class Increments:
-    """Changes since the last call, and the present backlog; nan if unknown."""
+    """The changes since the last call, and the present backlog; nan if unknown."""
 
     rows_in: float = 0.0
     rows_out: float = 0.0
@@ -37,12 +37,13 @@ class Increments:
 
 _COLUMNS = tuple(field.name for field in fields(Increments))
 BYTES = sum(span // step for span, step in zip(_SPANS_S, STEPS_S, strict=True)) * 4 * (len(_COLUMNS) + 1)
-"""the most memory that the samples of one tier take: 172 kB"""
+"""the most memory that the samples of one tier use: 172 kB"""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricSample:
-    """`at` is its start, in seconds since 1970; rates are per second, `batches` and `restarts` the sample's counts, lags its largest."""
+    """One sample. `at` is its start, in seconds since the epoch; rates are per second, `batches` and `restarts` are counts, backlogs the
+    largest value in the sample."""
 
     at: float
     step_s: int
@@ -84,7 +85,7 @@ class _Ring:
         self._values[newest, _SUMS:] = np.fmax(self._values[newest, _SUMS:], moved[_SUMS:])
 
     def between(self, since: float, until: float) -> Iterator[tuple[float, np.ndarray]]:
-        """(start, values) of the samples that start in this time, in order."""
+        """(start, values) of the samples that start between the two times, in order."""
         first, last = int(since // self.step_s), int(until // self.step_s)
         there = np.flatnonzero((self._slots > 0) & (self._slots >= max(first, 0)) & (self._slots <= last))
         for here in there[np.argsort(self._slots[there])]:
@@ -92,7 +93,7 @@ class _Ring:
 
 
 class Series:
-    """The samples of one tier. `add` takes the changes since the last call. Not thread-safe."""
+    """The samples of one tier. Not thread-safe."""
 
     def __init__(self) -> None:
         self._rings = tuple(_Ring(step, span) for step, span in zip(STEPS_S, _SPANS_S, strict=True))
@@ -102,7 +103,7 @@ class Series:
 
     @property
     def nbytes(self) -> int:
-        """The memory that the samples take, at most BYTES."""
+        """The memory that the samples use, at most BYTES."""
         return sum(ring.nbytes for ring in self._rings)
 
     def add(self, at: float, moved: Increments) -> None:
@@ -115,14 +116,14 @@ class Series:
         self._last = at
 
     def read(self, since: float, until: float, step_s: int = 0) -> list[MetricSample]:
-        """The samples of the finest ring that goes back so far, or of the one whose samples are at least `step_s` long; none for times
-        without reports."""
+        """The samples between two times, from the finest ring that covers them with samples of at least `step_s` seconds; none for times
+        without reports. Times are in seconds since the epoch."""
         fine = [ring for ring in self._rings if ring.step_s >= step_s] or [self._rings[-1]]
         ring = next((ring for ring in fine if until - since <= ring.span_s), fine[-1])
         return [_sample(at, ring.step_s, values) for at, values in ring.between(max(since, until - ring.span_s), until)]
 
     def total(self, column: str, since: float, until: float) -> float:
-        """The sum of `rows_in`, `rows_out`, `dead`, `batches` or `restarts` over that time."""
+        """The sum of a column (`rows_in`, `rows_out`, `dead`, `batches` or `restarts`) between two times, in seconds since the epoch."""
         ring = next((ring for ring in self._rings if until - since <= ring.span_s), self._rings[-1])
         index = _COLUMNS.index(column)
         return float(sum(values[index] for _, values in ring.between(since, until)))

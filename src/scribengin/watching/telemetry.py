@@ -1,6 +1,6 @@
 """The board: all reports on tiers that the leading master has received, now and over time. In memory only.
 
-A master that takes over starts with an empty board: workers report to it within ten seconds, and earlier data are lost.
+A new leader starts with an empty board: workers report to it within ten seconds, and earlier data are lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 STALE_S = 25.0
 """seconds of silence after which a worker counts as gone or cut off: it reports every ten seconds"""
 _PER_S = 100
-"""the most tiers that are to report in a second, so that the load on the master stays small"""
+"""the most tiers that should report in one second, so that the load on the master stays small"""
 _ATTEMPTS = 20
 _COUNTS = ("rows_in", "rows_out", "dead", "batches", "restarts")
 
@@ -41,41 +41,41 @@ class ObservedAttempt:
     worker: str
     since: float
     heard: float
-    """seconds since 1970, by the master's clock; as `since`"""
+    """the time of its last report, in seconds since the epoch by the master's clock, like `since`"""
     batches: int = 0
     rows_in: int = 0
     restarts: int = 0
-    """restarts of Queries in it"""
+    """restarts of queries in it"""
     failures: tuple[Failure, ...] = ()
     ended: float | None = None
     cause: str = ""
-    """why it ended, in the master's words; with the line if a person's code caused it"""
+    """why it ended, as the master reports it; with the line of the user's code, if that is the cause"""
     remedy: str = ""
 
 
 @dataclass(slots=True)
 class WatchedTier:
-    """One tier. Counts of `totals` are since this master became the leader."""
+    """The reports on one tier. The counts in `totals` are since this master became the leader."""
 
     progress: TierProgress
     heard: float
     series: Series = field(default_factory=Series)
     attempts: deque[ObservedAttempt] = field(default_factory=lambda: deque(maxlen=_ATTEMPTS))
     progressed: float = 0.0
-    """the last time when a Batch was committed, or there was no backlog"""
+    """when a Batch was last committed, or there was no backlog"""
     read: float = -inf
-    """the last time when a report showed rows read"""
+    """when a report last showed rows read"""
     totals: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0.0))
 
     @property
     def waits(self) -> bool:
-        """Whether there is a backlog that it has not processed, though it may: a paused flow does not count."""
+        """True if there is a backlog that the tier should process: a paused flow does not count."""
         return self.progress.phase != "ended" and any(query.state != "finished" and _waits(query) for query in self.progress.queries)
 
 
 @dataclass(frozen=True, slots=True)
 class TierSnapshot:
-    """A tier at one moment: copies, for any thread."""
+    """The reports on a tier at one moment: copies, for any thread."""
 
     progress: TierProgress
     heard: float
@@ -84,11 +84,11 @@ class TierSnapshot:
     totals: Mapping[str, float]
     waits: bool
     series: Series
-    """read it under `Board.reading` only"""
+    """to be read under `Board.reading` only"""
 
 
 class Board:
-    """Thread-safe. `now` gives seconds since 1970: clocks of workers are not trusted."""
+    """All reports on tiers. Thread-safe. `now` returns the time in seconds since the epoch: the clocks of workers are not trusted."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self.now = now
@@ -103,7 +103,7 @@ class Board:
             tiers = self._flows.setdefault(progress.flow, {})
             there = tiers.get(progress.tier)
             if there is None:
-                # what its process did before this master watched is none of this board's, but for how long it has stood still
+                # what the process did before this master watched it does not count here, except how long it has made no progress
                 still_s = max((query.still_s for query in progress.queries), default=0.0)
                 there = tiers[progress.tier] = WatchedTier(progress, now, progressed=now - still_s)
                 before = progress
@@ -114,7 +114,16 @@ class Board:
             self._note(there, before, progress, now)
 
     def end(self, flow: str, tier: str, worker: str, ended: float, cause: str, remedy: str) -> None:
-        """Record that the process has ended, as the master sees it. Repeating it changes nothing."""
+        """Record that a worker's process has ended. Idempotent.
+
+        Args:
+            flow: the flow.
+            tier: the tier.
+            worker: the worker's name.
+            ended: when, in seconds since the epoch.
+            cause: why it ended.
+            remedy: what an operator can do.
+        """
         with self.reading:
             there = self._flows.get(flow, {}).get(tier)
             if there is None:
@@ -126,25 +135,27 @@ class Board:
             attempt.ended, attempt.cause, attempt.remedy = ended, cause, remedy
 
     def pace_s(self) -> float:
-        """The pause of each worker between two reports while there is progress, in seconds: 1 to 10, depending on the number of tiers."""
+        """The seconds that each worker should wait between two reports while there is progress: 1 to 10, depending on the number of
+        tiers."""
         with self.reading:
             return min(10.0, max(1.0, sum(map(len, self._flows.values())) / _PER_S))
 
     def meet(self, feeders: Mapping[tuple[str, str], tuple[tuple[str, str], ...]]) -> None:
-        """Set the connections: (flow, source) → the (flow, sink) that write what it reads; their writes from now on add to its backlog."""
+        """Set the connections of flows: (flow, source) → the (flow, sink) that write what it reads. What these write from now on adds to
+        its backlog."""
         with self.reading:
             self._backlogs.meet(feeders)
 
     def measure(self, flow: str, found: Mapping[str, Backlog], at: float) -> None:
-        """Record source → its backlog, measured at `at`."""
+        """Record measured backlogs of a flow: source → backlog. `at`: when they were measured, in seconds since the epoch."""
         with self.reading:
             for source, waits in found.items():
                 self._backlogs.note(flow, source, waits, at, worker=False)
 
-    def unlooked_s(self, flow: str, source: str) -> float | None:
+    def unreported_s(self, flow: str, source: str) -> float | None:
         """Seconds since a worker of the flow last reported on the source; None if none has."""
         with self.reading:
-            return self._backlogs.unlooked_s(flow, source, self.now())
+            return self._backlogs.unreported_s(flow, source, self.now())
 
     def waits(self, flow: str) -> dict[str, tuple[float, Backlog]]:
         """External source → (age of the last report in seconds, its backlog now, from reports and what upstream flows wrote)."""
@@ -152,7 +163,7 @@ class Board:
             return self._backlogs.waits(flow, self.now())
 
     def retain(self, flows: Collection[str]) -> None:
-        """Remove all other flows: they are no longer in the registry."""
+        """Remove all other flows, which are no longer in the registry."""
         with self.reading:
             self._backlogs.retain(flows)
             for gone in [name for name in self._flows if name not in flows]:
@@ -169,7 +180,7 @@ class Board:
             return tuple(sorted(self._flows))
 
     def tiers(self, flow: str) -> dict[str, TierSnapshot]:
-        """The reports on a flow's tiers; empty if no worker of it has reported."""
+        """The reports on a flow's tiers; empty if none of its workers has reported."""
         with self.reading:
             now = self.now()
             found = self._backlogs.waits(flow, now)
@@ -187,7 +198,8 @@ class Board:
             }
 
     def is_idle(self, flow: str, for_s: float) -> bool | None:
-        """Whether none of its tiers has read anything for that time; None if unknown: one of them has reported only since then."""
+        """True if none of the flow's tiers has read anything for `for_s` seconds; None if unknown, because not all have reported for that
+        long."""
         with self.reading:
             tiers, since = self._flows.get(flow, {}).values(), self.now() - for_s
             if any(there.read > since for there in tiers):
@@ -220,7 +232,7 @@ class Board:
         self._note_ends(None if other else before, progress, now)
 
     def _note_ends(self, before: TierProgress | None, progress: TierProgress, now: float) -> None:
-        """Record what its sinks have written, and the backlogs that it reports."""
+        """Record what the tier's sinks have written, and the backlogs of its sources."""
         was = {} if before is None else {query.name: query for query in before.queries}
         for query in progress.queries:
             for sink, end in query.sinks.items():
@@ -231,18 +243,19 @@ class Board:
                 if not end.channel and end.looked_s is not None:
                     self._backlogs.note(progress.flow, source, backlog_of(end), now - end.looked_s, worker=True)
                 if query.state not in LOOKING:
-                    self._backlogs.looks_no_more(progress.flow, source)
+                    self._backlogs.stop_reports(progress.flow, source)
 
 
 def _measured(there: WatchedTier, found: Mapping[str, tuple[float, Backlog]], now: float) -> TierProgress:
-    """Its worker's report; if that is silent, or has not checked its sources for long, with the backlog from other data."""
+    """The report of the tier's worker. If the worker is silent, or has not checked its sources for long, the backlogs are taken from
+    `found`."""
     silent_s = max(0.0, now - there.heard)
     queries = tuple(with_waits(aged(query, silent_s), found) for query in there.progress.queries)
     return msgspec.structs.replace(there.progress, queries=queries)
 
 
 def _moved(before: TierProgress | None, now: TierProgress) -> Increments:
-    """The increments; counts that went back are those of a new start in the same process."""
+    """The increments between two reports. A count that has decreased was restarted in the same process."""
     was = {} if before is None else {query.name: query for query in before.queries}
     counts = {}
     for name in _COUNTS:

@@ -1,4 +1,4 @@
-"""Texts about a Query or a channel for displays, tables and answers: the only place for them."""
+"""Texts about a query or a channel for displays, tables and answers: the only place for them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 _LONG_S = 10.0
-"""seconds; a shorter wait does not show that a Query is too slow"""
+"""seconds; a shorter wait does not show that a query is too slow"""
 STEADY_S = 5.0
-"""seconds that a Query must have run before its rate has a meaning"""
+"""seconds that a query must have run before its rate has a meaning"""
 _SILENT_S = 60.0
 """seconds for which an input may be empty before that is mentioned"""
 
 
 def gate_text(gate: GateView) -> str:
-    """`12,000 rows wait 3.4 MiB 2.1s, in 4,000/s, out 2,000/s, full`."""
+    """The state of a channel: `12,000 rows wait 3.4 MiB 2.1s, in 4,000/s, out 2,000/s, full`."""
     parts = []
     if gate.rows:
         age = f" {show_duration(gate.age_s)}" if gate.age_s >= 1 else ""
@@ -38,14 +38,17 @@ def gate_text(gate: GateView) -> str:
 
 
 def slowest_text(view: RunView) -> str:
-    """The bottleneck of a chain in a run; see `bottleneck_text`. Empty if nothing grows."""
+    """The bottleneck of a run, if a channel grows; see `bottleneck_text`. Empty if none does."""
     return _growing_text(view.queries, view.gates)
 
 
 def bottleneck_text(queries: Sequence[QueryView], gates: Sequence[GateView]) -> str:
-    """The bottleneck of a whole flow: `enrich takes 81% of the Batch; hot -> enrich grows by 4,000 rows/s; at twice the rate it would catch
-    up in 12m`, else the channel that is full, else the Query that reads less than arrives, and what in it takes its time; else a Batch that
-    has been under way for long, and its progress. Empty if there is none."""
+    """The bottleneck of a whole flow; empty if there is none.
+
+    The first that exists of: a channel that grows (`enrich takes 81% of the Batch; hot -> enrich grows by 4,000 rows/s; at twice the rate
+    it would catch up in 12m`); a channel that is full; a query that reads less than arrives, and the slowest part in it; a Batch that has
+    been under way for long, and its progress.
+    """
     if growing := _growing_text(queries, gates):
         return growing
     if full := [gate for gate in gates if gate.paused]:
@@ -61,7 +64,7 @@ def bottleneck_text(queries: Sequence[QueryView], gates: Sequence[GateView]) -> 
 
 
 def _waits_long(query: QueryView) -> bool:
-    """Whether the backlog is more than a few Batches' worth: between two checks something has always arrived."""
+    """True if the backlog is more than a few Batches: between two checks something has always arrived."""
     return (query.lag_s or 0.0) >= _LONG_S or (query.lag_rows or 0) >= _LONG_S * query.rows_per_s > 0
 
 
@@ -86,7 +89,7 @@ def _growing_text(queries: Sequence[QueryView], gates: Sequence[GateView]) -> st
 
 
 def watermark_text(query: QueryView) -> str:
-    """`2026-01-01T00:50:00.000Z, held back by pays (2h00m behind, silent for 12m00s)`; empty if there is no watermark."""
+    """The watermark of a query: `2026-01-01T00:50:00.000Z, held back by pays (2h00m behind, silent for 12m00s)`; empty if there is none."""
     if not query.watermark and not query.held_back_by:
         return ""
     held = f", held back by {query.held_back_by}" if query.held_back_by else ""
@@ -97,14 +100,15 @@ def watermark_text(query: QueryView) -> str:
 
 
 def under_way(query: QueryView, *, timed: bool = False) -> str:
-    """`Batch 4: 3 of 8 tasks, slow: no progress for 1m30s`; empty if there is none. `timed`: with its duration, which changes each time."""
+    """The progress of the current Batch: `Batch 4: 3 of 8 tasks, slow: no progress for 1m30s`; empty if there is none. `timed`: with its
+    duration, which changes each time."""
     parts = []
     if query.tasks is not None:
         parts.append(f"{query.tasks[0]:,} of {query.tasks[1]:,} task{'s' * (query.tasks[1] != 1)}")
     if timed and query.batch_s >= 1:
         parts.append(f"for {show_duration(query.batch_s)}")
     if query.is_slow:
-        # in steps: a log should not get a line a second
+        # rounded down, so that a log does not get a line every second
         parts.append(f"slow: no progress for {show_duration(query.still_s // SLOW_S * SLOW_S)}")
     return f"Batch {batch_of(query)}: {', '.join(parts)}" if parts else ""
 
@@ -115,13 +119,13 @@ def batch_of(query: QueryView) -> int:
 
 
 def rate_text(query: QueryView) -> str:
-    """`412,000 rows/s`; empty if nothing moves, or the Query has not run long enough for a rate to have a meaning."""
+    """The rate of a query: `412,000 rows/s`; empty if it reads nothing, or has not run long enough for a rate to have a meaning."""
     steady = query.seconds >= STEADY_S and query.state in ("running", "stopping")
     return f"{query.rows_per_s:,.0f} rows/s" if steady and query.rows_per_s >= 1 else ""
 
 
 def lost_text(of: QueryView | Counts) -> str:
-    """`up to 85, and 1 time an unknown number`; empty if nothing was lost."""
+    """The number of lost rows: `up to 85, and 1 time an unknown number`; empty if nothing was lost."""
     parts = [f"up to {of.lost:,}"] if of.lost else []
     if of.lost_unknown:
         parts.append(f"{of.lost_unknown:,} time{'s' * (of.lost_unknown != 1)} an unknown number")
@@ -129,7 +133,7 @@ def lost_text(of: QueryView | Counts) -> str:
 
 
 def lag_text(query: QueryView) -> str:
-    """`3 files, 54.1 MiB, 12s`; empty if nothing waits or nothing is known."""
+    """The backlog of a query: `3 files 54.1 MiB 12s`; empty if nothing waits or nothing is known."""
     parts = []
     if query.lag_rows:
         parts.append(f"{query.lag_rows:,} rows")
@@ -143,7 +147,7 @@ def lag_text(query: QueryView) -> str:
 
 
 def catch_up_text(query: QueryView) -> str:
-    """`caught up in 40s`; empty if nothing waits, or the time is unknown, as while the Query is paused."""
+    """When a query has caught up: `caught up in 40s`; empty if nothing waits, or the time is unknown, for example while it is paused."""
     if query.state == "paused":
         return ""
     if query.falls_behind:
@@ -152,5 +156,5 @@ def catch_up_text(query: QueryView) -> str:
 
 
 def soon_text(query: QueryView) -> str:
-    """The text of `catch_up_text`, if the remaining time is not shown elsewhere."""
+    """The text of `catch_up_text`; empty if the display already shows the remaining time."""
     return catch_up_text(query) if query.falls_behind or not query.eta_s else ""

@@ -1,1 +1,1 @@
-"""A worker: the process that runs one tier of a flow, under a lease, in the tier's desired state from the registry."""
+"""A worker: the process that runs one tier of a flow, under a lease, and follows the tier's desired state in the registry."""

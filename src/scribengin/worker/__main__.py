@@ -1,4 +1,4 @@
-"""`python -m scribengin.worker WORKER`; its output goes to the launcher's log."""
+"""`python -m scribengin.worker WORKER`: runs a worker. Its output goes to the launcher's log."""
 
 import sys
 

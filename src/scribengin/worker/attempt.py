@@ -1,4 +1,4 @@
-"""Runs one tier on Spark, in this process: a service calls it again and again in the same Spark session."""
+"""Runs one tier on Spark, in this process. A service calls it repeatedly, in the same Spark session."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from scribengin.state.folder import StateFolder
 from scribengin.state.places import is_elsewhere, located
 from scribengin.worker.log import LAST
 from scribengin.worker.service import AttemptOutcome, AttemptStatus, outcome_of
-from scribengin.worker.sharing import Assistant, Workshop
+from scribengin.worker.sharing import HelperPool, HelpingWorker
 
 if TYPE_CHECKING:
     import threading
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 # A lease check that remembers whether the lease was found lost.
 
 
-class Heeded:
-    """The lease, for one attempt to run a tier. `gone` is true once a check has found that it is not held: errors after that are caused by
-    it alone. The lease may be held again a moment later, if a session that seemed expired turns out to live."""
+class CheckedLease:
+    """The lease, for one attempt to run a tier. `gone` is True once a check has found that it is not held: errors after that are caused by
+    this alone. The lease may be held again a moment later, if a session that seemed expired turns out to live."""
 
     def __init__(self, right: Right) -> None:
         self.gone = False
@@ -62,11 +62,11 @@ class Heeded:
 
     @property
     def path(self) -> str:
-        """See `Right`."""
+        """The path of the lease; see `Right.path`."""
         return self.right.path
 
     def check(self) -> None:
-        """See `Right`."""
+        """Raise FencedError if the lease is not held; see `Right.check`."""
         try:
             self.right.check()
         except FencedError:
@@ -76,14 +76,14 @@ class Heeded:
 
 _ARCHIVE_AFTER_S = 60.0
 _AWAIT_S = 2.0
-"""seconds between two checks for what another flow is to create"""
+"""seconds between two checks for what an upstream flow must create"""
 _PASSING = frozenset({FencedError.code, ColumnsOutdated.code})
-"""codes of errors that the next worker does not meet"""
+"""codes of errors that the next worker does not have"""
 _MILESTONES = {"checking with spark": "recovering", "running": "running"}
 
 
 class TierAttempt:
-    """Runs a tier of a version. `right` is the path of its lease; `show` is called with each view; `close` stops Spark."""
+    """Runs a tier of a version. `close` stops Spark."""
 
     def __init__(
         self,
@@ -101,15 +101,30 @@ class TierAttempt:
         host: str = LOOPBACK,
         here: Path | None = None,
     ) -> None:
-        """`feeders`: the upstream flows. `word`: the agreement to the columns of its sinks, in that version. `host`: the address at which
-        other workers of the tier reach this one. `here`: the folder of logs, if the state is elsewhere."""
+        """Prepare an attempt; calling it runs the tier.
+
+        Args:
+            spec: the version.
+            id_: the run of this worker.
+            packages: the packages of this host, and those of masters.
+            right: the tier's lease.
+            timeline: the milestones of the start.
+            glance: the worker's status page.
+            show: called with each view of the run.
+            limits: returns the flow's rate limits.
+            turns: returns the settings of a group.
+            feeders: returns the upstream flows.
+            word: returns the agreement to the columns of the sinks, in a version; None if there is none.
+            host: the address at which other workers of the tier reach this one.
+            here: the folder of logs, if the state is elsewhere; by default the current folder.
+        """
         self._host = host
         self._here = here or Path.cwd()
         self._word = word
         self._spec = spec
         self._id, self._tier = id_, tier_of(id_.tier)
         self._packages = packages
-        self._right = Heeded(right)
+        self._right = CheckedLease(right)
         self._show = show
         self._timeline = timeline
         self._glance = glance
@@ -120,8 +135,8 @@ class TierAttempt:
         self._archive_at_s = 0.0
 
     def __call__(self, *, once: bool, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> AttemptOutcome:
-        """See `service.Attempt`."""
-        self._right = Heeded(self._right.right)
+        """Run the tier; see `TierRun`."""
+        self._right = CheckedLease(self._right.right)
         try:
             result = self._run(once=once, stop=stop, tell=tell)
             outcome = AttemptOutcome("stopped") if result is None else _outcome(result)
@@ -134,25 +149,25 @@ class TierAttempt:
         self._glance.view = None
         outcome = self._named(outcome)
         if self._right.gone and outcome.state == "failed":
-            outcome = AttemptOutcome("stopped")  # for a right that is gone, or was for a moment; the service sees to having it
+            outcome = AttemptOutcome("stopped")  # the lease is lost, or was for a moment; the service acquires it again
         if (status := self._jvm_status()) is not None and outcome.state != "finished":
-            # whatever failed for it: the next process has a JVM of its own
+            # whatever failed because of that: the next process has a JVM of its own
             return AttemptOutcome("failed", f"Spark's JVM has ended with status {status}", f"see {self._log()}")
         return outcome
 
     def _named(self, outcome: AttemptOutcome) -> AttemptOutcome:
-        """The error with commands that find the flow and its state on this machine."""
+        """The outcome with a remedy whose commands name the flow file and its state on this machine."""
         if not outcome.remedy:
             return outcome
         try:
             path = self._path()
-        except ScribenginError:  # the package is not here
+        except ScribenginError:  # the package is not on this host
             return outcome
         return replace(outcome, remedy=for_flow(outcome.remedy, str(path), "--state", self._spec.state))
 
     def warm(self) -> AttemptOutcome | None:
-        """Prepare all that needs no lease, so that little is left to do with it: plan, start Spark, let it analyse every step, start its
-        Python. No Query is opened, nothing is read. Returns how it failed, if it did."""
+        """Do everything that needs no lease, so that little is left to do with it: plan, start Spark, let it analyse every step, start its
+        Python. No query is opened, nothing is read. Returns how it failed; None if it succeeded."""
         try:
             prepared = self._prepared()
             spark = self._session(prepared)
@@ -167,7 +182,7 @@ class TierAttempt:
         self._spec = spec
 
     def session(self) -> SparkSession:
-        """The Spark session, started at the first call."""
+        """The Spark session, which is started at the first call."""
         return self._spark or self._session(self._prepared())
 
     def close(self) -> None:
@@ -177,15 +192,15 @@ class TierAttempt:
             stop_session(spark)
 
     def _run(self, *, once: bool, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> RunResult | None:
-        """None if it was stopped before it began."""
+        """Run the tier; None if it was stopped before it began."""
         self._timeline.mark("leased")
         settings = replace(self._settings(), once=once, right=self._right, stop=stop, limits=self._limits, turns=self._turns)
         settings.word = self._word(self._spec)
         with ExitStack() as stack:
-            shop = Workshop(StateFolder(located(self._spec.state), self._id.flow, self._tier).path, self._host)
-            stack.callback(shop.close)
-            self._glance.helping = lambda: {"helpers": len(shop)}
-            settings.helpers = shop
+            helpers = HelperPool(StateFolder(located(self._spec.state), self._id.flow, self._tier).path, self._host)
+            stack.callback(helpers.close)
+            self._glance.helping = lambda: {"helpers": len(helpers)}
+            settings.helpers = helpers
             return self._run_with(settings, stop, tell)
 
     def _run_with(self, settings: RunSettings, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> RunResult | None:
@@ -193,18 +208,18 @@ class TierAttempt:
             self._glance.view = view
             self._show(view)
             if self._jvm_status() is not None:
-                stop.set()  # nothing comes of it any more
+                stop.set()  # no further Batch can succeed
             if view.phase in _MILESTONES:
                 self._timeline.mark(_MILESTONES[view.phase])
             if any(query.batches for query in view.queries):
                 self._timeline.mark(LAST)
                 self._archive()
             if self._right.gone:
-                stop.set()  # a Query may have failed for it: no other one is to go on without it
+                stop.set()  # a query may have failed because of that: no other one may continue without the lease
             elif (standing := standing_of(view)) is not None:
                 tell(standing)
 
-        # a run plans by itself: here it is looked at only what is to be told before Spark starts, or has been missing
+        # the run plans by itself: planning here only finds problems to report before Spark starts, or upstream data that is missing
         prepared = self._prepared() if self._spark is None else None
         while not stop.is_set():
             try:
@@ -218,8 +233,8 @@ class TierAttempt:
         return None
 
     def _await(self, error: SourceMissing, prepared: PreparedFlow, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> None:
-        """Wait a while: what an upstream flow is to create exists once that flow has begun. Spark starts meanwhile. Raises the error if
-        there is no upstream flow."""
+        """Wait a while for what an upstream flow must create: it exists once that flow has started. Spark starts meanwhile. Raises the
+        error if there is no upstream flow."""
         if not (feeders := self._feeding()):
             raise error
         feed = f"{' and '.join(feeders)}, which {'feed' if len(feeders) > 1 else 'feeds'} this flow, may still create it"
@@ -246,7 +261,7 @@ class TierAttempt:
         return self._packages.get(self._spec.package) / self._spec.path
 
     def _settings(self) -> RunSettings:
-        # a launcher says it so to all programs that it starts, and gives each a folder of its own, which goes with it
+        # a launcher sets this variable, and gives each worker a folder of its own, which is removed with the worker
         scratch = {"spark.local.dir": str(Path.cwd() / "spark")} if VARIABLE in os.environ else {}
         master = os.environ.get("SCRIBENGIN_SPARK_MASTER", "")
         spec = self._spec
@@ -270,7 +285,7 @@ class TierAttempt:
         return prepared
 
     def _warmed(self, prepared: PreparedFlow) -> SparkSession:
-        """Start Spark, if it does not run, and its Python."""
+        """Start Spark, unless it runs, and its Python. Returns the session."""
         if self._spark is None:
             begin_warm_up(self._session(prepared))
         assert self._spark is not None
@@ -282,8 +297,8 @@ class TierAttempt:
         return self._spark
 
     def _archive(self) -> None:
-        """Make the archive once, when the tier has run for a while and its start is over. A process of its own makes it, with the lowest
-        priority."""
+        """Start making the class archive, once, when the tier has run for a while and its start is over. A process of its own makes it,
+        with the lowest priority."""
         now_s = time.monotonic()
         self._archive_at_s = self._archive_at_s or now_s + _ARCHIVE_AFTER_S
         if now_s >= self._archive_at_s and self._spark is not None:
@@ -292,10 +307,10 @@ class TierAttempt:
 
 
 class HelperAttempt(TierAttempt):
-    """Helps the worker that holds the tier's lease, as one of `workers`: it stages its portions, and decides nothing."""
+    """Runs a helper: it stages portions for the worker that holds the tier's lease, and decides nothing."""
 
     def __call__(self, *, once: bool, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> AttemptOutcome:
-        """See `service.Attempt`. If the tier is to be drained, its own worker does that."""
+        """Run the helper; see `TierRun`. With `once` it does nothing: the tier's own worker drains the tier."""
         if once:
             return AttemptOutcome("finished")
         try:
@@ -311,7 +326,7 @@ class HelperAttempt(TierAttempt):
         if problems:
             raise InputError(problems)
         (tier,) = prepared.tiers
-        assistant = Assistant(tier.folder.path, open_stager(spark, tier, code, self._settings()))
+        assistant = HelpingWorker(tier.folder.path, open_stager(spark, tier, code, self._settings()))
         self._glance.helping = lambda: {"staged": assistant.staged, "stages": int(assistant.at_work)}
         self._timeline.mark(LAST)
 
@@ -327,7 +342,7 @@ class HelperAttempt(TierAttempt):
 
 
 def standing_of(view: RunView) -> AttemptStatus | None:
-    """The tier's standing; None while nothing of it runs yet."""
+    """The tier's state as its worker reports it; None while no query runs yet."""
     if view.phase not in ("running", "degraded"):
         return None
     commits = sum(query.batches for query in view.queries)
@@ -336,7 +351,7 @@ def standing_of(view: RunView) -> AttemptStatus | None:
         ill = next((query for query in view.queries if query.state == state), None)
         if ill is not None:
             return AttemptStatus("degraded" if state == "failed" else "recovering", commits, _cause(ill), ready=ready)
-    # of several the one that degrades the flow
+    # of several, the one that degrades the flow
     many = max((query for query in view.queries if query.dead_cause), key=lambda query: query.degraded, default=None)
     if many is not None:
         return AttemptStatus("degraded" if many.degraded else "running", commits, f"query {many.name}: {many.dead_cause}", ready=ready)
@@ -348,8 +363,9 @@ def _cause(query: QueryView) -> str:
 
 
 def _outcome(result: RunResult) -> AttemptOutcome:
-    """The outcome. A Query recovers from passing errors by itself: one that has failed needs intervention. But the next process continues
-    if the lease was in doubt for a moment while the registry was unavailable, and if a channel has other columns, with which it plans."""
+    """The outcome of a run. A query recovers from passing errors by itself: one that has failed needs intervention. Except for two errors
+    that a new process does not have: the lease was in doubt for a moment while the registry was unavailable, and a channel has other
+    columns, with which a new process plans."""
     if result.state != "failed":
         return AttemptOutcome(result.state)
     permanent = all(problem.code not in _PASSING for problem in result.problems if problem.severity == "error")

@@ -1,4 +1,4 @@
-"""Lines of a worker in its own log, that is its output."""
+"""A worker's own log, which is its output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-# The duration of a worker's start, logged once: from the start of its process to the first Batch that it has committed.
+# The duration of a worker's start, logged once: from the start of its process to its first committed Batch.
 
 
 WORD = "start:"
@@ -23,7 +23,7 @@ LAST = "committed"
 
 
 class Timeline:
-    """Milestones of one start, each recorded once. `LAST` writes the line; later milestones do not belong to the start."""
+    """The milestones of one start, each recorded once. The milestone `LAST` writes the line; later ones do not belong to the start."""
 
     def __init__(self, tell: Callable[[str], None] | None = None) -> None:
         self._tell = tell or (lambda line: print(line, file=sys.stderr, flush=True))
@@ -31,7 +31,7 @@ class Timeline:
         self._told = False
 
     def mark(self, name: str) -> None:
-        """Record the milestone now."""
+        """Record that the milestone is reached now."""
         if self._told or name in self._marks:
             return
         self._marks[name] = time.time()
@@ -41,7 +41,7 @@ class Timeline:
 
 
 def born_at() -> float:
-    """The start of this process, in seconds since 1970, to 10 ms; now if it is unknown."""
+    """The start of this process, in seconds since the epoch, to 10 ms; the present time if it is unknown."""
     try:
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         uptime_s = float(Path("/proc/uptime").read_text().split()[0])
@@ -51,7 +51,7 @@ def born_at() -> float:
 
 
 def read_timelines(log: str) -> list[dict[str, float]]:
-    """The timelines in a worker's log, oldest first: milestone → seconds since 1970."""
+    """The timelines in a worker's log, oldest first: milestone → seconds since the epoch."""
     found = []
     for line in log.splitlines():
         with suppress(ValueError):

@@ -1,9 +1,9 @@
-"""The worker as a process: `python -m scribengin.worker WORKER`, with all else from its environment and the registry.
+"""The worker as a process: `python -m scribengin.worker WORKER`. Everything else comes from its environment and the registry.
 
 SCRIBENGIN_HOME   this host's folder: packages
 SCRIBENGIN_REACHED_AT   an address of this host, for other workers of the tier; the loopback by default
-SCRIBENGIN_TOKEN, SCRIBENGIN_CERTIFICATES   what masters ask of who fetches packages
-SCRIBENGIN_…      the way into the registry: `registry.connection_settings`
+SCRIBENGIN_TOKEN, SCRIBENGIN_CERTIFICATES   for fetching packages from masters
+SCRIBENGIN_…      the connection settings of the registry: `registry.connection_settings`
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from scribengin.registry.tree import DESIRED, LEASE, SPEC, WANTED
 from scribengin.state.columns import ColumnsAcceptance
 from scribengin.state.folder import StateFolder
 from scribengin.state.places import located
-from scribengin.watching.progress import Teller
+from scribengin.watching.progress import ProgressBuilder
 from scribengin.worker.attempt import HelperAttempt, TierAttempt
 from scribengin.worker.log import Timeline, tell
 from scribengin.worker.progress import Reporter
@@ -57,8 +57,8 @@ HOME = "SCRIBENGIN_HOME"
 
 
 def main(worker: str) -> Exit:
-    """Serve until the tier no longer needs this worker. Raises Refused for an invalid name of a worker, or if the tier has no desired
-    state; as `ConnectionSettings.open`."""
+    """Run a worker until its tier no longer needs it. Raises Refused if the worker's name is not valid, or the tier has no desired state;
+    and as `ConnectionSettings.open`."""
     id_ = RunId.parse(worker)
     if id_ is None:
         raise Refused(f'"{worker}" is not a valid name of a worker', remedy="write FLOW.TIER-NUMBER", code="worker-unknown")
@@ -68,7 +68,7 @@ def main(worker: str) -> Exit:
         entrance, secrets = ConnectionSettings.of_environment(os.environ), take_secrets(os.environ)
         registry = entrance.open()
         stack.callback(registry.close)
-        registry.sync()  # who ordered this worker wrote before; the server here may be behind, and say that nobody wants it
+        registry.sync()  # the order for this worker was written by another client; this client's server may be behind, and lack it
         version, spec = _read_spec(registry, id_)
         packages = _packages(registry, secrets.get(TOKEN))
         timeline.mark("connected")
@@ -76,8 +76,8 @@ def main(worker: str) -> Exit:
         stack.callback(lease.close)
         wanted = DesiredState(registry, id_)
         stack.callback(wanted.close)
-        teller = Teller(id_.flow, id_.tier, id_.number, version)
-        reporter = Reporter(teller, lambda: leader(registry), lambda: lease.claim, certificates=certificates_of(os.environ))
+        builder = ProgressBuilder(id_.flow, id_.tier, id_.number, version)
+        reporter = Reporter(builder, lambda: leader(registry), lambda: lease.claim, certificates=certificates_of(os.environ))
         stack.callback(reporter.close)
         limits = LiveLimits(registry, id_.flow)
         stack.callback(limits.close)
@@ -103,14 +103,15 @@ def main(worker: str) -> Exit:
         loaded = [version]
 
         def reload(newer: int) -> bool:
-            """Whether this process can continue with that version: its code and its resources are the same."""
+            """True if this process can continue with that version, because its code and its resources are the same; the version is then
+            loaded."""
             stored = read_record(registry, SPEC(id_.flow, str(newer)))
             tier = spec_of(stored.record, id_.tier) if isinstance(stored, Stored) else None
             if not isinstance(stored, Stored) or tier is None or not 0 < tier.process <= loaded[0] <= newer:
                 return False
             attempt.take(stored.record)
             tasks.take(stored.record)
-            loaded[0] = teller.version = newer
+            loaded[0] = builder.version = newer
             return True
 
         def end(why: str) -> None:
@@ -138,12 +139,12 @@ def main(worker: str) -> Exit:
 
 
 def tell_end(worker: str, why: str) -> None:
-    """Write the last line of a worker's log before the supervisor's."""
+    """Write the last line of a worker's log before the supervisor's line. `why`: the reason of its end."""
     tell(f"{worker} ends, {why}")
 
 
 def take_secrets(environment: MutableMapping[str, str]) -> dict[str, Secret]:
-    """Remove from the environment, and return, the secrets that only the worker may know: Spark's JVM, and the flow's own code in its
+    """Remove the secrets from the environment that only the worker may have, and return them: Spark's JVM, and the flow's own code in its
     Python, inherit the environment."""
     return {name: Secret(environment.pop(name), f"${{{name}}}") for name in (LOGIN, TOKEN) if environment.get(name)}
 
@@ -163,7 +164,7 @@ def _about(id_: RunId) -> dict[str, Any]:
 
 
 def _feeders(workflows: Workflows, flow: str) -> Sequence[str]:
-    """The upstream flows, as the registry knows them now."""
+    """The upstream flows, from the registry's present records."""
     return with_remote(workflows.of(flow), workflows, read_remote(workflows.registry)).feeders(flow)
 
 
@@ -174,7 +175,7 @@ def _word(registry: Registry, id_: RunId, spec: Spec) -> ColumnsAcceptance | Non
         return None
     wanted = read_record(registry, SPEC(id_.flow, str(desired.record.version)))
     if not isinstance(wanted, Stored) or wanted.record != spec:
-        return None  # it was said of another version
+        return None  # the agreement is to another version
     return ColumnsAcceptance(desired.record.accepts["at"], desired.record.accepts.get("by", ""))
 
 

@@ -1,5 +1,5 @@
-"""A worker reports the progress of its tier to the leading master: the newest view, over HTTP, beside its work. Failures here never block
-the worker: a report that could not be sent is replaced by a newer one."""
+"""A worker reports the progress of its tier to the leading master: the newest view, over HTTP, in a thread. Failures here never block the
+worker: a report that could not be sent is replaced by a newer one."""
 
 from __future__ import annotations
 
@@ -18,30 +18,37 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.local.contract import RunView
-    from scribengin.watching.progress import Teller, TierProgress
+    from scribengin.watching.progress import ProgressBuilder, TierProgress
 
 EVERY_S, AT_LEAST_EVERY_S = 1.0, 10.0
-"""seconds between two reports with news, unless the master asks for a longer pause; and without news"""
+"""seconds between two reports with news, unless the master requests a longer pause; and between two without news"""
 _BACK_OFF_S = (1.0, 2.0, 5.0)
-"""seconds after failures in a row; the last value for all that follow: a master that has taken over gets a report within ten seconds"""
+"""seconds to wait after failures in a row; the last value applies to all further ones, so that a new leader gets a report within ten
+seconds"""
 _TIMEOUT_S = 5.0
 
 
 class Reporter:
-    """Sends the views that it is shown. `show` may be called at any rate, from one thread; `close` ends it. `leader` returns the address of
-    the leading master, empty if there is none; `claim` the claim in the tier's lease. `certificates`: a PEM file with the issuers of the
-    masters' certificates."""
+    """Sends views of a tier to the leading master. `show` may be called at any rate, from one thread; `close` ends the thread.
+
+    Args:
+        builder: makes reports of views.
+        leader: returns the address of the leading master; empty if there is none.
+        claim: returns the claim in the tier's lease.
+        certificates: a PEM file with the issuers of the masters' certificates.
+        clock: the time in seconds since the epoch.
+    """
 
     def __init__(
         self,
-        teller: Teller,
+        builder: ProgressBuilder,
         leader: Callable[[], str],
         claim: Callable[[], str],
         *,
         certificates: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._teller = teller
+        self._builder = builder
         self._leader = leader
         self._claim = claim
         self._verify = trusted(certificates)
@@ -56,14 +63,14 @@ class Reporter:
         self._thread.start()
 
     def show(self, view: RunView) -> None:
-        """Set the present view of the tier; an unsent one is replaced."""
+        """Set the present view of the tier. It replaces a view that was not sent yet."""
         with self._lock:
-            self._teller.note(view, self._clock())
+            self._builder.note(view, self._clock())
             self._newest, self._shown_at = view, time.monotonic()
         self._awake.set()
 
     def close(self) -> None:
-        """Send the last view, if the master answers at once, and end."""
+        """Send the last view, if the master answers at once, and end the thread."""
         self._closed.set()
         self._awake.set()
         self._thread.join(_TIMEOUT_S + 1.0)
@@ -94,7 +101,7 @@ class Reporter:
         with self._lock:
             if self._newest is None:
                 return None
-            return self._teller.tell(self._newest, self._clock(), time.monotonic() - self._shown_at)
+            return self._builder.build(self._newest, self._clock(), time.monotonic() - self._shown_at)
 
     def _leader_address(self) -> str:
         try:
@@ -103,7 +110,7 @@ class Reporter:
             return ""
 
     def _sent(self, http: httpx2.Client, address: str, progress: TierProgress) -> bool:
-        """Whether the leading master has accepted it."""
+        """Send a report. Returns True if the leading master has accepted it."""
         url = f"{address}/v1/flows/{progress.flow}/tiers/{progress.tier}/progress"
         headers = {"Authorization": f"Claim {self._claim()}", "Content-Type": "application/json"}
         try:

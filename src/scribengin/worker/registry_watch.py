@@ -1,4 +1,5 @@
-"""The desired state of a worker, from the registry: read again after a change, and remembered while the registry does not answer."""
+"""What a worker follows in the registry: its desired state, limits and groups. Records are read again after a change, and remembered while
+the registry does not answer."""
 
 from __future__ import annotations
 
@@ -35,12 +36,18 @@ if TYPE_CHECKING:
 
 
 _AGAIN_S = 5.0
-"""seconds after a check that failed"""
+"""seconds to wait after a check that failed"""
 
 
 class Followed:
-    """Sets of records, each read at once. `close` ends its thread, which has the name `name`; `tell` is called with the reason why records
-    cannot be read, once for each reason. `every_s`: seconds to wait for a watch, which is a hint, before checking anyway."""
+    """Follows sets of records; the records of a set are read together. `close` ends its thread.
+
+    Args:
+        registry: where the records are.
+        name: the name of its thread.
+        every_s: seconds to wait for a watch, which is a hint, before checking anyway.
+        tell: called with the reason why records cannot be read, once for each reason.
+    """
 
     def __init__(self, registry: Registry, name: str, every_s: float, tell: Callable[[str], None]) -> None:
         self._registry = registry
@@ -56,8 +63,13 @@ class Followed:
         self._thread.start()
 
     def add(self, stays: str, spots: Sequence[Spot[Any]], take: Take) -> None:
-        """Follow these, too; `take` is called with the records, once before this returns. If they cannot be read, it is not called, and
-        `tell` is called with `stays`."""
+        """Follow a set of records.
+
+        Args:
+            stays: what remains unchanged if the records cannot be read; the beginning of a text for `tell`.
+            spots: the records.
+            take: called with the records, once before this returns, and again after changes; not called while they cannot be read.
+        """
         with self._lock:
             if self._closed:
                 return
@@ -67,7 +79,7 @@ class Followed:
             self._changed.set()
 
     def refresh(self) -> bool:
-        """Read all of them now; returns whether all could be read."""
+        """Read all sets now. Returns True if all could be read."""
         with self._lock:
             sets = [*self._sets]
         could = [self._read_spots(*each) for each in sets]
@@ -90,7 +102,7 @@ class Followed:
             wait_s = self._every_s if self.refresh() else _AGAIN_S
 
     def _read_spots(self, stays: str, spots: Sequence[Spot[Any]], take: Take) -> bool:
-        """Returns whether they could be read."""
+        """Read one set. Returns True if it could be read."""
         try:
             entries = self._registry.read_many([spot.path for spot in spots])
         except Unreachable:
@@ -110,8 +122,8 @@ _TURNS_READ_S = 5.0
 
 
 class LiveTurns:
-    """Called from any thread with a group's name; it waits for the registry at the first call for each. `close` ends its thread. An invalid
-    record, or one that may not be read, changes nothing."""
+    """The settings of groups; called with a group's name, from any thread. It waits for the registry at the first call for each group. An
+    invalid record, or one that may not be read, changes nothing. `close` ends its thread."""
 
     def __init__(self, registry: Registry, tell: Callable[[str], None] = tell) -> None:
         self._now: dict[str, MemberOverrides] = {}
@@ -120,7 +132,7 @@ class LiveTurns:
         self._followed = Followed(registry, "turns", _TURNS_READ_S, tell)
 
     def __call__(self, group: str) -> MemberOverrides:
-        """The settings in force now."""
+        """The settings of a group that apply now."""
         with self._lock:
             if group not in self._known:
                 self._known.add(group)
@@ -139,16 +151,16 @@ class LiveTurns:
             self._now[group] = MemberOverrides(said.record.members, said.record.out)
 
 
-# A flow's limits as its worker knows them, with its share of quotas and the share that downstream flows leave to its sinks: read again
-# after a change, and remembered while the registry does not answer.
+# A flow's limits while its worker runs, its share of quotas, and the share that downstream flows leave to its sinks: read again after a
+# change, and remembered while the registry does not answer.
 
 
 _LIMITS_READ_S = 30.0
 
 
 class LiveLimits:
-    """Can be called from any thread and answers at once. `close` ends its thread. An invalid record, or one that may not be read, changes
-    nothing."""
+    """The limits of a flow; called from any thread, it returns at once. An invalid record, or one that may not be read, changes nothing.
+    `close` ends its thread."""
 
     def __init__(self, registry: Registry, flow: str, tell: Callable[[str], None] = tell) -> None:
         self._now = FlowLimits()
@@ -156,7 +168,7 @@ class LiveLimits:
         self._followed.add("limits stay as they were", (LIMIT(flow), SHARE(flow), HELD_BACK(flow)), self._take)
 
     def __call__(self) -> FlowLimits:
-        """The limits in force now."""
+        """The limits that apply now."""
         return self._now
 
     def close(self) -> None:
@@ -178,12 +190,12 @@ class LiveLimits:
 
 
 def limits_of(record: Limit) -> FlowLimits:
-    """The limits of a record. Invalid numbers and unknown keys give no limit."""
+    """The limits in a record. Invalid numbers and unknown keys give no limit."""
     return FlowLimits(RateLimit(record.rows_per_s, record.bytes_per_s), _paces(record.sources), _paces(record.edges))
 
 
 def share_of(record: Share) -> RateLimit:
-    """A flow's share of a quota."""
+    """A flow's share of a quota as a rate limit."""
     return RateLimit(record.rows_per_s)
 
 
@@ -202,17 +214,19 @@ _LOOK_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """The desired state now. `wish` is None if this worker is no longer needed: its tier was removed, or another worker serves it."""
+    """A worker's desired state. `wish` is None if the worker is no longer needed: its tier has no desired state, or another worker serves
+    it."""
 
     wish: TierWish | None
     spare: bool = False
-    """this worker is the standby: it takes the tier over when its lease is free"""
+    """this worker is the standby: it takes over the tier when the lease is free"""
     why: str = ""
     """if `wish` is None: the reason from the registry"""
 
 
 class DesiredState:
-    """For one thread, beside the watch. An invalid record changes nothing: the desired state before it stays."""
+    """Follows the desired state of one worker. For one thread, besides the watch. An invalid record changes nothing: the previous desired
+    state stays."""
 
     def __init__(self, registry: Registry, id_: RunId) -> None:
         self._registry = registry
@@ -221,14 +235,14 @@ class DesiredState:
         self._changed = threading.Event()
         self._changed.set()
         self._watches = [
-            # the lease too: who waits for it need not ask
+            # the lease too, so that a worker that waits for it need not poll
             registry.watch(path, self._changed.set)
             for path in (self._wish.path, self._run.path, self._spare.path, LEASE(id_.flow, id_.tier).path)
         ]
         self._last: Orders | None = None
 
     def read(self) -> Orders:
-        """The desired state. Raises Unreachable if it was never known."""
+        """The desired state. While the registry does not answer, the last one. Raises Unreachable if there was none yet."""
         if self._changed.is_set() or self._last is None:
             self._changed.clear()
             try:
@@ -240,7 +254,7 @@ class DesiredState:
         return self._last
 
     def wait(self, timeout_s: float = _LOOK_S) -> None:
-        """Wait until it may have changed, or `timeout_s` have passed."""
+        """Wait until the desired state may have changed, or `timeout_s` seconds have passed."""
         if not self._changed.wait(timeout_s):
             self._changed.set()
 
@@ -256,7 +270,7 @@ class DesiredState:
         wanted, nothing = (wish.record, "") if isinstance(wish, Stored) else (None, "its tier has no desired state")
         if self._is_mine(run):
             return Orders(wanted, why=nothing)
-        # where the run's number is the higher one the spare is of the past
+        # a standby with a lower number than the run is outdated
         newer = isinstance(run, Stored) and isinstance(spare, Stored) and run.record.number > spare.record.number
         if self._is_mine(spare) and not newer:
             return Orders(wanted, spare=True, why=nothing)

@@ -1,4 +1,4 @@
-"""The life of a worker: it takes the lease, works towards the desired state, reports its state, and ends when it is no longer needed."""
+"""The life of a worker: it acquires the lease, works towards the desired state, reports its state, and ends when it is no longer needed."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.5
 _PASSING = frozenset({"spark-start"})
-"""codes of errors that the next process may not meet: a JVM that was killed while it started, a machine that lacked memory for a moment"""
+"""codes of errors that the next process may not have: a JVM was killed while it started, the machine lacked memory for a moment"""
 _PASSING_ERRNO = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EIO, errno.ESTALE})
-"""resources that are short now and need not be later"""
+"""system errors of resources that may be available again later"""
 _LEASE_S = 1.0
-"""seconds between two tries for the lease, and two checks of the desired state"""
+"""seconds between two tries to acquire the lease, and between two checks of the desired state"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +49,31 @@ class AttemptOutcome:
 
 @dataclass(frozen=True, slots=True)
 class AttemptStatus:
-    """The state of an attempt while it runs; `commits` counts the Batches that it has committed."""
+    """The state of an attempt while it runs; `commits` is the number of Batches that it has committed."""
 
     state: WorkerState
     commits: int = 0
     cause: str = ""
     remedy: str = ""
     ready: bool = False
-    """each Query has committed a Batch, or has found nothing to read"""
+    """each query has committed a Batch, or has found nothing to read"""
 
 
 class TierRun(Protocol):
-    """Runs the tier until it is done, stopped or failed."""
+    """Runs the tier until everything is processed, or it is stopped or fails."""
 
     def __call__(self, *, once: bool, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> AttemptOutcome:
-        """Run. `once`: end when all available data is read. `tell` is called from the same thread; raises nothing."""
+        """Run the tier. It should raise nothing: an exception counts as a failure with a bug.
+
+        Args:
+            once: end when all available data is processed.
+            stop: when set, end after the current Batches.
+            tell: to be called with each new status, from the same thread.
+        """
 
 
 class WorkerService:
-    """One worker. `serve` blocks until it is no longer needed."""
+    """One worker. `serve` blocks until the worker is no longer needed."""
 
     def __init__(
         self,
@@ -85,10 +91,22 @@ class WorkerService:
         on_say: Callable[[Report], None] = lambda _report: None,
         on_end: Callable[[str], None] = lambda _why: None,
     ) -> None:
-        """`version`: the version of the flow that this process has loaded. `warm` does what needs no lease, for a standby; it returns how
-        it failed, if it did. `task` does the tier's part of the operation of that name, under the lease; repeating it changes nothing.
-        `reload` loads another version between two attempts, if it can. `http`: the address of its page; `on_say` is called with its
-        reports, `on_end` with the reason for its end."""
+        """Prepare the worker; `serve` runs it.
+
+        Args:
+            registry: the registry.
+            id_: the run of this worker.
+            lease: the tier's lease.
+            wanted: the worker's desired state.
+            version: the version of the flow that this process has loaded.
+            attempt: runs the tier.
+            warm: does what needs no lease, for a standby; returns how it failed, or None.
+            task: does the tier's part of the operation with that id, under the lease; it is idempotent. None: tasks are not supported.
+            reload: loads another version between two attempts; returns False if it cannot. None: never.
+            http: the address of the worker's page.
+            on_say: called with each report.
+            on_end: called with the reason for the worker's end.
+        """
         self._registry = registry
         self._flow = id_.flow
         self._node = f"{id_.flow}.{id_.tier}"
@@ -99,17 +117,17 @@ class WorkerService:
         self._warm: Callable[[], AttemptOutcome | None] | None = warm
         self._spots = {False: (REPORT(id_.flow, id_.tier), RUN(id_.flow, id_.tier))}
         self._spots[True] = (SPARE_REPORT(id_.flow, id_.tier), SPARE(id_.flow, id_.tier))
-        """whether it is the standby → where it reports, and the record that assigns it"""
+        """is it the standby → (where it reports, the record that assigns it)"""
         self._spare = False
         self._report = Report(run=id_.number, generation=0, version=version, state="starting", http=http)
         self._on_say = on_say
         self._on_end = on_end
         self._placed = 0
-        """the Term under which the address of its page was written"""
+        """the Term under which the address of its page was last written"""
         self._told: Report | None = None
         self._told_at: Spot[Report] | None = None
         self._before = 0
-        """Batches committed in earlier attempts of this process"""
+        """number of Batches committed in earlier attempts of this process"""
         self._asked = threading.Event()
         self._task = task
         self._reload = reload
@@ -118,11 +136,11 @@ class WorkerService:
         self._watch = registry.watch(REPORT(id_.flow, id_.tier).path, self._touched.set)
 
     def stop(self) -> None:
-        """End after the current Batches, whatever the desired state. From any thread or signal handler."""
+        """End after the current Batches, whatever the desired state. May be called from any thread or signal handler."""
         self._asked.set()
 
     def serve(self) -> Exit:
-        """Serve. Raises Unreachable if the registry never answered."""
+        """Run until the worker is no longer needed. Returns the exit status. Raises Unreachable if the registry never answered."""
         while True:
             orders = self._wanted.read()
             wish, self._spare = orders.wish, orders.spare
@@ -139,7 +157,7 @@ class WorkerService:
                 what = "its tier stopped" if idle else f"version {wish.version}; this worker has version {self._version}"
                 return self._end("stopped", wish, f"the desired state is {what}")
             if self._spare and not self._lease.held():
-                if wish.goal not in ("running", "paused"):  # it is over soon, and nothing of it is to be done twice
+                if wish.goal not in ("running", "paused"):  # the tier will end soon, and the standby must not do anything a second time
                     return self._end("stopped", wish, f"the desired state of its tier is {wish.goal}, and another worker serves it")
                 failed = self._warmed(wish)
                 if failed is not None:
@@ -158,14 +176,14 @@ class WorkerService:
                 continue
             outcome = self._run(wish)
             if outcome.state == "failed" and not self._lease.held():
-                continue  # fenced, or about to be: the lease decides who goes on
+                continue  # fenced, or about to be: the lease decides which worker continues
             if outcome.state == "failed":
                 return self._fail(wish, outcome, self._before)
             if outcome.state == "finished" and wish.goal == "drained":
                 return self._end("drained", wish, "all available data was processed")
 
     def _warmed(self, wish: TierWish) -> AttemptOutcome | None:
-        """Do once what can be done before the lease is held. Returns how it failed, if it did."""
+        """Do, once, what can be done before the lease is held. Returns how it failed; None if it did not."""
         warm, self._warm = self._warm, None
         if warm is None:
             return None
@@ -173,11 +191,11 @@ class WorkerService:
         return warm()
 
     def _taken_over(self, wish: TierWish) -> bool:
-        """Whether the standby holds the lease now; call it again with a newly read desired state."""
+        """Wait for the lease as the standby. Returns True if it is held now; otherwise read the desired state again and repeat the call."""
         self._say(AttemptStatus("standby"), wish.generation)
         try:
             there = read_record(self._registry, self._spots[False][0])
-            # what has failed for good would fail here as well
+            # a permanent failure of the tier's worker would happen here too
             for_good = isinstance(there, Stored) and there.record.permanent and there.record.generation == wish.generation
             if not for_good and self._lease.acquire():
                 return True
@@ -187,7 +205,7 @@ class WorkerService:
         return False
 
     def _acquired(self, wish: TierWish) -> bool:
-        """Whether the lease is held now; call it again with a newly read desired state."""
+        """Try to acquire the lease. Returns True if it is held now; otherwise read the desired state again and repeat the call."""
         self._say(AttemptStatus("starting", self._before), wish.generation)
         try:
             return self._lease.acquire(wait_s=_LEASE_S)
@@ -196,7 +214,8 @@ class WorkerService:
             return False
 
     def _do(self, wish: TierWish) -> Exit | None:
-        """Do the tier's part of an operation, and report it. A passing error is retried by the next worker: then this one is to end."""
+        """Do the tier's part of an operation, and report it. After a passing error the next worker tries again: then this worker ends, and
+        its exit status is returned; otherwise None."""
         error = ""
         try:
             if self._task is None:
@@ -208,7 +227,7 @@ class WorkerService:
             return None
         except ScribenginError as failed:
             error = f"{failed.message}; {failed.remedy}" if failed.remedy else failed.message
-        except Exception as bug:  # else each next worker would die of it, and the operation would never end
+        except Exception as bug:  # otherwise each next worker would end by it, and the operation would never end
             traceback.print_exc()
             error = f"this is a bug in Scribengin: {type(bug).__name__}: {bug}; report it, with the worker's log"
         self._report = msgspec.structs.replace(self._report, task=wish.task, task_error=error)
@@ -216,7 +235,7 @@ class WorkerService:
         return None
 
     def _run(self, wish: TierWish) -> AttemptOutcome:
-        """Run until the attempt has ended, by itself or because the desired state changed, or the lease is lost."""
+        """Run the tier until the attempt ends by itself, the desired state changes, or the lease is lost."""
         stop, outcomes = threading.Event(), list[AttemptOutcome]()
         standing = AttemptStatus("starting")
         changed = threading.Event()
@@ -246,7 +265,8 @@ class WorkerService:
         return outcomes[0] if outcomes else AttemptOutcome("failed", "the attempt has ended without an outcome")
 
     def _end(self, state: WorkerState, wish: TierWish | None, why: str, *, told: bool = False) -> Exit:
-        """`told`: the registry has no desired state that explains the end, so the report names the reason."""
+        """Report the end of this worker and release the lease. `told`: the report must name the reason, because the registry has no desired
+        state that explains the end."""
         self._on_end(f"{state}: {why}")
         if wish is not None:
             self._say(AttemptStatus(state, self._before, why if told else ""), wish.generation)
@@ -254,15 +274,15 @@ class WorkerService:
         return Exit.DONE
 
     def _fail(self, wish: TierWish, outcome: AttemptOutcome, commits: int) -> Exit:
-        """Report the failure, also in the worker's own log: the registry may not answer, and its record of this run goes when another run
-        follows."""
+        """Report the failure, also in the worker's own log: the registry may not answer, and its record of this run is replaced by that of
+        the next run."""
         remedy = f"; {outcome.remedy}" if outcome.remedy else ""
         self._on_end(f"failed{' permanently' if outcome.permanent else ''}: {outcome.cause or 'no cause is known'}{remedy}")
         self._say(AttemptStatus("failed", commits, outcome.cause, outcome.remedy), wish.generation, permanent=outcome.permanent)
         return Exit.FAILED
 
     def _say(self, standing: AttemptStatus, generation: int, *, permanent: bool = False) -> None:
-        """Write the report if it has news. Progress alone is no news, except for the first Batch: it ends a series of failures."""
+        """Write the report if it has changed. Progress alone is not a change, except the first Batch, which ends a series of failures."""
         commits = standing.commits if self._told is None or self._told.commits == 0 else self._told.commits
         if self._told is None or standing.state != self._told.state:
             commits = standing.commits
@@ -286,31 +306,32 @@ class WorkerService:
                 term = self._lease.term
                 self._registry.commit(put(self._registry, spot, report), *self._links(term), term=term)
                 self._placed = term.number
-            elif (run := self._served(run_spot)) is not None:  # no Term, or none any more: only as long as it is the one that is wanted
+            elif (run := self._served(run_spot)) is not None:  # without a valid Term: only while the registry still assigns this worker
                 self._registry.commit(put(self._registry, spot, report), Require(run.path, run.version))
             else:
-                return  # another one speaks for the tier now
+                return  # another worker reports for the tier now
         except (Unreachable, Conflict):
-            return  # said again at the next look
+            return  # it is reported again at the next check
         except FencedError:
             return
         self._told, self._told_at = report, spot
 
     def _links(self, term: Term) -> list[Write]:
-        """Write the present address of the tier's page; once for each time that the lease is taken."""
+        """The writes of the address of the worker's page, once under each Term."""
         if self._placed == term.number or not self._report.http:
             return []
         spots = {NODE_HTTP(self._node): "", NODE_JSON(self._node): "/json"}
         return [put(self._registry, spot, ServedPage(url=self._report.http + path)) for spot, path in spots.items()]
 
     def _served(self, spot: Spot[Run]) -> RegistryEntry | None:
-        """The record that assigns this worker; None if it no longer does."""
+        """The record that assigns this worker; None if it is no longer assigned."""
         there = read_record(self._registry, spot)
         mine = isinstance(there, Stored) and there.record.number == self._report.run and there.record.ended_at is None
         return there.entry if isinstance(there, Stored) and mine else None
 
     def _report_exists(self) -> bool:
-        """Whether its last report is still there: a damaged record is set aside, and written again. Checked only after a change."""
+        """True if the worker's last report still exists: a damaged one is set aside, and must be written again. Read only after a
+        change."""
         if not self._touched.is_set() or self._told_at is None:
             return True
         self._touched.clear()
@@ -323,17 +344,18 @@ class WorkerService:
 
 
 def _is_other(now: TierWish | None, wish: TierWish, standing: AttemptStatus) -> bool:
-    """Whether the desired state `now` differs from that of the attempt. Setting the same state again retries what has failed."""
+    """True if the desired state `now` differs from the one of the attempt. Setting the same state again retries what has failed."""
     if now is None or (now.goal, now.version) != (wish.goal, wish.version):
         return True
     return now.generation != wish.generation and standing.state == "degraded"
 
 
 def outcome_of(error: Exception, flow: str = "NAME") -> AttemptOutcome:
-    """The outcome of an attempt that could not begin: a passing error is retried by a new worker, any other needs intervention."""
+    """The outcome of an attempt that could not begin: after a passing error a new worker tries again, any other error needs
+    intervention."""
     shortage = next((each.errno for each in (error, error.__cause__) if isinstance(each, OSError)), None)
     if not isinstance(error, ScribenginError):
-        # a right, a name, a folder that is a file; what is no error of the machine is one of ours, and nobody knows whether it comes again
+        # a system error such as missing permissions is permanent; any other exception is a bug, which may or may not happen again
         permanent = shortage is not None and shortage not in _PASSING_ERRNO
         return AttemptOutcome("failed", f"{type(error).__name__}: {error}", f"its traceback: scribengin logs {flow}", permanent=permanent)
     if shortage in _PASSING_ERRNO:

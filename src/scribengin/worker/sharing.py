@@ -1,10 +1,10 @@
-"""How the workers of a tier find each other: the one that holds the lease listens, helpers connect, and stage the portions that they are
-given.
+"""The connection between the workers of a tier: the one that holds the lease listens; helpers connect, and stage the portions that they are
+assigned.
 
-The lease holder writes its address and a key into the tier's state, readable by this user only, and helpers prove that they know the key.
+The lease holder writes its address and a key into the tier's state, readable by this user only, and helpers prove that they have the key.
 No record is sent over the connection: portions name streams, and the answers are reports. It is not encrypted.
 
-A helper sends a sign of life every two seconds. A helper that is silent for `SILENT_S` is dropped, and its portion is staged by the worker
+A helper sends a heartbeat every two seconds. A helper that is silent for `SILENT_S` is dropped, and its portion is staged by the worker
 that assigned it.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 REACHED_AT = "SCRIBENGIN_REACHED_AT"
 """in a worker's environment: the address of its host for workers of other hosts"""
 SILENT_S = 20.0
-"""seconds of silence after which a helper that stages counts as gone"""
+"""seconds of silence after which a helper that stages is dropped"""
 _ALIVE_S = 2.0
 _LOOK_S = 1.0
 """seconds between two checks for a lease holder, and for a new one"""
@@ -43,14 +43,14 @@ _KIND, _FORMAT = "workers", 1
 
 @dataclass(eq=False)
 class _Connected:
-    """One helper, as the worker that assigns portions sees it: used for a Batch by one thread at a time."""
+    """One helper, from the view of the worker that assigns portions. One thread at a time uses it, for one Batch."""
 
     connection: Connection
     digests: Mapping[str, str]
     left: Callable[[_Connected], None]
     busy: bool = False
     asked: bool = False
-    """it stages, and has not answered"""
+    """it stages a portion, and has not answered"""
     gone: bool = False
 
     def begin(self, portion: Portion) -> None:
@@ -92,7 +92,7 @@ class _Connected:
             self.leave()
 
     def leave(self) -> None:
-        """End the connection: this shows the helper that its answer is no longer needed."""
+        """Close the connection: this shows the helper that its answer is no longer needed."""
         if not self.gone:
             self.gone = True
             with suppress(OSError):
@@ -100,11 +100,16 @@ class _Connected:
             self.left(self)
 
 
-class Workshop:
-    """The helpers of a tier, for the worker that holds its lease: `spark.portions.Helpers`. Must be closed."""
+class HelperPool:
+    """The helpers of a tier, for the worker that holds its lease; implements `spark.portions.Helpers`. It must be closed."""
 
     def __init__(self, tier: Path, host: str = LOOPBACK) -> None:
-        """`tier`: the folder of its state. `host`: an address of this machine, at which helpers on others can reach it."""
+        """Start to listen for helpers.
+
+        Args:
+            tier: the folder of the tier's state.
+            host: an address of this machine, at which helpers on other hosts can reach it.
+        """
         self._place = tier / _NAME
         self._key = secrets.token_bytes(32)
         self._lock = threading.RLock()
@@ -116,13 +121,13 @@ class Workshop:
         threading.Thread(target=self._accept, name="helpers", daemon=True).start()
 
     def __len__(self) -> int:
-        """The number of helpers now."""
+        """The present number of helpers."""
         with self._lock:
             self._forget_those_that_left()
             return len(self._connected)
 
     def take(self, query: str, digest: str) -> list[Helper]:
-        """See `spark.portions.Helpers`."""
+        """Reserve the free helpers for a Batch of a query; see `spark.portions.Helpers.take`."""
         with self._lock:
             self._forget_those_that_left()
             free = [each for each in self._connected if not each.busy and each.digests.get(query) == digest]
@@ -131,7 +136,7 @@ class Workshop:
             return list(free)
 
     def close(self) -> None:
-        """End: helpers stop their work, and look for the next lease holder."""
+        """Close all connections: helpers stop their work, and look for the next lease holder."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -149,7 +154,7 @@ class Workshop:
             threading.Thread(target=self._greet, args=(there,), name="helper", daemon=True).start()
 
     def _greet(self, there: socket.socket) -> None:
-        """Accept a connection that proves to know the key; others are ignored."""
+        """Accept a connection that proves to have the key; close others."""
         connection = _connection(there)
         try:
             deliver_challenge(connection, self._key)
@@ -164,7 +169,7 @@ class Workshop:
             self._connected.append(_Connected(connection, digests, self._left))
 
     def _forget_those_that_left(self) -> None:
-        """Remove helpers that have left; the lock must be held, so that none is taken meanwhile."""
+        """Remove helpers that have ended. The caller holds the lock, so that none is reserved meanwhile."""
         for each in [each for each in self._connected if not each.busy]:
             each.leave_if_ended()
 
@@ -177,14 +182,14 @@ _NAME = "workers.json"
 
 
 @dataclass
-class Assistant:
-    """A worker that helps: finds who holds the tier's lease, and stages what it is handed, until it is to stop.
+class HelpingWorker:
+    """A worker that helps: finds the worker that holds the tier's lease, and stages the portions that it assigns.
 
     Attributes:
         tier: the folder of the tier's state.
         stager: does the work.
-        staged: how many portions it has staged.
-        at_work: it stages one.
+        staged: number of portions that it has staged.
+        at_work: it is staging a portion.
     """
 
     tier: Path
@@ -194,7 +199,7 @@ class Assistant:
     _at: bytes | None = field(default=None)
 
     def help(self, stop: threading.Event, tell: Callable[[], None] = lambda: None) -> None:
-        """Help until `stop` is set, and the current portion is staged. `tell` is called now and then."""
+        """Help until `stop` is set and the current portion is staged. `tell` is called about once a second while idle."""
         while not stop.is_set():
             tell()
             self._at = read_or_none(self.tier / _NAME)
@@ -210,7 +215,7 @@ class Assistant:
         key = bytes.fromhex(body["key"])
         try:
             connection = _connection(socket.create_connection((body["host"], body["port"]), timeout=_CONNECT_S))
-        except OSError:  # it has ended, and the next one writes where it is
+        except OSError:  # that worker has ended; the next lease holder writes its own address
             return None
         try:
             answer_challenge(connection, key)
@@ -228,10 +233,10 @@ class Assistant:
                 _, portion = connection.recv()
                 self._stage(connection, portion)
             elif read_or_none(self.tier / _NAME) != self._at:
-                return  # another one holds the lease by now
+                return  # another worker holds the lease now
 
     def _stage(self, connection: Connection, portion: Portion) -> None:
-        """Stage in a thread, while this one sends signs of life and checks whether the answer is still needed."""
+        """Stage a portion in a thread, while this thread sends heartbeats and checks whether the answer is still needed."""
         answers: list[tuple[str, Any]] = []
 
         def work() -> None:
@@ -246,7 +251,7 @@ class Assistant:
         try:
             while thread.is_alive():
                 thread.join(_ALIVE_S)
-                if connection.poll():  # nothing is said to who stages: the connection has ended
+                if connection.poll():  # nothing is sent to a helper that stages: the connection was closed
                     connection.recv()
                 connection.send(("alive", None))
         except (EOFError, OSError):

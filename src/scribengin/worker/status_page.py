@@ -1,4 +1,4 @@
-"""A worker's status summary: its flow and tier, lease and master, its nodes, its downstream tiers, and the backlogs between them."""
+"""A worker's status: its flow and tier, lease and master, its nodes, its upstream and downstream tiers, and the backlogs between them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scribengin.state.channel_acks import QueryTopology
 
 
-# A worker's status page: read-only, on a free port of the loopback, `/` for people and `/json` for programs. It shows no secrets.
+# The page of the status: read-only, on a free port of the loopback, `/` for people and `/json` for programs. It shows no secrets.
 
 
 _PATHS = {"/": "text/html; charset=utf-8", "/json": "application/json"}
@@ -39,8 +39,8 @@ _IDLE_S = 10.0
 
 @contextmanager
 def serve_page(look: Callable[[], Mapping[str, Any]]) -> Iterator[str]:
-    """Serve the present value of `look` until the block ends; yields the address, `http://127.0.0.1:PORT`. It costs nothing unless it is
-    requested."""
+    """Serve the present value of `look` until the block ends. Yields the address, `http://127.0.0.1:PORT`. `look` is only called for a
+    request."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = _IDLE_S
@@ -48,7 +48,7 @@ def serve_page(look: Callable[[], Mapping[str, Any]]) -> Iterator[str]:
 
         def do_GET(self) -> None:
             kind = _PATHS.get(self.path)
-            # a page of a foreign name that was made to point here is not to be read through somebody's browser
+            # a page of another site whose name resolves to this address must not read this page in a user's browser
             here = (self.headers.get("Host") or "").rpartition(":")[0] in (LOOPBACK, "localhost")
             if kind is None or not here:
                 self.send_error(404 if kind is None else 421)
@@ -76,7 +76,7 @@ def serve_page(look: Callable[[], Mapping[str, Any]]) -> Iterator[str]:
 
 
 class Glance:
-    """Computed for each request. Threads may read while others set: each part is one value."""
+    """The worker's status, computed for each request. One thread may read it while another sets it: each part is one value."""
 
     def __init__(self, registry: Registry, id_: RunId, lease: RegistryLease, version: int) -> None:
         self._registry = registry
@@ -84,17 +84,17 @@ class Glance:
         self._lease = lease
         self._version = version
         self.state = "starting"
-        """as last reported"""
+        """the last reported state"""
         self.flow: PreparedFlow | None = None
-        """as last planned"""
+        """the flow as last planned"""
         self._topology: tuple[PreparedFlow, QueryTopology] | None = None
         self.view: RunView | None = None
-        """of the current attempt; None between two"""
+        """the view of the current attempt; None between two attempts"""
         self.helping: Callable[[], Mapping[str, int]] = dict
-        """the number of helpers; for a helper, how many portions it has staged, and whether it stages now"""
+        """returns the number of helpers; for a helper, the number of portions staged, and whether it stages now"""
 
     def topology(self) -> QueryTopology | None:
-        """The Queries and channels of the flow as last planned; None before."""
+        """The queries and channels of the flow as last planned; None before."""
         flow, known = self.flow, self._topology
         if flow is None:
             return None
@@ -107,7 +107,7 @@ class Glance:
         self.state = report.state
 
     def as_json(self) -> dict[str, Any]:
-        """The status as JSON. One request to the registry, for the leader."""
+        """The status as JSON. It costs one request to the registry, for the leader."""
         held = self._lease.held()
         return {
             "worker": str(self._id),
@@ -124,7 +124,7 @@ class Glance:
         }
 
     def _master(self) -> dict[str, Any] | None:
-        """The leader; None if there is none, or it is unknown."""
+        """The leader's record; None if there is none, or the registry does not answer."""
         try:
             there = self._registry.read(LEADER)
         except Unreachable:
@@ -132,7 +132,7 @@ class Glance:
         return {name: there.value.get(name) for name in ("id", "host", "http")} if isinstance(there, RegistryEntry) else None
 
     def _graph(self) -> dict[str, Any]:
-        """Its nodes, and the upstream and downstream tiers with the channels to them; nothing before it is planned."""
+        """The tier's nodes, and the upstream and downstream tiers with their channels; empty before the flow is planned."""
         if self.flow is None:
             return {"nodes": [], "reads_from": [], "hands_to": []}
         name = tier_of(self._id.tier)

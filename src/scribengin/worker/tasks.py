@@ -1,5 +1,5 @@
-"""A tier's part of an operation, done by its worker under its lease. It is idempotent: repeating it, wholly or after a kill, has the effect
-of one execution."""
+"""A tier's part of an operation, which its worker does under its lease. It is idempotent: repeating it, completely or after a kill, has the
+effect of one execution."""
 
 from __future__ import annotations
 
@@ -36,7 +36,16 @@ if TYPE_CHECKING:
 
 
 class Tasks:
-    """One worker's parts of operations; `right` is the path of its lease, `session` returns Spark. Called with an operation's id."""
+    """Does one worker's parts of operations. Called with an operation's id.
+
+    Args:
+        registry: where operations are.
+        id_: the run of the worker.
+        spec: the version that the worker has loaded.
+        packages: the packages of this host, and those of masters.
+        right: the tier's lease.
+        session: returns the Spark session.
+    """
 
     def __init__(
         self,
@@ -59,7 +68,8 @@ class Tasks:
         self._spec = spec
 
     def __call__(self, operation_id: str) -> None:
-        """Do the tier's part. Raises Refused if that is impossible, with nothing changed; Unreachable for a passing error."""
+        """Do the tier's part of an operation. Raises Refused if that is impossible, with nothing changed; Unreachable for a passing
+        error."""
         stored = read_record(self._registry, OPERATION(self._id.flow, operation_id))
         if not isinstance(stored, Stored) or stored.record.step not in UNDER_WAY:
             raise Refused(f"operation {operation_id} is not under way", remedy="start it again", code="operation-over")
@@ -73,7 +83,8 @@ class Tasks:
             self._perform(tier, stored.record, lease)
 
     def _recut(self, version: int) -> None:
-        """Move Queries to their places in the next version. Only its code is loaded: this process has not run the version before."""
+        """Move queries to their places in the next version. Only that version's code is loaded: this process has not run the version
+        before."""
         stored = read_record(self._registry, SPEC(self._id.flow, str(version)))
         if not isinstance(stored, Stored):
             raise Refused(f"version {version} of flow {self._id.flow} does not exist", remedy="apply it again", code="version-unknown")
@@ -104,7 +115,8 @@ class Tasks:
 
 
 def _move(tier: Prepared, folder: QueryFolder, positions: dict[str, Any], lease: Lease) -> None:
-    """Set the positions of its sources; None is the end of the available data. Correct positions are left unchanged."""
+    """Set the positions of a query's sources; None is the end of the available data. Positions that are correct already are left
+    unchanged."""
     if read_lineage(folder) is None:
         raise Refused(f'query "{folder.name}" has never run', remedy="run it first", code="state-missing")
     ends = decided_ends(folder)

@@ -1,8 +1,9 @@
-"""A worker's records about its tier in the registry, besides its report: where the tier begins and ends, that it runs, and its tasks.
+"""A worker's records about its tier in the registry, besides its report: the nodes with which the tier begins and ends, its state, and its
+tasks.
 
-They are for people and other programs; no master decides by them. They are checked every few seconds and written when they have changed, as
-are acknowledgements; tasks, and counts of columns, at most every half minute, never per Batch. What cannot be written now is written at the
-next check.
+They are for people and other programs; no master decides by them. They are checked every few seconds and written when they have changed; so
+are acknowledgements. Tasks and counts of columns are written at most every half minute, never per Batch. A write that fails is repeated at
+the next check.
 """
 
 from __future__ import annotations
@@ -43,16 +44,25 @@ if TYPE_CHECKING:
 
 LOOK_S, TASKS_S = 5.0, 30.0
 _MARKS, _CLEARED = 40, 1000
-"""the most moments of a source that are reported, and that wait to be acknowledged"""
+"""the most times of a source that are reported, and the most that wait to be acknowledged"""
 MOST_TASKS = 100
 """the most tasks of a tier that are reported"""
 MOST_COLUMNS, _LONGEST, _LISTED = 100, 500, 10
-"""limits: the newest of a tier; characters of a type, and of a file's name; reported columns of one sink"""
+"""the most columns of a tier (the newest); characters of a type, and of a file's name; the most columns of one sink"""
 
 
 def tasks_of(query: str, decision: Decision, streams: Mapping[str, Sequence[SourceStream]], owner: str) -> list[Task]:
-    """The tasks of a Query's newest decided Batch. Task n reads the n-th stream of each source and writes task output n of each sink; if
-    rows are shuffled between the two, Spark does them in two tasks."""
+    """The tasks of a query's newest decided Batch.
+
+    Task n reads the n-th stream of each source and writes task output n of each sink. If rows are shuffled between the two, Spark does them
+    in two tasks.
+
+    Args:
+        query: the query.
+        decision: its newest decided Batch.
+        streams: source → the streams that the Batch has read.
+        owner: the worker.
+    """
     units: dict[int, dict[str, Any]] = {}
     for receipt in decision.receipts:
         units.setdefault(receipt.unit, {})[receipt.sink] = {"unit": receipt.unit, "rows": receipt.rows, "bytes": receipt.bytes}
@@ -72,7 +82,8 @@ def tasks_of(query: str, decision: Decision, streams: Mapping[str, Sequence[Sour
 
 
 class TierRecords:
-    """Writes them under the tier's lease. `show` takes the present view of the tier, from any thread; `close` ends it."""
+    """Writes the records of a tier under the tier's lease. `show` takes the present view of the tier, from any thread; `close` ends its
+    thread."""
 
     def __init__(
         self,
@@ -84,13 +95,22 @@ class TierRecords:
         *,
         topology: Callable[[], QueryTopology | None] = lambda: None,
     ) -> None:
-        """`topology`: the Queries and channels of the whole flow; another object if it was planned again, None before."""
+        """Prepare it; `start` starts its thread.
+
+        Args:
+            registry: where the records are.
+            id_: the run of the worker.
+            lease: the tier's lease.
+            folder: the tier's state.
+            host: the name of this machine.
+            topology: returns the queries and channels of the whole flow: a new object if the flow was planned again, None before.
+        """
         self._topology = topology
         self._acks: Acks | None = None
         self._throughs: dict[tuple[str, str], Through] = {}
-        """(Query, external source) → how far it is acknowledged through the flow"""
+        """(query, external source) → the times up to which it is acknowledged by the flow"""
         self._acked_at = 0.0
-        """the last time when acknowledgements were written, by the monotonic clock"""
+        """when acknowledgements were last written, by the monotonic clock"""
         self._registry = registry
         self._id = id_
         self._node = f"{id_.flow}.{id_.tier}"
@@ -113,13 +133,13 @@ class TierRecords:
         self._view = view
 
     def close(self) -> None:
-        """End. The state record is removed with this process's session."""
+        """End the thread. The state record is removed with this process's session."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join(LOOK_S)
 
     def write(self) -> None:
-        """Write where the tier begins and ends, and that it runs, as far as changed. Raises as `Registry.commit`."""
+        """Write the nodes with which the tier begins and ends, and its state, if they have changed. Raises as `Registry.commit`."""
         if (session := self._registry.session().id) != self._session:
             self._written, self._session = {}, session
         view = self._view
@@ -137,9 +157,10 @@ class TierRecords:
         self._put_state(NodeState(state=state, host=self._host, since=self._state[1]))
 
     def write_columns(self, *, counts: bool = True) -> None:
-        """Write the differences found in columns. Without `counts` only if there are others. Raises as `Registry.commit`."""
+        """Write the differences found in columns. `counts`: write them even if only the counts have changed. Raises as
+        `Registry.commit`."""
         if self._view is None or not self._view.queries:
-            return  # of a run that has not begun nothing is known
+            return  # before a run has begun, nothing is known
         spot = COLUMNS(self._id.flow, self._id.tier)
         record = ColumnsRecord(
             noticed=tuple(map(_bounded, self._view.noticed[-MOST_COLUMNS:])),
@@ -153,18 +174,19 @@ class TierRecords:
             self._put(spot, record)
 
     def end(self) -> None:
-        """Write what is not written yet, before the worker releases its lease."""
+        """Write what has not been written yet, before the worker releases its lease."""
         if self._lease.held():
             _try(self.write_acks)
             _try(self.write_columns)
 
     def write_acks(self) -> None:
-        """Write how far downstream tiers acknowledged this tier's input. Raises as `Registry.commit`, and as reading the states does."""
+        """Write how far downstream tiers have acknowledged this tier's input. Raises as `Registry.commit`, and as reading the states
+        does."""
         topology = self._topology()
         if topology is None:
             return
         spot = ACK(self._id.flow, self._id.tier)
-        if self._acks is None:  # the worker before this one has noted moments
+        if self._acks is None:  # continue with the times that the previous worker recorded
             there = read_record(self._registry, spot)
             for name, ack in there.record.queries.items() if isinstance(there, Stored) else ():
                 self._throughs |= {(name, source): Through(ack.lineage, marks) for source, marks in ack.through.items()}
@@ -185,13 +207,13 @@ class TierRecords:
         found = acked(self._id.tier, topology, standing, {key: through.marks() for key, through in self._throughs.items()})
         before = self._written.get(spot.path)
         if before is not None and _bare(before) == _bare(found) and time.monotonic() - self._acked_at < TASKS_S:
-            return  # that nothing has come is told more seldom
+            return  # if only the times have changed, they are written less often
         if found.queries and found != before:
             self._put(spot, found)
             self._acked_at = time.monotonic()
 
     def write_tasks(self) -> None:
-        """Write the tasks, if they differ from those written. Raises as `Registry.commit`."""
+        """Write the tasks that differ from those in the registry. Raises as `Registry.commit`."""
         tasks = [task for query in self._folder.queries() for task in self._of_query(query.name)][:MOST_TASKS]
         if not tasks:
             return
@@ -222,7 +244,7 @@ class TierRecords:
             self._written[spot.path] = record
 
     def _put_state(self, record: NodeState) -> None:
-        """Write the state; it is ephemeral, and one of another session is removed first."""
+        """Write the state. The record is ephemeral; one of another session is removed first."""
         spot = NODE_STATE(self._node)
         if self._written.get(spot.path) == record:
             return
@@ -250,24 +272,24 @@ class TierRecords:
 
 
 class Through:
-    """How far one external source is acknowledged through the flow, by moments. Not thread-safe."""
+    """The times up to which one external source is acknowledged by the flow; see `QueryAck.through`. Not thread-safe."""
 
     def __init__(self, lineage: str = "", marks: Iterable[tuple[float, float]] = ()) -> None:
-        """`marks`: those noted in that lineage."""
+        """Continue with `marks` that were recorded in that lineage."""
         self._cleared: deque[tuple[float, int]] = deque(maxlen=_CLEARED)
-        """(a moment, number of log entries with all that was there then), not yet acknowledged"""
+        """(time, number of log entries that include everything that existed then), not yet acknowledged"""
         self._marks = list(marks)
         self._lineage = lineage
 
     def clear(self, moment: float, entries: Callable[[], int]) -> None:
-        """Record that all that was there at that moment is in the log, which has this number of entries now."""
+        """Record that the log, which has `entries()` entries now, includes everything that existed at `moment`."""
         newest = max([moment_ for moment_, _ in (*self._cleared, *self._marks)], default=0.0)
         if moment > newest:
             self._cleared.append((moment, entries()))
 
     def released(self, lineage: str, entries: int, now: float) -> None:
-        """Record that this number of entries was acknowledged before `now`."""
-        if lineage != self._lineage and self._lineage:  # it went back: what was through is read again
+        """Record that this number of entries of that lineage was acknowledged before `now`."""
+        if lineage != self._lineage and self._lineage:  # a new lineage: entries that were acknowledged are read again
             self._cleared.clear()
             self._marks = []
         self._lineage = lineage
@@ -278,12 +300,12 @@ class Through:
             self._marks = _thinned([*self._marks, (moment, now)])
 
     def marks(self) -> tuple[tuple[float, float], ...]:
-        """See `QueryAck.through`."""
+        """The recorded times; see `QueryAck.through`."""
         return tuple((round(moment, 3), round(at, 3)) for moment, at in self._marks)
 
 
 def _thinned(marks: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The marks, thinned to fit a record: of the older half every second one."""
+    """The marks, thinned to fit a record: every second one of the older half is dropped."""
     if len(marks) <= _MARKS:
         return marks
     half = len(marks) // 2
@@ -291,14 +313,21 @@ def _thinned(marks: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _bare(ack: Ack) -> Mapping[str, QueryAck]:
-    """The view without the values that change while nothing arrives."""
+    """The acknowledgements without the values that change even if nothing arrives."""
     return {name: structs.replace(query, through={}) for name, query in ack.queries.items()}
 
 
 def acked(
     tier: str, topology: QueryTopology, standing: FlowAcks, through: Mapping[tuple[str, str], tuple[tuple[float, float], ...]] | None = None
 ) -> Ack:
-    """The acknowledgements of the Queries of a tier that ever ran. `through`: (Query, source) → its marks."""
+    """The acknowledgements of the queries of a tier that have ever run.
+
+    Args:
+        tier: the tier.
+        topology: the queries and channels of the whole flow.
+        standing: the acknowledgements of all its queries.
+        through: (query, source) → its marks.
+    """
     found = {}
     for key, at in standing.queries.items():
         if key.tier == tier and at.lineage:
@@ -332,7 +361,7 @@ def _cut(value: Any) -> Any:
 
 
 def _named(record: ColumnsRecord) -> object:
-    """The identity of a difference, without its counts."""
+    """The identity of the differences in a record, without their counts."""
     return [{name: value for name, value in row.items() if name != "records"} for row in (*record.noticed, *record.accepted)]
 
 
@@ -341,7 +370,7 @@ def _names(of_queries: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _state(view: RunView | None) -> FlowState:
-    """The state; a worker that holds the lease and runs nothing is paused, or has just started."""
+    """The tier's state; a worker that holds the lease and runs nothing is paused, or has just started."""
     if view is None:
         return "starting"
     if view.phase in ("stopping", "ended"):

@@ -134,7 +134,7 @@ def small(public_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallS
     with SmallDisk(room, "1m") as disk:
         # the server is root's child where the disk is seen, and in a namespace of its own nobody special there
         as_ever = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
-        monkeypatch.setattr(embedded, "as_nobody_special", lambda: (*disk.wrap([], public_path), *as_ever))
+        monkeypatch.setattr(embedded, "unprivileged_prefix", lambda: (*disk.wrap([], public_path), *as_ever))
         with SmallServer(public_path, disk) as server:
             with psycopg.connect(server.uri, autocommit=True) as admin:
                 admin.execute(f"CREATE TABLESPACE small LOCATION '{room}'")

@@ -1,1 +1,1 @@
-"""One module a command; each has `command`, which `cli.main` loads when it is called."""
+"""One module for each command. Each has functions that are click commands; `cli.main` imports a module when its command is called."""

@@ -1,4 +1,4 @@
-"""`scribengin alerts list FLOW`: what a flow's alerts watch for, and which fire. `alerts test FLOW`: send a test through their targets."""
+"""`scribengin alerts list FLOW`: list the alerts of a flow and their states. `alerts test FLOW`: send a test to their targets."""
 
 from __future__ import annotations
 

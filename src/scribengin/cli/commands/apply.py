@@ -112,8 +112,8 @@ def command(
 def _packed(
     files: Sequence[str], base: Path | None, tiers: int | None, branches: str | None
 ) -> tuple[list[Submit], dict[str, bytes], list[Problem], list[Spread]]:
-    """(the flows, the packages that they come in, warnings, what of them is spread). Raises InputError with every problem of every flow in
-    all folders."""
+    """Returns the flows to submit, their packages by id, the warnings, and the flows that are split into tiers. Raises InputError with all
+    problems of all flows in all folders."""
     import os
 
     from scribengin.client.models import Submit
@@ -161,7 +161,7 @@ def _packed(
 
 
 def _spread(path: Path, tiers: int, branches: str | None) -> tuple[Spread, str, list[Problem]]:
-    """(what runs where, the flow file in tiers, warnings)"""
+    """Returns the split of the flow into tiers, the text of the resulting flow file, and the warnings. Raises InputError."""
     import os
 
     from scribengin.cli.spreading import spread_file
@@ -174,7 +174,7 @@ def _spread(path: Path, tiers: int, branches: str | None) -> tuple[Spread, str, 
 
 
 def _spread_json(spreads: Sequence[Spread]) -> dict[str, Any]:
-    """Flow → tier → its utilities: none in the tier where branches meet, and no tiers of what stays in one piece."""
+    """The JSON form: flow → tier → its utilities. The tier that merges the branches has none; a flow that was not split has no tiers."""
     told = {each.flow.name: dict(each.runs) | ({each.consolidates: ()} if each.consolidates else {}) for each in spreads}
     return {"spread": {flow: {tier: list(names) for tier, names in runs.items()} for flow, runs in told.items()}} if told else {}
 
@@ -196,6 +196,6 @@ def _show(plan: TopologyPlan, spreads: Sequence[Spread]) -> None:
             click.echo(f"flow {each.flow.name}, {line}")
     for flow in plan.flows:
         for change in flow.changes:
-            of_all = f"flow {flow.flow} {change.says}"  # that it is new, or is to run again
+            of_all = f"flow {flow.flow} {change.says}"  # a change of the whole flow: it is new, or is to run again
             click.echo(of_all if change.what == "flow" else f"flow {flow.flow}, {change.what}: {change.says} ({_EFFECTS[change.effect]})")
     click.echo(f"plan {plan.hash}")

@@ -44,7 +44,8 @@ def command(*, flow: str, state: Path | None, masters: Masters) -> CommandAnswer
     """
     if is_name(flow):
         with masters.client() as client:
-            return _answer(client.audit(flow), _RESTORE)  # a reset takes the file, which its host has
+            # `reset` takes the flow file, which only a host has: no command to start over is offered
+            return _answer(client.audit(flow), _RESTORE)
     from scribengin.local.audit import audit_as_json, audit_flow
 
     prepared = prepared_flow(flow, state)
@@ -58,12 +59,12 @@ def _answer(found: dict[str, Any], remedy: str, warnings: Sequence[Problem] = ()
 
 
 def _name(query: dict[str, Any]) -> str:
-    """The Query, and which of its lineages where a rewind has left it."""
+    """The name of the Query, with its lineage if a rewind has ended that lineage."""
     return f"{query['name']} (lineage {query['lineage']})" if query["past"] else str(query["name"])
 
 
 def _others(found: dict[str, Any]) -> Iterator[str]:
-    """A line for what a sink's place holds besides."""
+    """Returns a line for each content of a sink's place that the flow's state does not account for."""
     for query in found["queries"]:
         for sink in query["sinks"]:
             for other in sink.get("others") or ():
@@ -71,19 +72,19 @@ def _others(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _uncounted(found: dict[str, Any]) -> list[str]:
-    """The sinks whose places were not searched for rows of others."""
-    # a master of an earlier release does not say
+    """The sinks whose places were not searched for such content."""
+    # masters of earlier releases leave "others" out
     return sorted({sink["sink"] for query in found["queries"] for sink in query["sinks"] if sink.get("others", ()) is None})
 
 
 def _lacks(found: dict[str, Any]) -> bool:
-    """Whether rows are gone from a sink's place, or were changed there, and no violation says itself what to do."""
+    """True if rows of a sink are missing or were changed, and at least one violation does not name a remedy itself."""
     lacking = any(sink["found"] < sink["decided"] for query in found["queries"] for sink in query["sinks"])
     return lacking and any(NEXT_RUN not in each and "start over: " not in each for each in found["ledger"]["violations"])
 
 
 def _show(found: dict[str, Any], remedy: str) -> None:
-    """`remedy`: what to do where sinks' places lack rows."""
+    """Print the audit. `remedy` is the advice to print if a sink's place lacks rows."""
     from rich.text import Text
 
     from scribengin.cli.summary import show_ledgers, show_losses, show_verdict
@@ -119,7 +120,7 @@ def _show(found: dict[str, Any], remedy: str) -> None:
         click.echo(f"channel {channel['channel']} to {channel['reader']}: {channel['compared']:,} Batches compared at both ends{left}")
     console = open_console()
     counts = {_name(query): {node: Counts.from_json(each) for node, each in query["nodes"].items()} for query in queries}
-    # a master of an earlier release knows no lines
+    # masters of earlier releases leave "lines" out
     show_ledgers({"": {_name(query): [LedgerLine.from_json(each) for each in query.get("lines", ())] for query in queries}}, console)
     if any(query["batches"] for query in queries) or found["ledger"]["violations"]:
         show_verdict(found["ledger"]["violations"], console, besides=any(_others(found)), uncounted=_uncounted(found))

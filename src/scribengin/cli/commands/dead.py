@@ -1,4 +1,5 @@
-"""`scribengin dead-letter FLOW`: the records that a step could not handle; `dead_work` has what is done with them."""
+"""`scribengin dead-letter`: list and show the records that a step could not process. `cli.dead_letters` has the commands that change
+them."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ def list_(*, flow: str, filters: Filters, by_query: bool, state: Path | None, ma
         done = {name: name for name in ("repaired", "asked", "replayed") if any(row[name] for row in rows)}
         headings = {"query": "Query", "step": "step", "count": "letters", **done, "reason": "reason", "key": "for example"}
         print_table(rows, headings | {"example": "message", "place": "at", "last": "the last"})
-        if key := rows[0]["key"]:  # a master of an earlier release does not say it
+        if key := rows[0]["key"]:  # masters of earlier releases leave the key out
             click.echo(f"to see one in full: {as_called(flow_command('dead-letter show', key), {'flow': flow, 'state': state})}")
         click.echo(f"what a reason means, and what to do: scribengin explain {rows[0]['reason']}")
         if stranded := sum(row["asked"] for row in rows if row["gone"]):
@@ -169,7 +170,7 @@ def _print(letter: dict[str, Any]) -> None:
 
 
 def _payload(letter: dict[str, Any]) -> bytes | None:
-    """The record's bytes; None where they are withheld."""
+    """The record's bytes; None if the caller may not see them."""
     import base64
 
     if "payload_base64" in letter:

@@ -1,4 +1,4 @@
-"""`scribengin node drain|undrain|remove NODE`: take a host out, or back."""
+"""`scribengin node drain|undrain|remove NODE`: remove the workers from a node, allow them again, or remove the node."""
 
 from __future__ import annotations
 

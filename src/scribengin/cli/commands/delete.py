@@ -26,7 +26,7 @@ def command(*, flows: tuple[str, ...], labels: dict[str, str], masters: Masters)
       scribengin delete orders
     """
     with masters.client() as client:
-        flows = chosen(client, flows, labels)  # all of them are there, or nothing is done
+        flows = chosen(client, flows, labels)  # raises before the first deletion if one of the flows does not exist
         for flow in flows:
             client.delete(flow)
     return CommandAnswer(list(flows), show=lambda: click.echo(f"deleted: {', '.join(flows)}"))

@@ -1,4 +1,4 @@
-"""`scribengin describe NAME`: all that the registry says of a flow, and of its tasks."""
+"""`scribengin describe NAME`: what the registry holds about a flow, its tasks and the attempts of its tiers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _row(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def _attempt(attempt: dict[str, Any]) -> dict[str, Any]:
-    """Why it ended; where it goes on, what failed inside of it last."""
+    """A row of the table. The cause is why the attempt ended, and the last failure inside of it if that differs."""
     at = {name: "-" if attempt[name] is None else _moment(attempt[name]) for name in ("since", "ended")}
     process = f"{attempt['pid']} on {attempt['host']}" if attempt["pid"] else attempt["node"] or "-"
     failed = [failure["cause"] for failure in attempt["failures"]]

@@ -1,4 +1,4 @@
-"""`scribengin doctor`: one function a check; each says what was found and, where that is not enough, what to do."""
+"""`scribengin doctor`: one function for each check. A check reports what it found and, if that is not sufficient, a remedy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ENOUGH_ROOM = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`state` is ok, warning (it runs, but …) or missing (it not running)."""
+    """The result of a check. `state` is ok, warning (Scribengin runs, but with a disadvantage) or missing (it cannot run)."""
 
     check: str
     state: Literal["ok", "warning", "missing"]
@@ -111,7 +111,8 @@ def _loopback() -> Finding:
 
 
 def _folder(check: str, folder: Path, remedy: str) -> Finding:
-    """A folder that is, or can be, made and written, with room; of one elsewhere, whether it can."""
+    """Check that a local folder can be created and written, and that its disk has free space. Of a remote folder only check that it can be
+    written."""
     if isinstance(folder, RemotePath):
         return _elsewhere(check, folder)
     there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
@@ -136,7 +137,7 @@ def _elsewhere(check: str, folder: RemotePath) -> Finding:
 
 
 def _session() -> Finding:
-    """A thousand rows through Spark and a Python worker."""
+    """Send a thousand rows through Spark and a Python worker."""
     from scribengin.spark.session import start_session, stop_session
     from scribengin.spark.without_pandas import map_in_arrow
 

@@ -1,4 +1,4 @@
-"""`scribengin explain CODE`: the entry of a code, or of a reason of dead letters, offline."""
+"""`scribengin explain CODE`: explain an error code or a reason of dead letters. Needs no network."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def command(code: str) -> CommandAnswer:
         "wrong": entry.fragment(entry.example) if entry.example else None,
         "right": entry.fragment(entry.right) if entry.right else None,
     }
-    if reason is not None:  # a few names are both
+    if reason is not None:  # a few names are both a code and a reason
         result["dead_letters"] = _reason_as_json(reason)
 
     def show() -> None:

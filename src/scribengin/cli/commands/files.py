@@ -1,4 +1,4 @@
-"""`scribengin object list FLOW|URL`: what sinks to object stores have committed."""
+"""`scribengin object list FLOW|URL`: list the objects that sinks have committed to object stores."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def list_(*, where: str, sink: str | None, endpoint: str | None, region: str, pr
 
 
 def _of_flow(flow: str, sink: str | None) -> list[tuple[str, CommittedObjects]]:
-    """(sink, what is committed at a place of it); several of one that goes to a group."""
+    """Returns (sink, committed objects) for each place of the flow's sinks; a sink that writes to a group has several places."""
     from scribengin.cli.flow_state import open_state
     from scribengin.connectors.objects.reading import committed_at
     from scribengin.plan.maintained_places import places_in_stores, sinks_in_stores

@@ -53,7 +53,7 @@ def command(*, files: tuple[str, ...], check: bool) -> CommandAnswer:
 
 
 def _laid_out(path: Path, file: str) -> tuple[str, str]:
-    """The text before and after. Raises InputError for what is no YAML file."""
+    """Returns the text before and after formatting. Raises InputError if the file is not a readable YAML file."""
     from scribengin.spec.fmt import format_text
 
     if path.suffix == ".py":

@@ -1,4 +1,4 @@
-"""`scribengin graph FLOW`: the steps of a flow, from its file or as it was submitted; or the workflow of one that was submitted."""
+"""`scribengin graph FLOW`: show the steps of a flow, from its file or as it was submitted, or the workflow of a submitted flow."""
 
 from __future__ import annotations
 

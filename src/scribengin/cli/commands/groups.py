@@ -150,7 +150,7 @@ def _show(group: GroupRow) -> None:
 
 
 def _seen_text(seen: Any) -> str:
-    """`flow f, sink kept, server db1:5432: healthy, 12 Batches`."""
+    """A line such as `flow f, sink kept, server db1:5432: healthy, 12 Batches`."""
     why = f" ({seen['reason']}{', tried again in {:g} s'.format(seen['again_s']) * bool(seen['again_s'])})" if seen["reason"] else ""
     where = f", {seen['place']}" * bool(seen["place"])
     return (

@@ -1,4 +1,4 @@
-"""`scribengin infer FILE…`: a schema for what the files hold."""
+"""`scribengin infer FILE…`: propose a schema for the content of files."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _show(proposal: Proposal, text: str) -> None:
 
 
 def _yaml(proposal: Proposal, files: tuple[str, ...]) -> str:
-    """A source for the flow file."""
+    """The YAML of a source for the flow file."""
     import json
 
     path = "data" if files[0] == "-" else files[0] if len(files) == 1 else _path_of(files)
@@ -186,7 +186,7 @@ def _mapping(value: dict[str, str]) -> str:
 
 
 def _path_of(files: tuple[str, ...]) -> str:
-    """A glob that takes in all of them, and of others as few as it can."""
+    """A glob that matches all these files, and few others."""
     paths = [Path(each) for each in files]
     suffixes = {"".join(path.suffixes[-2:]) for path in paths}
     name = f"*{suffixes.pop()}" if len(suffixes) == 1 else "*"
@@ -199,7 +199,7 @@ def _path_of(files: tuple[str, ...]) -> str:
 
 
 def _scalar(text: str) -> str:
-    """One line of YAML; in quotes where it needs them."""
+    """The text as a YAML scalar on one line, in quotes if it needs them."""
     import json
 
     import yaml

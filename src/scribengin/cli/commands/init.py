@@ -1,4 +1,4 @@
-"""`scribengin init [FOLDER]`: a small flow that works, with data in which a few records are bad."""
+"""`scribengin init [FOLDER]`: create a small working flow and data that contains a few bad records."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def _template(name: str) -> str:
 
 
 def _orders() -> str:
-    """The same orders every time; two malformed lines among them, some without a positive amount, one from an unknown country."""
+    """The example orders; each call returns the same text. Two lines are malformed, some orders have no positive amount, and one has an
+    unknown country."""
     dice = random.Random(1)
     start = datetime(2026, 1, 1, tzinfo=UTC)
     lines = []

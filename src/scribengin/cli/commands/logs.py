@@ -1,4 +1,4 @@
-"""`scribengin logs NAME`: what a flow's workers have printed."""
+"""`scribengin logs NAME`: print the output of a flow's workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _MOST = 10_000
 _FOLLOWED = 1_000
-"""lines of each file that one request asks for: more than a worker prints between two"""
+"""the number of lines of each file that one request of --follow asks for; more than a worker usually prints between two requests"""
 _EVERY_S = 1.0
 
 
@@ -67,11 +67,11 @@ def command(
             return found if since is None else [each | {"lines": log_text.since(each["lines"], since)} for each in found]
 
         if follow:
-            if sys.stdout is sys.stderr:  # --json has taken it
+            if sys.stdout is sys.stderr:  # --json has redirected stdout
                 raise click.UsageError("--follow and --json exclude each other")
             _follow(read_lines, count, everything=everything)
             return CommandAnswer()
-        # tracebacks are folded before lines are counted
+        # reads more lines than asked for, since folding tracebacks reduces their number
         found = read_lines(max(count, _FOLLOWED))
     raw = [each | {"lines": each["lines"][-count:]} for each in found]
     return CommandAnswer(raw, show=lambda: _show(found, count, everything=everything))
@@ -89,7 +89,7 @@ def _show(found: Sequence[dict[str, Any]], count: int, *, everything: bool) -> N
 
 
 def _follow(read: Callable[[int], list[dict[str, Any]]], count: int, *, everything: bool) -> None:
-    """Until Ctrl-C."""
+    """Print new lines until Ctrl-C."""
     from scribengin.cli import log_text
 
     found = read(_FOLLOWED)
@@ -100,7 +100,7 @@ def _follow(read: Callable[[int], list[dict[str, Any]]], count: int, *, everythi
             time.sleep(_EVERY_S)
             try:
                 now = read(_FOLLOWED)
-            except Unreachable:  # a take-over of the masters
+            except Unreachable:  # the leading master is being replaced
                 continue
             fresh = [
                 each | {"lines": log_text.new_lines(before.get((each["tier"], each["node"], each["file"]), ()), each["lines"])}

@@ -93,7 +93,16 @@ _Turn = tuple[_Kept, "MaintenanceRun", ScribenginError | None]
 
 
 def _turns(folders: Sequence[_Kept], tables: Mapping[str, KeptTable], every_s: float | None, *, flush: bool) -> list[_Turn]:
-    """The last turn of each folder, or place in a store, those with `tables` among them; what each does is shown."""
+    """Maintain the places once, or repeatedly until Ctrl-C, and print what was done.
+
+    Args:
+        folders: folders, tables and places in stores
+        tables: how to open those of `folders` that are Delta tables
+        every_s: the interval in seconds; None runs once
+        flush: merge all hidden segments, whatever their size and age
+
+    Returns: the result of the last run for each place
+    """
     last: list[_Turn] = []
     try:
         while True:
@@ -142,7 +151,7 @@ def _text(done: MaintenanceRun) -> str:
 
 
 def _confirm_foreign(folders: Sequence[Path], *, yes: bool) -> None:
-    """Raise Refused if foreign files would be deleted without a confirmation."""
+    """Ask before foreign files are deleted. Raises Refused if they would be deleted without a confirmation."""
     from scribengin.connectors.files.orphans import find_orphans
 
     foreign = [each for folder in folders for each in find_orphans(folder) if each.foreign and not each.may_be_used]
@@ -199,7 +208,7 @@ def _orphans(folders: Sequence[Path], declared: Flow, *, own: bool, foreign: boo
 
 
 def _orphan_objects(declared: Flow, *, own: bool) -> list[dict[str, Any]]:
-    """Those of sinks to object stores; of others' objects none is ever deleted."""
+    """Report the orphans of sinks to object stores, and delete Scribengin's own if `own`. Objects of other programs are never deleted."""
     from scribengin.plan.maintained_places import places_in_stores
 
     found = []

@@ -1,4 +1,4 @@
-"""`scribengin server master`: a master of a registry that is elsewhere."""
+"""`scribengin server master`: run a master that uses an existing registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scribengin server node`: this machine as a host of workers."""
+"""`scribengin server node`: make this machine a host of workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scribengin node list` and `scribengin node describe NAME`: the hosts that run workers."""
+"""`scribengin node list` and `scribengin node describe NAME`: show the hosts that run workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scribengin offsets show FLOW` and `scribengin offsets set FLOW SOURCE POSITION`."""
+"""`scribengin offsets show FLOW` and `scribengin offsets set FLOW SOURCE POSITION`: show or set the positions of sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scribengin operation list [NAME]` and `scribengin operation cancel NAME ID`."""
+"""`scribengin operation list [NAME]` and `scribengin operation cancel NAME ID`: list or cancel operations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _waits(row: dict[str, Any]) -> str:
-    """What an operation over a workflow waits for."""
+    """The flows and conditions that an operation on a workflow waits for; empty for other operations."""
     return "; ".join(row["arguments"].get("waits_for", ()))
 
 

@@ -1,4 +1,4 @@
-"""`scribengin package create DIR` and `scribengin package inspect FILE`."""
+"""`scribengin package create DIR` and `scribengin package inspect FILE`: make a package, or show its contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scribengin peer set|list|remove`: other control planes whose flows meet those here."""
+"""`scribengin peer set|list|remove`: configure other control planes whose flows are connected with flows here."""
 
 from __future__ import annotations
 

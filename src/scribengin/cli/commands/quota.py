@@ -1,4 +1,4 @@
-"""`scribengin quota set|list|remove`: what flows with a label may take together."""
+"""`scribengin quota set|list|remove`: limit the resources that all flows with a label use together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scribengin recover`: is everything back that is wanted?"""
+"""`scribengin recover`: list the flows that are not in their desired state after an outage."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def command(*, retry: bool, labels: dict[str, str], wait: float | None, masters:
 
 
 def _is_looked_at(client: Client, flow: str) -> bool:
-    """Whether a master has taken up what was asked."""
+    """True if a master has processed the newest desired state of the flow."""
     view = client.flow(flow)
     return view.status is not None and view.status.generation == view.wanted.revision
 

@@ -69,7 +69,7 @@ def _undo(found: FlowWithState, id_: str, named: Mapping[str, Any]) -> CommandAn
     from scribengin.local.reset import Reset
     from scribengin.state.trash import Trash
 
-    # without outputs that stores keep, a flow whose sinks cannot be opened is undone too
+    # opens the sinks only if the trash holds outputs: without them the undo also works for a flow whose sinks cannot be opened
     outputs = bool(Trash(found.tiers[0].folder.root, found.declared.name).find(id_).outputs)
     reset = Reset.of(found.declared, [(tier.flow, tier.folder) for tier in found.tiers], outputs=outputs)
     discarded = reset.undo(id_)
@@ -87,12 +87,12 @@ def _undo(found: FlowWithState, id_: str, named: Mapping[str, Any]) -> CommandAn
 
 
 def _undo_command(discarded: Discarded, named: Mapping[str, Any]) -> str:
-    """`named` is how this command was given its flow and its state."""
+    """The command that restores `discarded`. `named` has the flow and the state as they were given to this command."""
     return as_called(flow_command("reset", "--undo", discarded.id), named)
 
 
 def _lost_text(lost: Mapping[str, Any]) -> str:
-    """An entry of the trash's list, as a reset has written it."""
+    """Describe an entry in the trash's list of removed things."""
     if "query" in lost:
         return f"the state of query {lost['query']}"
     return f"{lost['items']:,} files of sink {lost['sink']}" if lost["restorable"] else f"sink {lost['sink']}: deleted permanently"
@@ -109,5 +109,5 @@ def _show_done(lines: Sequence[str], discarded: Discarded, named: Mapping[str, A
         return
     for line in lines:
         click.echo(f"removed {line}")
-    if discarded.owner:  # else what was removed is of an installation that this one is not
+    if discarded.owner:  # a trash without an owner belongs to another installation, so this one cannot restore it
         click.echo(f"to bring it back, until {discarded.until:%Y-%m-%d}: {_undo_command(discarded, named)}")

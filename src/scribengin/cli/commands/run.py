@@ -1,4 +1,4 @@
-"""`scribengin run FLOW`: the run goes on in a thread of its own; the main thread draws, and takes the signals."""
+"""`scribengin run FLOW`: the run takes place in its own thread; the main thread draws and handles the signals."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ def command(
 
 
 def _prepare_next_start() -> None:
-    """Behind the first run of an installation: nothing of it stands in the way of that run."""
+    """Start building the class archive in the background, once for each installation. Called after the first run, so that it does not slow
+    that run."""
     from scribengin.spark.class_archive import start_training
 
     if start_training():
@@ -102,7 +103,7 @@ def _watch(paths: list[Path], flags: dict[str, Any], *, alone: bool) -> CommandA
 
 
 def exit_of(result: RunResult, *, strict: bool) -> Exit:
-    """The exit status of a run. With `strict` one dead letter of this run is a failure."""
+    """The exit status of a run. With `strict` a single dead letter of this run makes it a failure."""
     dead = sum(query.this_run.dead for query in result.queries)
     wrong = any(problem.severity == "error" for problem in result.problems)
     return Exit.FAILED if result.state == "failed" or wrong or not result.balanced or (strict and dead) else Exit.DONE
@@ -115,7 +116,7 @@ def _show(result: RunResult, dead_list: str) -> None:
 
 
 class _Latest:
-    """The newest view, handed from the run's thread to the drawing one; no notice is lost on the way."""
+    """Passes the newest view from the run's thread to the drawing thread. Notices of views that are replaced are kept."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -131,12 +132,13 @@ class _Latest:
 
     @property
     def is_running(self) -> bool:
-        """Whether Queries run, so that a Batch may be under way. For signal handlers: it takes no lock."""
+        """True if Queries run, so that a Batch may be under way. For signal handlers: takes no lock."""
         view = self._view
         return view is not None and view.phase in ("running", "degraded", "stopping")
 
     def take(self) -> RunView | None:
-        """What is now; None before the first view. Between two views only the seconds go on."""
+        """Returns the newest view with its elapsed time brought up to date and all notices since the last call; None before the first
+        view."""
         now = time.monotonic()
         with self._lock:
             notices, self._notices = self._notices, ()
@@ -144,7 +146,7 @@ class _Latest:
 
 
 def _run(paths: list[Path], settings: RunSettings, display: Display) -> RunResult:
-    """Raises what `run_flow` raises."""
+    """Run the flows in a thread and draw their progress until they end. Raises what `run_flows` raises."""
     latest = _Latest()
     ended = threading.Event()
     outcome: list[RunResult | BaseException] = []
@@ -154,13 +156,13 @@ def _run(paths: list[Path], settings: RunSettings, display: Display) -> RunResul
             from scribengin.local.run import run_flows
 
             outcome.append(run_flows(paths, settings, latest.put))
-        except BaseException as error:  # handed to the main thread, which raises it
+        except BaseException as error:  # the main thread raises it
             outcome.append(error)
         finally:
             ended.set()
 
     interrupts: list[bool] = []
-    """for each: whether a Batch may have been under way when it came"""
+    """one entry for each signal: whether a Batch may have been under way when it arrived"""
 
     said = False
 
@@ -188,7 +190,7 @@ def _run(paths: list[Path], settings: RunSettings, display: Display) -> RunResul
             say_once()
             if view := latest.take():
                 display.show(view)
-        say_once()  # of a run that ended before the next look
+        say_once()  # for a run that ended between two drawings
         if view := latest.take():
             display.show(view)
     finally:

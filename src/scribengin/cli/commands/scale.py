@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _workers(_context: click.Context, _parameter: click.Parameter, value: str | None) -> WorkerCount | None:
-    """A whole number, or `each`. Raises BadParameter."""
+    """Parse a whole number or `each`. Raises BadParameter."""
     try:
         return None if value is None else "each" if value == "each" else int(value)
     except ValueError:

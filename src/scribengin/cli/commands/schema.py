@@ -23,7 +23,7 @@ def command() -> CommandAnswer:
 
 
 def schema_text() -> str:
-    """The schema with the options of every connector that is installed."""
+    """The JSON Schema of flow files, including the options of all installed connectors."""
     import json
 
     from scribengin.connectors import catalog

@@ -1,4 +1,4 @@
-"""`scribengin dev-services start|stop|status [NAMES…]`: a Kafka, a ZooKeeper and a Spark cluster of this project, on this machine."""
+"""`scribengin dev-services start|stop|status [NAMES…]`: run servers such as Kafka, ZooKeeper or Spark on this machine for development."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TROUBLE = {"dead": "ended without being stopped", "silent": "is running and doe
 
 
 def _which(function: Callable[..., Any]) -> Callable[..., Any]:
-    """NAMES and --folder, which the three commands share."""
+    """Add NAMES and --folder, which the three commands share."""
     folder = click.option(
         "--folder",
         type=click.Path(path_type=Path, file_okay=False),

@@ -1,4 +1,4 @@
-"""`scribengin shell`: one command a line, with completion and history; or a script of them."""
+"""`scribengin shell`: read commands, one on each line, with completion and history; or run a script of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positions of a flow file: `scribengin offsets show|skip|set FILE`."""
+"""The positions of a flow that is given as a file: `scribengin offsets show|skip|set FILE`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 def positions_of_file(flow: str, query: str | None, state: Path | None) -> tuple[str, list[dict[str, Any]]]:
-    """(the flow's name, a row for each source of each Query)"""
+    """Returns the flow's name and a row for each source of each Query."""
     found = open_state(flow, state)
     return found.declared.name, [row for _, part in found.queries(query) for row in _positions(part)]
 
 
 def positions_of_name(flow: str, query: str | None, masters: Masters) -> list[dict[str, Any]]:
-    """A row for each source of each Query of a submitted flow."""
+    """Returns a row for each source of each Query of a submitted flow. Raises Refused if no Query has the name `query`."""
     import msgspec
 
     with masters.client() as client:
@@ -69,7 +69,7 @@ def skip(*, flow: str, file: str, state: Path | None) -> CommandAnswer:
 
 
 def set_of_file(*, flow: str, source: str, position: str, query: str | None, yes: bool, dry_run: bool, state: Path | None) -> CommandAnswer:
-    """`offsets set` of a flow file."""
+    """Carry out `offsets set` for a flow file. `position` is a number of entries or "end"."""
     from scribengin.local.positions import decided_ends, move_back, move_forward
     from scribengin.local.prepare import prepare
     from scribengin.state.lineage import finish_rewind
@@ -92,7 +92,7 @@ def set_of_file(*, flow: str, source: str, position: str, query: str | None, yes
         if dry_run:
             return CommandAnswer({"flow": declared.name, "moved": [], "says": meant}, show=lambda: click.echo("\n".join(meant)))
         confirm(f"of flow {declared.name}:", meant, yes=yes, code="set-unsaid")
-        # before the first is moved: a flow with mistakes has no sinks that could be asked
+        # prepared before the first position moves: if the flow has mistakes, its sinks cannot be opened and nothing may move
         prepared = prepare(flow_path(flow), state=found.tiers[0].folder.root).tiers if back else ()
         moved = []
         for tier, part in parts:
@@ -107,7 +107,7 @@ def set_of_file(*, flow: str, source: str, position: str, query: str | None, yes
 
 
 def _what_it_means(parts: list[tuple[TierState, QueryFolder]], back: list[QueryFolder], source: str, position: str) -> list[str]:
-    """What is to be confirmed. Raises Refused where it cannot be done at all."""
+    """Describe the consequences that the user has to confirm. Raises Refused if a Query cannot go back."""
     from scribengin.local.positions import closed_text, preview_move_back
 
     meant = []
@@ -147,7 +147,7 @@ def _line(moved: MovedPosition) -> str:
 
 
 def reads(part: QueryFolder, source: str) -> bool:
-    """True where the Query's newest plan reads the source."""
+    """True if the Query's newest lineage has the source."""
     from scribengin.state.lineage import read_lineage
 
     lineage = read_lineage(part)
@@ -155,7 +155,7 @@ def reads(part: QueryFolder, source: str) -> bool:
 
 
 def _skip(part: QueryFolder, flow: Flow, file: str) -> Iterator[dict[str, Any]]:
-    """Take the file out of every entry that no decided Batch has taken."""
+    """Remove the file from every log entry that no decided Batch uses."""
     from scribengin.connectors.files.pieces import pieces_of, root_of, without_file
     from scribengin.local.positions import decided_ends
     from scribengin.state.source_log import SourceLog

@@ -1,4 +1,4 @@
-"""`scribengin status FLOW`: how far each tier is, what waits between them, and how far the end of the flow has committed."""
+"""`scribengin status FLOW`: the progress of each tier, the backlog between tiers, and what is committed at the end of the flow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _AT_REST = ("created", "failed", "paused", "stopped")
-"""states in which nothing is read, so that nothing is said of how fast"""
+"""states in which nothing is read, so that no rates are shown"""
 _SPARE = {"standby": "ready", "starting": "starting", "failed": "failing", "stopped": "ending"}
 
 
@@ -69,7 +69,7 @@ def _of_name(flow: str, masters: Masters) -> CommandAnswer:
 
 
 def read_named(plane: Client | RegistryView, flow: str) -> dict[str, Any]:
-    """All that is known of a flow that was submitted, as JSON; `now` is null where no master leads."""
+    """Returns all that is known of a submitted flow, as JSON. `now` (the current rates) is null if no master leads."""
     import msgspec
 
     from scribengin.client.client import Client
@@ -77,13 +77,13 @@ def read_named(plane: Client | RegistryView, flow: str) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(plane.flow(flow))
     found["now"] = None
     if isinstance(plane, Client):
-        with suppress(ScribenginError):  # as when no master leads: the rest is known without
+        with suppress(ScribenginError):  # fails if no master leads; the rest is known without it
             found["now"] = plane.metrics(flow, step_s=600)["now"]
     return found
 
 
 def show_named(found: dict[str, Any]) -> None:
-    """A flow that was submitted, for people."""
+    """Print the status of a submitted flow for people."""
     from scribengin.cli.tables import STATE_STYLES, print_table
 
     wanted, now = found["wanted"], found["status"] or {"state": "created"}
@@ -108,7 +108,7 @@ def show_named(found: dict[str, Any]) -> None:
     for tier in found["tiers"]:
         process = tier["process"]
         by = f"{process['pid']} on {process['host']}" if process else "–"
-        told = tier["cause"] and tier["cause"] in now.get("reason", "")  # why the flow is as it is stands above
+        told = tier["cause"] and tier["cause"] in now.get("reason", "")  # the reason of the flow's state is printed above
         shown = {"process": by, "worker": tier["worker"] or "–", "cause": "" if told else tier["cause"], "workers": _workers(tier)}
         rows.append({**tier, **shown})
     several = ["workers"] if any(tier["workers"] not in (None, 1) for tier in found["tiers"]) else []
@@ -130,14 +130,15 @@ def show_named(found: dict[str, Any]) -> None:
 
 
 def _workers(tier: Mapping[str, Any]) -> str:
-    """How many a tier has; of those that follow the hosts also how many are wanted now."""
+    """The number of workers of a tier; with `each` also the number that is wanted now."""
     if tier["workers"] is None:
         return ""
     return f"each ({tier['wanted_workers']})" if tier["workers"] == "each" and tier["wanted_workers"] else str(tier["workers"])
 
 
 def _show_acks(rows: Sequence[Mapping[str, Any]]) -> None:
-    """How far each Query is acknowledged to the end of the flow: its sources need not keep what came before."""
+    """Print for each Query up to which Batch it is acknowledged to the end of the flow: its sources no longer need to keep the data
+    before."""
     for row in rows:
         if row["decided"] < 0:
             continue
@@ -150,7 +151,7 @@ def _show_acks(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_folders(folders: Sequence[Mapping[str, Any]]) -> None:
-    """Folders of sinks without a host that maintains them, and the work done in the others; a folder without work is left out."""
+    """Print the folders of sinks that no host maintains, and the work done in the others. Maintained folders without work are left out."""
     for folder in folders:
         if folder["keeper"] is not None and not folder["did_at"] and not folder["error"]:
             continue
@@ -170,7 +171,7 @@ def show_folders(folders: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _show_workflow(part: dict[str, Any]) -> None:
-    """Who feeds the flow, whom it feeds, and who of them is ill."""
+    """Print the flows that feed this flow and that it feeds, and those of them that are in trouble."""
     for word, side, met in (("is fed by", "feeding", part["fed_by"]), ("feeds", "reading", part["feeds"])):
         for flow in dict.fromkeys(each[side] for each in met):
             places = dict.fromkeys(each["place"] for each in met if each[side] == flow)
@@ -189,7 +190,7 @@ def _show_workflow(part: dict[str, Any]) -> None:
 
 
 def _going(now: dict[str, Any]) -> str:
-    """`in 412 rows/s, out 380 rows/s; 1,200 rows wait, the oldest 4s; caught up in 12s; enrich takes 81% of the Batch …`."""
+    """A line such as `in 412 rows/s, out 380 rows/s; 1,200 rows wait, the oldest 4s; caught up in 12s; enrich takes 81% of the Batch …`."""
     waits = "nothing waits" if not now["lag_rows"] and not now["lag_bytes"] else ""
     if now["lag_rows"]:
         waits = f"{now['lag_rows']:,} rows wait"
@@ -206,7 +207,7 @@ def _going(now: dict[str, Any]) -> str:
 
 
 def _show(found: dict[str, Any], dead_list: str) -> None:
-    """`dead_list` is the command that shows the flow's dead letters."""
+    """Print the status of a flow file. `dead_list` is the command that lists the flow's dead letters."""
     from scribengin.cli.tables import print_table
     from scribengin.state.utility_orders import order_lines
 
@@ -270,7 +271,8 @@ def _show(found: dict[str, Any], dead_list: str) -> None:
 
 
 def _watermark_line(query: dict[str, Any]) -> str:
-    """`kept: watermark 2026-01-01T00:50:00.000+00:00, held back by b (2h00m behind the next, no rows since …)`; empty of a single input."""
+    """A line such as `kept: watermark 2026-01-01T00:50:00.000+00:00, held back by b (2h00m behind the next, no rows since …)`. Empty if no
+    input holds the watermark back and none is idle."""
     mark = query.get("watermark")
     if not mark or (not mark["held_back_by"] and not mark["idle"]):
         return ""
@@ -282,7 +284,7 @@ def _watermark_line(query: dict[str, Any]) -> str:
 
 
 def _show_columns(found: dict[str, Any]) -> None:
-    """What the data have that the schemas have not; what sinks write that their folders had not."""
+    """Print the differences between data and schemas, and the accepted changes of the columns that sinks write."""
     from scribengin.local.sink_columns import accepted_text
 
     if found["noticed"]:
@@ -292,7 +294,7 @@ def _show_columns(found: dict[str, Any]) -> None:
 
 
 def _show_noticed(noticed: list[dict[str, Any]]) -> None:
-    """What the data have that the schemas have not."""
+    """Print the differences between data and schemas."""
     from scribengin.cli.tables import print_table
 
     click.echo()
@@ -357,7 +359,7 @@ def _edge(edge: dict[str, Any]) -> dict[str, Any]:
 
 
 def _members(members: list[dict[str, Any]]) -> str:
-    """`east 60, west 40, the last to west`."""
+    """A text such as `east 60, west 40, the last to west`."""
     if not members:
         return "-"
     last = max(members, key=lambda member: member["last_batch"])["member"]
@@ -365,7 +367,7 @@ def _members(members: list[dict[str, Any]]) -> str:
 
 
 def _lag(lag: dict[str, Any] | None) -> str:
-    """As a run's display says it."""
+    """The lag in the form of a run's display."""
     from scribengin.local.contract import QueryView
     from scribengin.watching.wording import lag_text
 

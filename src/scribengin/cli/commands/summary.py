@@ -1,4 +1,4 @@
-"""`scribengin summary FLOW`: the tables of its summary sinks, as of the last decided Batch."""
+"""`scribengin summary FLOW`: show the tables of the flow's summary sinks, as of the last decided Batch."""
 
 from __future__ import annotations
 

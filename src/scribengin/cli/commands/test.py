@@ -1,4 +1,4 @@
-"""`scribengin test FLOW…`: the tests of flows, in one Spark session."""
+"""`scribengin test FLOW…`: run the tests of flows in one Spark session."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def command(*, flows: tuple[str, ...], named: str, update: bool, junit: Path | N
 
 
 def _read(paths: Sequence[Path], read_suite: Callable[[Path], Suite]) -> tuple[list[Suite], list[Problem]]:
-    """All suites, and the warnings. Raises InputError with what is wrong in any of the files."""
+    """Returns the test suites of all files, and warnings. Raises InputError with the errors of all files."""
     suites: list[Suite] = []
     problems: list[Problem] = []
     wrong = False

@@ -1,4 +1,4 @@
-"""`scribengin token add|list|remove`: who may use the API where a token is asked for."""
+"""`scribengin token add|list|remove`: manage the tokens that give access to the API."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def remove(*, name: str, file: Path | None, masters: Masters) -> CommandAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _There:
-    """The tokens of a registry, a master's, or those of a file that no master has taken over yet."""
+    """A place that holds tokens: the registry, a master's API, or a file that no master has taken over yet."""
 
     where: str
     rows: Callable[[], list[TokenRow]]
@@ -137,7 +137,8 @@ class _There:
 
 @contextmanager
 def _tokens(masters: Masters, file: Path | None) -> Iterator[_There]:
-    """By the API if masters are named, otherwise in the registry; in a file if the home has no running process, or a file is named."""
+    """Open the place that holds the tokens: a file if one is named, or if the home has no running control plane; the API if masters are
+    named; otherwise the registry."""
     from scribengin.api.token_file import TokenFile
     from scribengin.api.tokens import Tokens
     from scribengin.client.models import NewToken
@@ -165,7 +166,7 @@ def _tokens(masters: Masters, file: Path | None) -> Iterator[_There]:
 
 
 def _until(text: str) -> str:
-    """ISO 8601, of a time from now on or of a day."""
+    """Parse a duration from now, or a date or time, into ISO 8601 in UTC."""
     try:
         return (datetime.now(UTC) + timedelta(seconds=parse_duration_s(text))).isoformat(timespec="seconds")
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""`scribengin top`: live rates, backlog and bottlenecks of all flows, drawn every second."""
+"""`scribengin top`: show live rates, backlog and bottlenecks of all flows, updated every second."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def command(*, flows: tuple[str, ...], once: bool, labels: dict[str, str], maste
     with masters.client() as client:
         flows = chosen(client, flows, labels) if labels else flows
         found = _overview(client, flows)
-        # with --json stdout is somebody else's
+        # with --json stdout carries the JSON answer only
         if not once and sys.stdout.isatty() and sys.stdout is sys.__stdout__:
             _live(client, flows)
             found = _overview(client, flows)
@@ -59,7 +59,7 @@ def _overview(client: Client, flows: Collection[str]) -> list[dict[str, Any]]:
 
 
 def _live(client: Client, flows: Collection[str]) -> None:
-    """Until Ctrl-C."""
+    """Draw the table until Ctrl-C."""
     from rich.live import Live
     from rich.text import Text
 
@@ -68,7 +68,7 @@ def _live(client: Client, flows: Collection[str]) -> None:
             while True:
                 try:
                     screen.update(drawn(_overview(client, flows)), refresh=True)
-                except Unreachable as error:  # a take-over
+                except Unreachable as error:  # the leading master is being replaced
                     screen.update(Text(error.message, style="yellow"), refresh=True)
                 time.sleep(_EVERY_S)
         except KeyboardInterrupt:
@@ -85,7 +85,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
 
 
 def drawn(rows: list[dict[str, Any]]) -> Group:
-    """A line for each flow; below, how their utilities run."""
+    """The table of flows, followed by the lines about their running utilities."""
     from rich.console import Group
     from rich.text import Text
 
@@ -94,7 +94,7 @@ def drawn(rows: list[dict[str, Any]]) -> Group:
 
 
 def table(rows: list[dict[str, Any]]) -> Table:
-    """A line for each flow."""
+    """A table with one row for each flow."""
     from rich.table import Table
     from rich.text import Text
 
@@ -123,11 +123,11 @@ def _figures(now: dict[str, Any] | None) -> list[str]:
 def _why(row: dict[str, Any]) -> str:
     now = row["now"]
     firing = f"alert: {', '.join(row['alerts'])}" if row["alerts"] else ""
-    if now is None or row["state"] == "stopped":  # it has no worker that could be heard, and nothing holds it up
+    if now is None or row["state"] == "stopped":  # a stopped flow has no worker that could report, and no bottleneck
         return "; ".join(filter(None, [firing, row["reason"]]))
     names = " and ".join(now["silent"])
     silent = f"no report from {names} for {show_duration(now['heard_s'])}" if names else ""
-    # what held it up when it fell behind, and does now, is seldom worth two sentences
+    # the bottleneck now is usually the same as when the flow fell behind, so it is not printed twice
     behind = row["reason"].startswith(BEHIND) and now["bottleneck"]
     reason = BEHIND.rstrip(": ") if behind else row["reason"]
     return "; ".join(filter(None, [firing, reason, now["bottleneck"], silent]))

@@ -1,4 +1,4 @@
-"""`scribengin trace FLOW RECORD_ID`: where a record went, hop by hop."""
+"""`scribengin trace FLOW RECORD_ID`: show the path of a record, hop by hop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scribengin.client.client import Client
 
 _MOST_FOLLOWED = 100
-"""ways in other flows, in either direction"""
+"""the number of traces in other flows that are followed, in each direction"""
 
 
 @click.command(cls=FlowCommand)
@@ -60,8 +60,9 @@ def command(*, flow: str, record_id: str, limit: int, state: Path | None, master
 
 
 def _followed(client: Client, way: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """`before`: the ways of what the record was made of in the flows behind one another that feed this one, the first flow first; `after`:
-    of its rows in those that read them. What cannot be looked at is a note of the way that leads there."""
+    """Follow a trace into other flows. `before` has the traces, in the flows upstream, of the records that this one was made from, the most
+    upstream first. `after` has the traces of its rows in the flows downstream. A trace that cannot be read becomes a note of the trace that
+    leads to it."""
     seen = {(way["flow"], way["record"])}
 
     def ahead(way: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -133,7 +134,7 @@ def _show(found: dict[str, Any], limit: int) -> None:
 
 
 def hop_text(hop: dict[str, Any]) -> str:
-    """`2026-01-01T10:00:00.000Z  edge, query hot_to_core, Batch 17, on host1`."""
+    """A line such as `2026-01-01T10:00:00.000Z  edge, query hot_to_core, Batch 17, on host1`."""
     at = datetime.fromtimestamp(hop["time_ms"] / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     member = f", by {hop['member']}" if hop.get("member") else ""
     return f"{at}  {hop['tier']}, query {hop['query']}, Batch {hop['batch']:,}, on {hop['host']}{member}"

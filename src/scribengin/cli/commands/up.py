@@ -1,4 +1,4 @@
-"""`scribengin server dev`: a registry, a master and its workers on this machine, until Ctrl-C."""
+"""`scribengin server dev`: run a registry, a master and workers on this machine until Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scribengin validate FILE…`: every mistake at once, without Java, in under half a second; with `--env` what only a look outside shows."""
+"""`scribengin validate FILE…`: report all mistakes of flow files at once, without Java. With `--env` also check the places outside."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
 
 _WITHIN_S = 10.0
-"""how long a place may take to answer; all of a flow are asked at once"""
+"""seconds that a place may take to answer; all places of a flow are asked in parallel"""
 _COLOURS = {"ok": "green", "wrong": "red", "unreached": "yellow", "unchecked": "yellow"}
 
 
@@ -83,8 +83,7 @@ def command(files: tuple[str, ...], *, environment: bool, state: Path | None) ->
 
 
 def _reached(path: Path, flow: Flow | None, found: list[Problem], state: Path | None) -> list[NodeReach]:
-    """What a look at the places finds, of a flow without mistakes; what the plan itself is refused for, and what is odd about its lookup
-    tables, is added to `found`."""
+    """Check the places of a flow that has no errors. Errors of the plan and warnings about its lookup tables are added to `found`."""
     from scribengin.local.connection_checks import check_places
     from scribengin.local.preflight import empty_lookups, repeated_keys
     from scribengin.local.prepare import prepare_valid

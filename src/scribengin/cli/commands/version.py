@@ -1,4 +1,4 @@
-"""`scribengin version`."""
+"""`scribengin version`: print versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scribengin warm`: the warm processes of this user."""
+"""`scribengin warm`: list or stop the warm processes of this user."""
 
 from __future__ import annotations
 

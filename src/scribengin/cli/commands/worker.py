@@ -1,4 +1,4 @@
-"""`scribengin worker show FLOW.TIER[-N]`."""
+"""`scribengin worker show FLOW.TIER[-N]`: show a worker."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def show(*, worker: str, masters: Masters) -> CommandAnswer:
 
 
 def _known(tier: TierRow, worker: str) -> dict[str, Any] | None:
-    """What the registry says of it; None where it speaks of others."""
+    """The registry's record of the worker; None if its records are of other workers."""
     spare = tier.standby
     if spare is not None and spare.worker == worker:
         return {"worker": worker, "tier": tier.tier, "state": spare.state, "node": spare.node, "http": spare.http}
@@ -84,7 +84,7 @@ def _known(tier: TierRow, worker: str) -> dict[str, Any] | None:
 
 
 def _own(known: dict[str, Any], flow: str, plane: Client | RegistryView) -> dict[str, Any] | None:
-    """What it says itself: here, or through a master and the node that it runs on. None where it does not answer."""
+    """The worker's own report, read from its page directly or through a master and the worker's node. None if it does not answer."""
     if (said := read_worker_page(known["http"], known["worker"])) is not None:
         return said
     from scribengin.client.client import Client as Asking

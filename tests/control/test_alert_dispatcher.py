@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from harness.manual_clock import ManualClock
-from scribengin.control.alerting import Bell, execute, post
+from scribengin.control.alerting import AlertDispatcher, execute, post
 from scribengin.control.world import FlowSeen, ObservedTier, Wish
 from scribengin.core.errors import Refused
 from scribengin.registry.lease import Election
@@ -91,15 +91,15 @@ class House:
     def takes_over(self) -> None:
         if hasattr(self, "election"):
             self.election.close()
-            self.bell.close()
+            self.dispatcher.close()
         self.registry = self.store.client()
         self.election = Election(self.registry, {"id": "m"})
         assert self.election.acquire()
-        self.bell = Bell(self.registry, Board(self.clock), LOG)
+        self.dispatcher = AlertDispatcher(self.registry, Board(self.clock), LOG)
 
     def looks(self, after_s: float = 3.0) -> None:
         self.clock.advance(seconds=after_s)
-        self.bell.evaluate(self.flows, self.election.term)
+        self.dispatcher.evaluate(self.flows, self.election.term)
 
     def written(self) -> list[str]:
         found = read_record(self.registry, ALERTS("tweets"))
@@ -121,7 +121,7 @@ def test_an_alert_is_sent_when_it_fires_and_when_it_ends_and_once_each(web: Web)
     house = House(flow(stuck=AlertSpec(when="no progress for 1m", webhook=web.url)))
     house.looks()
     house.looks(30)
-    assert house.bell.standing("tweets")[0]["state"] == "pending"
+    assert house.dispatcher.standing("tweets")[0]["state"] == "pending"
     house.looks(40)
     until(lambda: web.got, "the firing one")
     for _ in range(5):
@@ -149,7 +149,7 @@ def test_the_next_master_knows_what_was_told_and_sends_nothing_twice(web: Web) -
         house.takes_over()
         house.looks()
         house.looks(120)
-        assert house.bell.standing("tweets")[0]["state"] == "firing"
+        assert house.dispatcher.standing("tweets")[0]["state"] == "firing"
     assert states(web) == ["firing"]
 
 
@@ -192,7 +192,7 @@ def test_an_alert_that_left_the_flow_file_fires_no_more(web: Web) -> None:
     house.flows = {"tweets": flow()}
     house.looks()
     house.looks()
-    assert house.bell.standing("tweets") == []
+    assert house.dispatcher.standing("tweets") == []
     assert house.written() == []
 
 
@@ -202,7 +202,7 @@ def test_a_test_goes_through_each_target_and_says_which_failed(web: Web) -> None
         flow(stuck=AlertSpec(when="no progress for 1m", webhook=web.url, command=("false",)), other=AlertSpec(when="no progress for 1m"))
     )
     house.looks()
-    found = {(each["alert"], each["target"]): each["message"] for each in house.bell.test("tweets")}
+    found = {(each["alert"], each["target"]): each["message"] for each in house.dispatcher.test("tweets")}
     assert found == {
         ("stuck", "log"): "",
         ("stuck", "webhook"): "it answered 404",
@@ -210,9 +210,9 @@ def test_a_test_goes_through_each_target_and_says_which_failed(web: Web) -> None
         ("other", "log"): "",
     }
     assert states(web) == ["test"]
-    assert [each["alert"] for each in house.bell.test("tweets", "other")] == ["other"]
+    assert [each["alert"] for each in house.dispatcher.test("tweets", "other")] == ["other"]
     with pytest.raises(Refused, match='no alert "stack"'):
-        house.bell.test("tweets", "stack")
+        house.dispatcher.test("tweets", "stack")
 
 
 def test_a_webhook_is_tried_again_where_it_may_help(web: Web) -> None:
