@@ -96,7 +96,7 @@ def test_who_is_silent_is_not_waited_for(tmp_path: Path, answering: str) -> None
     path.write_text(path.read_text().replace("sources:\n", f"sources:\n  docs: {silent}\n").replace("[events]", "[events, docs]"))
     path.write_text(path.read_text().replace("{from: rows, type: console}", "{from: [docs], type: console}"))
     before_s = time.monotonic()
-    found = {each.node: each for each in connection_checks.look_at_places(prepare(path, state=None), within_s=1.0)}
+    found = {each.node: each for each in connection_checks.check_places(prepare(path, state=None), within_s=1.0)}
     assert time.monotonic() - before_s < 60
     assert found["docs"].state == "unreached"
     assert "within 1 s" in found["docs"].says
@@ -109,12 +109,12 @@ def test_without_env_nothing_is_looked_at(tmp_path: Path, monkeypatch: pytest.Mo
     def looked(*_args: object, **_more: object) -> None:
         raise AssertionError("it looked")
 
-    monkeypatch.setattr(connection_checks, "look_at_places", looked)
+    monkeypatch.setattr(connection_checks, "check_places", looked)
     assert validated(write(tmp_path, source="dta", sink="a_file"), environment=False) == (Exit.DONE, {}, [])
 
 
 def test_a_flow_with_mistakes_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_checks, "look_at_places", lambda *_args, **_more: pytest.fail("it looked"))
+    monkeypatch.setattr(connection_checks, "check_places", lambda *_args, **_more: pytest.fail("it looked"))
     path = write(tmp_path)
     path.write_text(path.read_text().replace("type: console", "type: consol"))
     status, states, problems = validated(path)
@@ -126,7 +126,7 @@ def test_what_a_client_raises_by_itself_is_told_beside_the_others(tmp_path: Path
     def broken(*_args: object) -> bool:
         raise ValueError("a client's own")
 
-    monkeypatch.setattr(connection_checks.catalog, "look_at_source", broken)
+    monkeypatch.setattr(connection_checks.catalog, "check_source_place", broken)
     status, states, problems = validated(write(tmp_path))
     assert status is Exit.ENVIRONMENT
     assert (states["events"], states["kept"]) == ("unreached", "ok")

@@ -57,7 +57,7 @@ def missing(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         if looks and looks.pop(0):
             raise SourceMissing("there is no topic t1", remedy="make it")
 
-    monkeypatch.setattr(attempt, "look_at_sources", look)
+    monkeypatch.setattr(attempt, "check_sources", look)
     monkeypatch.setattr(attempt, "run_flow", lambda *_, **__: RAN)
     monkeypatch.setattr(attempt, "_AWAIT_S", 0.0)
     return looks

@@ -129,7 +129,7 @@ class MeasuringReader(SourceReader, Protocol):
         Raises SourceError if the place can never be read again, Unreachable if it is unavailable."""
 
 
-class TellingReader(SourceReader, Protocol):
+class ReportingReader(SourceReader, Protocol):
     """Optional for a reader that publishes the flow's position to its external system (offsets of a consumer group)."""
 
     def committed(self, streams: Sequence[SourceStream], *, query: str) -> None:
@@ -137,7 +137,7 @@ class TellingReader(SourceReader, Protocol):
         before a crash, so nothing may depend on it. Quick; never raises."""
 
 
-class LookingSource(Protocol):
+class ColumnCheckingSource(Protocol):
     """Optional for a source whose data declares its own columns."""
 
     def check_first(self) -> None:
@@ -145,25 +145,25 @@ class LookingSource(Protocol):
         read as a key (`ConnectorContext.keys`). Quick."""
 
 
-class KeyedSource(LookingSource, Protocol):
+class KeyCheckingSource(ColumnCheckingSource, Protocol):
     """Optional for such a source that can be a lookup table."""
 
     def check_keys(self) -> None:
         """For a lookup table: raises SourceError if one of its files lacks a column that is read as a key."""
 
 
-class LookingReader(SourceReader, Protocol):
+class ColumnCheckingReader(SourceReader, Protocol):
     """Additional attribute of a reader of such a source."""
 
-    looks_first: bool
+    checks_first: bool
     """True if `split` checks the very first file that it finds, as `check_first` does. Initially False, so that code that only inspects is
     not stopped."""
 
 
-class RecheckingReader(SourceReader, Protocol):
+class VerifyingReader(SourceReader, Protocol):
     """Optional for a reader whose data can disappear after it was handed out and before it was read."""
 
-    def recheck(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
+    def verify(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
         """Which streams of an entry, logged and in no decided Batch, can still be read, and which are lost (see `SourceStream.lost`); the
         same streams if all data exists. Called when a Query starts, before any other method. Raises SourceError if the flow must not
         continue without the lost data."""
@@ -486,7 +486,7 @@ class ComparingSink(SinkConnector, Protocol):
         """Driver side, before a start: why the place does not accept rows with these columns, one sentence per reason. Changes nothing."""
 
 
-class KeptSink(SinkConnector, Protocol):
+class BufferingSink(SinkConnector, Protocol):
     """A sink that may keep a published Batch for a while, because its place is unavailable."""
 
     def upkeep(self) -> list[str]:
@@ -504,20 +504,41 @@ class Claimant:
     decided: Decided | None = None
 
 
-class LookedAtSource(SourceConnector, Protocol):
-    """A source whose reader connects only after it is created: `validate --env` checks its place with this."""
+class PlaceChecking(Protocol):
+    """A sink of an external system whose place can be checked before any run, by `validate --env`, or a source whose reader connects only
+    after it is created."""
 
-    def look_at_place(self) -> None:
-        """Driver side: connect, and check that the data to read exists. Raises Unreachable, SourceError. Changes nothing, and takes at most
-        seconds."""
+    def check_place(self) -> None:
+        """Driver side: connect, and check that the data to read, or the target of rows, exists and can be inspected. Raises Unreachable,
+        SourceError or SinkError. Changes nothing, and takes at most seconds."""
 
 
-class LookedAtSink(SinkConnector, Protocol):
-    """A sink of an external system whose place can be checked before any run, by `validate --env`."""
+class CodeSink(SinkConnector, Protocol):
+    """A sink whose streams run user code."""
 
-    def look_at_place(self) -> None:
-        """Driver side: connect, and check that the target of rows exists and can be inspected. Raises Unreachable, SinkError. Changes
-        nothing, and takes at most seconds."""
+    load: Callable[[str], Any] | None
+    """the object that `module:name` refers to; set in the executor's copy before a stream is requested"""
+
+
+class MaskingSink(SinkConnector, Protocol):
+    """A sink that passes secrets to Spark in options."""
+
+    redacted: Sequence[str]
+    """the names of the options that hold secrets"""
+
+
+class HandedOverSource(SourceConnector, Protocol):
+    """A source whose records come from another tier: all of its blocks are TracedBlocks."""
+
+    handed_over: bool
+    """True"""
+
+
+class StateAuditedSink(SinkConnector, Protocol):
+    """A sink of which an audit reads only the flow's state, and never the place."""
+
+    audited_in_state: bool
+    """True"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,14 @@ from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
+from scribengin.core.abilities import ABILITIES, ability_faults
+from scribengin.core.errors import DeclarationError
+from scribengin.core.problems import suggestion
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from scribengin.core.abilities import BuiltKind
     from scribengin.core.problems import Problem
     from scribengin.core.types import Schema
 
@@ -111,13 +116,9 @@ class NodeType:
     doc: str
     options: tuple[Option, ...]
     abilities: frozenset[str] = field(default_factory=frozenset)
-    """For a source: `replayable`, `bounded`, `growing`, `static`, `timely`; `inferable`: `scribengin infer` proposes its schema from its
-    `path`; `lenient`: its decoders support `evolve: lenient`; `reports_position`: its reader tells the system how far the flow has
-    committed. For a sink: `exactly_once`, `append`, `update`, `complete`, `view`; `spark_writes`: with `delivery: at_least_once` a sink of
-    Spark's own writes the rows; `units`: the units of a Batch commit one by one, where the flow lets them; `keeps_columns`: with
-    `evolve: strict`, or CSV, a run does not start with another column than before. For both: `table`: it is a table, which its `server`,
-    `keyspace` and `table` name, and the rules for tables hold; `user_in_server`: its `server` may contain a user; `no_place`: it has no
-    place outside of the flow."""
+    """What it promises, and what its objects have: names of `core.abilities.ABILITIES`. `Option.adds` has those that depend on options"""
+    varying: frozenset[str] = field(default_factory=frozenset)
+    """those of its abilities that an object of it may lack, by more than an option, such as the delivery: the engine asks the object"""
     internal: bool = False
     """True if no flow file can name it"""
     check: Callable[[Mapping[str, Any]], tuple[str, str, str] | None] | None = None
@@ -141,6 +142,28 @@ class NodeType:
     checks: tuple[str | Callable[[Any], Iterator[Problem]], ...] = ()
     """the rules of this type over a flow with such a node, in order: functions of a `connectors.check_contract.CheckedNode`, each as it is
     or as `module:function`, which is loaded only for such a flow"""
+
+    def __post_init__(self) -> None:
+        """Raises DeclarationError for an ability that there is not, or not for this role, and for one that varies and is not declared."""
+        known = {name for name, ability in ABILITIES.items() if self.role in ability.roles}
+        added = [abilities for option in self.options for abilities in option.adds.values()]
+        for name in sorted(self.abilities.union(*added) - known):
+            raise DeclarationError(
+                f'{self.role} type "{self.type}" declares the unknown ability "{name}"',
+                remedy=suggestion(name, sorted(known), f"abilities of a {self.role} are"),
+            )
+        for name in sorted(self.varying.difference(self.abilities, *added)):
+            raise DeclarationError(
+                f'{self.role} type "{self.type}" declares that "{name}" varies, which it does not declare',
+                remedy="add it to `abilities`, or to `adds` of an option",
+            )
+
+    def check_built(self, kind: BuiltKind, built: object, given: Mapping[str, Any]) -> None:
+        """Raises DeclarationError if an object of a node with these options has otherwise than the type declares."""
+        for fault in ability_faults(self.able(given), kind, built, varying=self.varying):
+            raise DeclarationError(
+                f'{self.role} type "{self.type}" {fault}', remedy="its connector must declare the abilities that it has, and no others"
+            )
 
     def option(self, name: str) -> Option | None:
         """The declaration of that name, or None."""

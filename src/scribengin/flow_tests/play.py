@@ -20,7 +20,7 @@ from scribengin.flow_tests.twin import make_twin, read_output, write_given
 from scribengin.local.contract import RunSettings
 from scribengin.local.drive import open_run
 from scribengin.local.prepare import prepare_valid
-from scribengin.local.run import look_at_sources
+from scribengin.local.run import check_sources
 from scribengin.local.spark_analysis import deep_problems
 from scribengin.spark.user_code import pack
 from scribengin.spec.dump import dump_flow
@@ -262,7 +262,7 @@ class Play:
         settings = RunSettings(once=True)
         with ExitStack() as stack:
             leases = {tier.plan.tier: stack.enter_context(take_lease(tier.folder)) for tier in prepared.tiers}
-            look_at_sources(prepared)
+            check_sources(prepared)
             code = pack(prepared.plan.flow.code_folder, prepared.root)
             run = open_run(stack, spark, prepared, code, leases, settings, lambda _: True)
             run.start()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
-from scribengin.connectors.abilities import rechecks
+from scribengin.connectors.abilities import verifies
 from scribengin.connectors.files.source import FilesSource
 from scribengin.core.errors import Refused, SourceError
 from scribengin.core.units import show_bytes
@@ -185,9 +185,9 @@ def _check_there(tier: Prepared, folder: QueryFolder, source: str, streams: Sequ
                 raise _gone(folder, source, f"file {gone}", "restore the file, or go back to a later position")
         return
     reader = opened.reader()
-    if rechecks(reader):
+    if verifies(reader):
         try:
-            lost = [stream.label for stream in reader.recheck(streams) if stream.lost]
+            lost = [stream.label for stream in reader.verify(streams) if stream.lost]
         except SourceError as error:
             raise _gone(folder, source, error.message, "go back to a later position") from error
         if lost:

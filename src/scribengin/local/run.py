@@ -95,7 +95,7 @@ def run_flows(
             show("starting spark")
             starting = stack.enter_context(closing(begin(flows, settings, partial(show, "starting spark"))))
         for flow in flows:
-            look_at_first_files(flow, any_columns=settings.word is not None)
+            check_first_files(flow, any_columns=settings.word is not None)
         flows = [replace(flow, warnings=(*flow.warnings, *repeated_keys(flow))) for flow in flows]  # with Arrow, while Java boots
         if odd := [f"{problem.message}; {problem.remedy}" for flow in flows for problem in flow.warnings if problem.code in _TOLD_AT_ONCE]:
             show("starting spark", *odd)
@@ -132,7 +132,7 @@ def _meetings(flows: Sequence[PreparedFlow]) -> tuple[Meeting, ...]:
 
 
 def _check_here(flow: PreparedFlow, settings: RunSettings) -> None:
-    """What a run refuses without Spark. Raises as `look_at_sources` and `check_before_spark`; InputError where it would not end by itself
+    """What a run refuses without Spark. Raises as `check_sources` and `check_before_spark`; InputError where it would not end by itself
     that is to."""
     if settings.once and settings.right is None:  # a drain comes with a right, and ends an endless source where it is
         endless = [(tier, id_) for tier in flow.tiers for id_, source in tier.plan.flow.sources.items() if is_endless(source)]
@@ -148,7 +148,7 @@ def _check_here(flow: PreparedFlow, settings: RunSettings) -> None:
                     for tier, id_ in endless
                 ]
             )
-    look_at_sources(flow)
+    check_sources(flow)
     check_before_spark(flow, adopt=settings.append_new_lineage)
 
 
@@ -158,7 +158,7 @@ def is_endless(source: Source) -> bool:
     return bool(ends_by) and source.options.get(ends_by) is None
 
 
-def look_at_sources(prepared: PreparedFlow) -> None:
+def check_sources(prepared: PreparedFlow) -> None:
     """What is not there is reported before Spark starts. Raises SourceError or Unreachable, with its place."""
     for tier in prepared.tiers:
         for node, source in open_sources(tier.plan.flow).items():
@@ -167,7 +167,7 @@ def look_at_sources(prepared: PreparedFlow) -> None:
                     source.reader()
 
 
-def look_at_first_files(prepared: PreparedFlow, *, any_columns: bool) -> None:
+def check_first_files(prepared: PreparedFlow, *, any_columns: bool) -> None:
     """Files of other columns than the flow names, that no Query has started to read, are reported before any is read; Java starts in the
     meantime. With `any_columns` they were accepted. Raises SourceError or Unreachable, with its place."""
     for error in first_file_faults(prepared) if not any_columns else ():

@@ -11,7 +11,7 @@ import msgspec
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from scribengin.connectors.abilities import can_measure, holds, may_look_first, rechecks, tells
+from scribengin.connectors.abilities import holds_back, measures_backlog, reader_checks_columns, reports_position, verifies
 from scribengin.connectors.catalog import open_source, source_types
 from scribengin.connectors.contract import Backlog, BatchLimits
 from scribengin.connectors.group.contract import finishes
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
     from scribengin.state.contract import Decision
 
 
-def recheck(ref: SourceRef, log: Path, start: int) -> list[str]:
+def verify_entries(ref: SourceRef, log: Path, start: int) -> list[str]:
     """Under the lease, before the Query reads: let the entries from `start` on, which are logged and in no decided Batch, say what is
     gone meanwhile; returns sentences about it. Raises SourceError if the source must not go on without."""
     entries = SourceLog(log, ref.node)
     if entries.length() <= start:
         return []
     reader = open_source(ref.type, ref.place).reader()
-    if not rechecks(reader):
+    if not verifies(reader):
         return []
     told = []
     for number in range(start, entries.length()):
         before = entries.read(number)
         if not before:  # dead letters that are replayed: these stay
             continue
-        after = reader.recheck(before)
+        after = reader.verify(before)
         if after != before:
             entries.amend(number, after)
             told += [f"{ref.node}: {stream.lost}" for stream in after if stream.lost and stream not in before]
@@ -58,8 +58,8 @@ def recheck(ref: SourceRef, log: Path, start: int) -> list[str]:
 def _reader(ref: SourceRef) -> SourceReader:
     """Of which the first that it hands out is looked at: the place of a source may have been empty when the flow started."""
     reader = open_source(ref.type, ref.place).reader()
-    if may_look_first(reader):
-        reader.looks_first = True
+    if reader_checks_columns(reader):
+        reader.checks_first = True
     return reader
 
 
@@ -120,7 +120,7 @@ class Feed:
         """What waits behind `start`: in the log, and seen by the source; as `Backlog`'s fields, unknown while this driver has only a Batch
         before it that an earlier one has logged, for then it has not looked at the place. `clear_at`: all that was there at that moment, in
         seconds since 1970, is in the log; None if that is not known."""
-        unseen = self._looked_at is None and can_measure(self._reader)
+        unseen = self._looked_at is None and measures_backlog(self._reader)
         waits = asdict(Backlog(more=True) if unseen else self._reader.backlog())
         amounts = [waits[figure] for figure in ("rows", "files", "bytes") if waits[figure] is not None]
         clear_at = self._looked_at if self._is_timely and amounts and not any(amounts) else None
@@ -133,9 +133,9 @@ class Feed:
     def committed(self, streams: Sequence[SourceStream]) -> None:
         """Tell the source to report outside that these are done, if it can."""
         own = [stream for stream in streams if not is_replay(stream)]
-        if own and holds(self._reader):
+        if own and holds_back(self._reader):
             self._reader.let_go(own)
-        if self._tells and own and tells(self._reader):
+        if self._tells and own and reports_position(self._reader):
             self._reader.committed(own, query=self._query)
 
     def notices(self) -> list[str]:
@@ -144,7 +144,7 @@ class Feed:
 
     def _hold(self, start: int) -> None:
         """Once: what an earlier reader has logged and no Query has committed."""
-        if not self._held and holds(self._reader):
+        if not self._held and holds_back(self._reader):
             self._reader.hold(self._log.own_range(start, self._log.length()))
         self._held = True
 

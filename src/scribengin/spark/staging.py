@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.abilities import is_written_by_spark
+from scribengin.connectors.abilities import spark_writes
 from scribengin.core.errors import StateError, StepError
 from scribengin.spark.failures import find_ours, message_of
 from scribengin.spark.program import RowsEntry, SinkNode, StreamsEntry
@@ -62,7 +62,7 @@ def committing(compiled: Compiled, parts: QueryParts, intent: Intent | None, beh
 
 def run_action(compiled: Compiled, parts: QueryParts, reports: Reports, number: int) -> list[StageReport]:
     """The one action of the part: the reports of all its tail units."""
-    by_spark = [sink for sink in parts.sinks.values() if is_written_by_spark(sink)]
+    by_spark = [sink for sink in parts.sinks.values() if spark_writes(sink)]
     return write_tails(compiled, by_spark[0], reports, number) if by_spark else _run_tails(compiled)
 
 

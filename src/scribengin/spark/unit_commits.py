@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.abilities import commits_units, is_chained
+from scribengin.connectors.abilities import chains_batches, commits_units
 from scribengin.connectors.group.contract import chooses
 from scribengin.core.errors import Refused, StateError
 from scribengin.spark.program import RowsEntry, SinkNode, StreamsEntry, UnitCommit, VectorNode
@@ -170,7 +170,7 @@ def with_unit_commits(compiled: Compiled, intent: Intent, behind: Mapping[str, A
 
 def behind_of(parts: QueryParts, units: int) -> dict[str, Mapping[str, Any]]:
     """What each sink that asks for it says of its place before a Batch runs."""
-    return {id_: sink.behind(units) for id_, sink in parts.sinks.items() if is_chained(sink)}
+    return {id_: sink.behind(units) for id_, sink in parts.sinks.items() if chains_batches(sink)}
 
 
 def at_members(compiled: Compiled, parts: QueryParts, behind: Mapping[str, Mapping[str, Any]]) -> Compiled:

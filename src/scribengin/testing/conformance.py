@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from scribengin.connectors.abilities import can_be_looked_at, compares_columns, is_chained, offers, takes_json, wants_origins
+from scribengin.connectors.abilities import chains_batches, checks_place, compares_columns, refuses_rows, takes_json, takes_origins
 from scribengin.connectors.contract import BatchId, BatchLimits, Decided, Receipt, SourceStream
 from scribengin.core.errors import FencedError, Refused, StateError
 from scribengin.core.types import arrow_schema
@@ -61,7 +61,7 @@ class SinkTrial:
         self.schema = schema
         sink = make_sink()
         self.exactly_once = sink.exactly_once
-        self._chained = is_chained(sink)
+        self._chained = chains_batches(sink)
         self.raised: list[BaseException] = []
         """what the sink has said no with"""
         self.decisions: list[Decided] = []
@@ -81,7 +81,7 @@ class SinkTrial:
     def recover(self, decided: Decided, *, before: int | None = None) -> StagingSink:
         """In a fresh process, which can go on with the sink that is returned."""
         sink = self.prepared()
-        if offers(offering := sink):
+        if refuses_rows(offering := sink):
             offering.offer(decided, none_refused)
         sink.recover(decided, lineage=LINEAGE, before=decided.batch.number + 1 if before is None else before)
         return sink
@@ -128,7 +128,7 @@ class SinkTrial:
         if not self._chained:
             return {}
         sink = self.prepared()
-        return sink.behind(0) if is_chained(sink) else {}
+        return sink.behind(0) if chains_batches(sink) else {}
 
     def visible_rows(self) -> list[dict[str, Any]]:
         """What a foreign reader sees."""
@@ -179,7 +179,7 @@ def batch_id(number: int, term: int) -> BatchId:
 
 def publish(sink: StagingSink, decided: Decided) -> None:
     """Of rows that the place takes, all of them."""
-    if offers(sink):
+    if refuses_rows(sink):
         sink.offer(decided, none_refused)
     sink.publish(decided)
 
@@ -192,7 +192,7 @@ def none_refused(refusal: RefusedRow) -> None:
 def write_rows(stream: SinkStream | OriginStream, rows: Rows, label: str, schema: Schema, *, as_json: bool) -> Sequence[Bad]:
     """As a task does. Row i was made of `label` + i. `as_json`: so, where the stream takes it."""
     batch = pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=arrow_schema(schema))
-    if wants_origins(stream):
+    if takes_origins(stream):
         return stream.write_from(batch, Origins.of(label, np.arange(len(rows))))
     ids = [f"{label}{index}" for index in range(len(rows))] if stream.wants_ids else None
     if as_json and takes_json(stream):
@@ -265,7 +265,7 @@ def _returned_rows(trial: SinkTrial, rows: Rows, *, as_json: bool) -> list[tuple
     told = [(bad.ordinal, bad.reason, bad.message) for bad in write_rows(stream, rows, label, trial.schema, as_json=as_json)]
     decided = trial.decide(number, [stream.close()], term=2)
     refused: list[RefusedRow] = []
-    if offers(sink):
+    if refuses_rows(sink):
         sink.offer(decided, refused.append)
     decided = replace(decided, refused=len(refused))
     trial.decisions.append(decided)
@@ -357,7 +357,7 @@ def check_deaths(trial: SinkTrial, rows: Rows, *, every_line: bool) -> list[Site
         decided = trial.next(sink, units, attempt=f"died-{nth}")
         died_at(site, lambda sink=sink, decided=decided: publish(sink, decided), own_code(sink))  # type: ignore[misc]
         sink = _comes_again(trial, decided, rows, f"a driver dies at {site}")
-    if offers(offering := sink):
+    if refuses_rows(offering := sink):
         decided = trial.next(sink, units, attempt="offered")
         offering.offer(decided, none_refused)
         _comes_again(trial, decided, rows, "a driver dies between `offer` and `publish`")
@@ -414,7 +414,7 @@ def check_at_once(trial: SinkTrial, rows: Rows) -> None:
 
 def _units(trial: SinkTrial, rows: Rows) -> list[Rows]:
     """As many as needed: of a place that takes rows one by one, some are still to be sent when the first ones are."""
-    return [[row] for row in rows] if offers(trial.make_sink()) else [rows[:2], rows[2:]]
+    return [[row] for row in rows] if refuses_rows(trial.make_sink()) else [rows[:2], rows[2:]]
 
 
 def _sites(trial: SinkTrial, units: Sequence[Rows], *, every_line: bool) -> list[Site]:
@@ -542,8 +542,8 @@ def check_sink(
 
 def _check_batches(trial: SinkTrial, rows: Rows) -> None:
     sink = trial.make_sink()
-    if can_be_looked_at(sink):
-        sink.look_at_place()
+    if checks_place(sink):
+        sink.check_place()
         trial.sees([], "a look at the place changes nothing there")
     sink.prepare(owner=OWNER, lineage=LINEAGE)
     sink.prepare(owner=OWNER, lineage=LINEAGE)

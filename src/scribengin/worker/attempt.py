@@ -16,7 +16,7 @@ from scribengin.launch.marks import VARIABLE
 from scribengin.local.contract import RunSettings
 from scribengin.local.prepare import prepare
 from scribengin.local.query_parts import open_stager
-from scribengin.local.run import look_at_sources, run_flow
+from scribengin.local.run import check_sources, run_flow
 from scribengin.local.session import start
 from scribengin.local.spark_analysis import deep_problems
 from scribengin.registry.records import tier_of
@@ -209,7 +209,7 @@ class TierAttempt:
         while not stop.is_set():
             try:
                 if prepared is not None:
-                    look_at_sources(prepared)
+                    check_sources(prepared)
                     self._warmed(prepared)
                 return run_flow(self._path(), settings, watch, spark=self._spark)
             except SourceMissing as error:

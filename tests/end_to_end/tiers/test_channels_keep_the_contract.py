@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.abilities import is_chained, wants_origins
+from scribengin.connectors.abilities import chains_batches, takes_origins
 from scribengin.connectors.channel import SINK, SOURCE, make_sink, make_source
 from scribengin.connectors.channel.outbox import read_left
 from scribengin.connectors.contract import BatchId, BatchLimits, ConnectorContext, Decided
@@ -76,11 +76,11 @@ def written(sink: SinkConnector) -> None:
         receipts = []
         for unit in range(3):
             stream = sink.stream(batch, unit, f"attempt-{number}-{unit}", SCHEMA)
-            assert wants_origins(stream)
+            assert takes_origins(stream)
             made = pa.RecordBatch.from_pylist(ROWS, schema=arrow_schema(SCHEMA))
             assert not stream.write_from(made, Origins.of(f"s/part-{number}-{unit}+", np.arange(len(ROWS))))
             receipts.append(stream.close())
-        sink.publish(Decided(batch, f"hash-{number}", tuple(receipts), sink.behind(0) if is_chained(sink) else {}))
+        sink.publish(Decided(batch, f"hash-{number}", tuple(receipts), sink.behind(0) if chains_batches(sink) else {}))
 
 
 @pytest.mark.parametrize("way", [*WAYS, *({"durability": each} for each in HOLD_NOBODY)], ids=[*NAMES, *HOLD_NOBODY])
@@ -141,7 +141,7 @@ def test_coordinates_come_through_both_ends_with_the_hop_between_them(tmp_path: 
     opened = sink()
     opened.prepare(owner="o", lineage="l")
     stream = opened.stream(BatchId("f", "a_to_back", "l", 0, 1), 0, "attempt", SCHEMA)
-    assert wants_origins(stream)
+    assert takes_origins(stream)
     several = Origins.of("s/part-0+", np.array([3, 3, 3, 9, 11])).numbered([3, 3, 3, 9, 11])
     stream.write_from(pa.RecordBatch.from_pylist(ROWS, schema=arrow_schema(SCHEMA)), several)
     opened.publish(Decided(BatchId("f", "a_to_back", "l", 0, 1), "hash", (stream.close(),)))

@@ -85,7 +85,7 @@ def command(files: tuple[str, ...], *, environment: bool, state: Path | None) ->
 def _reached(path: Path, flow: Flow | None, found: list[Problem], state: Path | None) -> list[NodeReach]:
     """What a look at the places finds, of a flow without mistakes; what the plan itself is refused for, and what is odd about its lookup
     tables, is added to `found`."""
-    from scribengin.local.connection_checks import look_at_places
+    from scribengin.local.connection_checks import check_places
     from scribengin.local.preflight import empty_lookups, repeated_keys
     from scribengin.local.prepare import prepare_valid
 
@@ -97,4 +97,4 @@ def _reached(path: Path, flow: Flow | None, found: list[Problem], state: Path | 
         found += problems_of(error)
         return []
     found += [*empty_lookups(prepared), *repeated_keys(prepared)]
-    return look_at_places(prepared, within_s=_WITHIN_S)
+    return check_places(prepared, within_s=_WITHIN_S)

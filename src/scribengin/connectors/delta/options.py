@@ -78,6 +78,6 @@ SINK = NodeType(
         ),
     ),
     maintained_as="table",
-    abilities=frozenset({"exactly_once", "append", "table"}),
+    abilities=frozenset({"exactly_once", "append", "table", "compares_columns", "finds_unaccounted", "checks_place", "checks_local_place"}),
     checks=(PLACE_CHECK, "scribengin.connectors.delta.checks:folders_need_no_address", WRITER_CHECK, *BY_TIME_CHECKS),
 )

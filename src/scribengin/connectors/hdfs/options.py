@@ -37,7 +37,7 @@ _VISIBLE = Option(
 def _as_here(type_: NodeType, doc: str) -> NodeType:
     others = type_.options[len(objects.PLACE) :]
     options = (*_PLACE, *(_VISIBLE if option.name == "visible" else option for option in others))
-    return replace(type_, type="hdfs", doc=doc, options=options)
+    return replace(type_, type="hdfs", doc=doc, options=options, abilities=type_.abilities - {"fills_for_tasks"})
 
 
 SOURCE = _as_here(

@@ -188,7 +188,7 @@ class ObjectsAddress:
 
         return S3Store(self.with_login(), parts.netloc, parts.path.strip("/"))
 
-    def look_at_place(self) -> None:
+    def check_place(self) -> None:
         """List the first objects below the url. Raises the store's errors."""
         next(iter(self.with_login().open().list()), None)
 

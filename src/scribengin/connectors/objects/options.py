@@ -110,7 +110,9 @@ SOURCE = NodeType(
         Option("on_change", "choice", "if an object changes after it was assigned to a Batch", "stop", ("stop", "ignore")),
         *records_read("objects"),
     ),
-    abilities=frozenset({"replayable", "bounded", "static"}),
+    abilities=frozenset(
+        {"replayable", "bounded", "static", "checks_columns", "checks_keys", "checks_place", "measures_backlog", "fills_for_tasks"}
+    ),
     locations=objects_below,
     checks=(*RECORD_CHECKS, PLACE_CHECK),
 )
@@ -152,7 +154,7 @@ SINK = NodeType(
         *CSV_WRITTEN,
     ),
     maintained_as="store",
-    abilities=frozenset({"exactly_once", "append"}),
+    abilities=frozenset({"exactly_once", "append", "finds_unaccounted", "has_trash", "checks_place", "takes_json"}),
     locations=objects_below,
     checks=(COMPRESSION_CHECK, PLACE_CHECK, WRITER_CHECK, *BY_TIME_CHECKS),
 )
