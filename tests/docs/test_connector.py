@@ -84,7 +84,7 @@ def make_table(folder: Path, rows: list[tuple[object, ...]]) -> ConnectorContext
 
 def test_the_source_keeps_the_contract(connector: ModuleType, tmp_path: Path) -> None:
     place = make_table(tmp_path, [*(tuple(row.values()) for row in ROWS), (7, "linus", "a lot")])
-    assert check_source(connector.make_source(place)) == 7
+    assert check_source(connector.make_source(place), declared=connector.SOURCE) == 7
 
 
 def test_the_source_keeps_the_contract_while_its_table_changes(connector: ModuleType, tmp_path: Path) -> None:
@@ -129,7 +129,9 @@ def test_the_sink_keeps_the_contract(connector: ModuleType, tmp_path: Path) -> N
 
     place = ConnectorContext("kept", tmp_path, {"database": "out.db", "table": "kept"})
     wider = (parse_schema(f"{SCHEMA}, colour STRING"), [row | {"colour": "red"} for row in ROWS])
-    check_sink(lambda: connector.make_sink(place), read_back, schema=SCHEMA, rows=ROWS, wider=wider, every_line=True)
+    check_sink(
+        lambda: connector.make_sink(place), read_back, schema=SCHEMA, rows=ROWS, wider=wider, every_line=True, declared=connector.SINK
+    )
     sink = connector.make_sink(place)
     assert sink.unlike(wider[0]) == ['the table has no column "colour"']
     with pytest.raises(Refused, match="others have written there too"):

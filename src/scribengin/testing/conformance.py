@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from scribengin.connectors.abilities import chains_batches, checks_place, compares_columns, refuses_rows, takes_json, takes_origins
 from scribengin.connectors.contract import BatchId, BatchLimits, Decided, Receipt, SourceStream
+from scribengin.core.abilities import ability_faults
 from scribengin.core.errors import FencedError, Refused, StateError
 from scribengin.core.types import arrow_schema
 from scribengin.formats.json_out import json_rows
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.connectors.contract import OriginStream, RefusedRow, SinkStream, SourceConnector, StagingSink
+    from scribengin.core.abilities import BuiltKind
+    from scribengin.core.options import NodeType
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad
 
@@ -50,16 +53,34 @@ def must(holds: bool, sentence: str) -> None:
         raise AssertionError(f"the contract is broken: {sentence}")
 
 
+def check_abilities(declared: NodeType | None, options: Mapping[str, Any], kind: BuiltKind, built: object) -> None:
+    """An object has the members of the abilities that its type declares for a node with these options, and of no others. Raises
+    AssertionError; checks nothing without a type."""
+    if declared is not None:
+        fault = next(ability_faults(declared.able(options), kind, built, varying=declared.varying), None)
+        must(fault is None, f"a type declares what its objects have: {declared.role} type {declared.type} {fault}")
+
+
 OWNER, LINEAGE = "conformance", "lineage-1"
 
 
 class SinkTrial:
     """One place, the Batches sent to it, and the rows that it must hold."""
 
-    def __init__(self, make_sink: Callable[[], StagingSink], read_back: Callable[[], Rows], schema: Schema) -> None:
+    def __init__(
+        self,
+        make_sink: Callable[[], StagingSink],
+        read_back: Callable[[], Rows],
+        schema: Schema,
+        *,
+        declared: NodeType | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         self.make_sink = make_sink
         self.schema = schema
+        self._declared, self._options = declared, options or {}
         sink = make_sink()
+        check_abilities(declared, self._options, "sink", sink)
         self.exactly_once = sink.exactly_once
         self._chained = chains_batches(sink)
         self.raised: list[BaseException] = []
@@ -100,6 +121,7 @@ class SinkTrial:
         """What a task does, with a copy of the sink."""
         copy: StagingSink = pickle.loads(pickle.dumps(sink))
         stream = copy.stream(batch_id(number, term), unit, f"{attempt}-{unit}", self.schema)
+        check_abilities(self._declared, self._options, "stream", stream)
         if rows:
             refused = write_rows(stream, rows, f"source/{number}-{unit}+", self.schema, as_json=bool(unit or number))
             must(not refused, f"rows that fit the schema are taken: {refused}")
@@ -472,8 +494,19 @@ def _publish_and_die(sink: bytes, decided: Decided, site: Site) -> None:
     died_at(site, lambda: publish(copy, decided), own_code(copy), kill=True)
 
 
-def check_source(source: SourceConnector, *, limits: BatchLimits | None = None) -> int:
-    """Read all there is, twice; returns how many records there were. The place must hold some, and must not change meanwhile."""
+def check_source(
+    source: SourceConnector,
+    *,
+    limits: BatchLimits | None = None,
+    declared: NodeType | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> int:
+    """Read all there is, twice; returns how many records there were. The place must hold some, and must not change meanwhile.
+
+    `declared` is the type of the source, and `options` are those of its node: the source and its reader have the methods of the abilities
+    that it declares, and of no others."""
+    check_abilities(declared, options or {}, "source", source)
+    check_abilities(declared, options or {}, "reader", source.reader())
     given = limits or BatchLimits(max_files=1, max_bytes=1, max_rows=1)
     entries = _split_all(source, given)
     must(bool(entries), "split found nothing: give check_source a place that holds records")
@@ -511,6 +544,8 @@ def check_sink(
     away: Callable[[], StagingSink] | None = None,
     every_line: bool = False,
     copies_publish: bool = True,
+    declared: NodeType | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> None:
     """Take a sink through Batches, failed attempts, replays and rivals, deaths and kills. `make_sink` gives a fresh one for the same empty
     place; `read_back` gives the rows that a foreign reader sees there now; `rows` are at least four that fit `schema`.
@@ -521,9 +556,12 @@ def check_sink(
 
     `every_line`: drivers die at each line of the sink's own code, not only at the crash points that it passes; so it is anyway with a sink
     that passes none. `copies_publish=False`: the sink publishes only in the process where it was made (it needs a Spark session there), so
-    that no driver is really killed. Raises AssertionError."""
+    that no driver is really killed.
+
+    `declared` is the type of the sink, and `options` are those of its node: the sink and its streams have the methods of the abilities that
+    it declares, and of no others. Raises AssertionError."""
     must(len(rows) >= 4, "check_sink needs at least four rows")
-    trial = SinkTrial(make_sink, read_back, schema)
+    trial = SinkTrial(make_sink, read_back, schema, declared=declared, options=options)
     with logs() as logged:
         _check_batches(trial, rows)
         sites = check_deaths(trial, rows[:4], every_line=every_line)

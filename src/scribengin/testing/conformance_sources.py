@@ -27,7 +27,7 @@ from scribengin.core.errors import SourceError, Unreachable
 from scribengin.plan.guarantees import path_guarantee
 from scribengin.spec.model import Flow, Sink
 from scribengin.spec.model import Source as DeclaredSource
-from scribengin.testing.conformance import _records, must
+from scribengin.testing.conformance import _records, check_abilities, must
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -164,6 +164,7 @@ class _Trial:
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
+        check_abilities(bench.declared, bench.options, "source", bench.open())
         self.entries: list[Entry] = []
         self._seen = Counter[bytes]()
 
@@ -250,6 +251,7 @@ class _Trial:
 
     def _restored(self) -> SourceReader:
         reader = self.bench.open().reader()
+        check_abilities(self.bench.declared, self.bench.options, "reader", reader)
         reader.restore(self.entries)
         return reader
 

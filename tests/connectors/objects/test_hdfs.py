@@ -242,7 +242,7 @@ def by_manifest(store: HdfsStore) -> list[dict[str, Any]]:
 def test_the_sink_keeps_the_contract(hdfs: Hdfs, store: HdfsStore, prefix: str, visible: str, format: str) -> None:
     where = place(hdfs, prefix, visible=visible, format=format)
     look = by_listing if visible == "listing" else by_manifest
-    check_sink(lambda: ObjectsSink(where), lambda: look(store), schema=SCHEMA, rows=ROWS)
+    check_sink(lambda: ObjectsSink(where), lambda: look(store), schema=SCHEMA, rows=ROWS, declared=SINK, options=where.options)
     assert ObjectsSink(where).clear(owner="conformance", flow="flow") > 4
     assert names(store) == []
     assert list(store.unfinished()) == []

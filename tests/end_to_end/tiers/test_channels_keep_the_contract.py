@@ -98,7 +98,15 @@ def test_the_writing_end_in_a_folder(tmp_path: Path, way: dict[str, Any]) -> Non
         return rows
 
     # what holds nobody hands over by a lock of the driver's process, which no copy has
-    check_sink(sink, found, schema=SCHEMA, rows=ROWS, copies_publish=way.get("durability") not in HOLD_NOBODY)
+    check_sink(
+        sink,
+        found,
+        schema=SCHEMA,
+        rows=ROWS,
+        copies_publish=way.get("durability") not in HOLD_NOBODY,
+        declared=SINK,
+        options={"kind": "folder"},
+    )
 
 
 @pytest.mark.parametrize("way", in_a_topic("plain"), ids=NAMES)
@@ -111,14 +119,14 @@ def test_the_writing_end_in_a_topic(tmp_path: Path, topics: Topics, way: dict[st
         blocks = [read_pack(message.value(), ring, RecordPlace("")) for message in read(topics, topic)]
         return [row for block in blocks for row in block.batch.to_pylist()]
 
-    check_sink(sink, found, schema=SCHEMA, rows=ROWS)
+    check_sink(sink, found, schema=SCHEMA, rows=ROWS, declared=SINK, options={"kind": "kafka"})
 
 
 @pytest.mark.parametrize("way", WAYS, ids=NAMES)
 def test_the_reading_end_in_a_folder(tmp_path: Path, way: dict[str, Any]) -> None:
     sink, source = folder_channel(tmp_path, **way)
     written(sink())
-    assert check_source(source()) == 9 * len(ROWS)
+    assert check_source(source(), declared=SOURCE, options={"kind": "folder"}) == 9 * len(ROWS)
 
 
 @pytest.mark.parametrize("way", in_a_topic("encrypted"), ids=NAMES)
@@ -128,7 +136,7 @@ def test_the_reading_end_in_a_topic(tmp_path: Path, topics: Topics, way: dict[st
     # a broker answers a commit before its marker stands in the partitions
     assert within(60, lambda: seen(source()) == 9 * len(ROWS))
     # each read asks the broker anew, which takes a third of a second: not one message at a time
-    assert check_source(source(), limits=BatchLimits(max_rows=7)) == 9 * len(ROWS)
+    assert check_source(source(), limits=BatchLimits(max_rows=7), declared=SOURCE, options={"kind": "kafka"}) == 9 * len(ROWS)
 
 
 def seen(source: SourceConnector) -> int:
