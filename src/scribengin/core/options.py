@@ -108,6 +108,24 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreUrl:
+    """How a node names a prefix of an object store, or a folder of HDFS."""
+
+    option: str
+    """the option with the url"""
+    schemes: tuple[str, ...]
+    """how it may begin: `s3`"""
+    write: str
+    """what to write where it is not valid, a clause"""
+    or_folder: bool = False
+    """True if it may also be a local folder, which is a text without `://`"""
+
+    def names_store(self, text: str) -> bool:
+        """Whether a value of the option is a url."""
+        return not self.or_folder or "://" in text
+
+
+@dataclass(frozen=True, slots=True)
 class NodeType:
     """What a connector declares of its source or its sink: the value of `type:` and the options beside it."""
 
@@ -136,6 +154,10 @@ class NodeType:
     """a function from the options of a node, as the flow file gives them, to its places outside of the flow
     (`connectors.addresses.DataLocation`), by which flows that share a topic, a table or objects are found; as it is or as
     `module:function`. Empty if there are none, or the option `path` is the folder"""
+    store_url: StoreUrl | None = None
+    """of a node with a place in a store: the option that names it, by which sinks that write to one prefix are found"""
+    closed_for_good: str = ""
+    """of a sink with folders by event time: why a closed one cannot be reopened, a clause; empty if it can"""
     maintained_as: Literal["", "folder", "store", "table"] = ""
     """of a sink: what maintenance finds where it writes: files as of `type: files` below its `path`, objects and manifests as of `type:
     objects` below its `url`, a table as of `type: delta` at its `path`; empty if it needs none"""
