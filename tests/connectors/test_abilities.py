@@ -240,3 +240,30 @@ def test_a_module_has_the_functions_that_its_type_declares_and_no_others(install
     install('"append"', more="\ndef check_sink_place(place, claimant): return True\n")
     with pytest.raises(DeclarationError, match='does not declare the ability "checks_local_place"'):
         catalog.sink_types()
+
+
+# --- the page for authors ---
+
+PAGE = Path(__file__).parents[2] / "docs" / "connectors.md"
+TITLES = {("source",): "of a source", ("sink",): "of a sink", ("source", "sink"): "of both"}
+
+
+def listed(roles: tuple[str, ...]) -> str:
+    """The table of the abilities of these roles, as the page has it."""
+    lines = [f"| {TITLES[roles]} | | members |", "|---|---|---|"]
+    for ability in (each for each in ABILITIES.values() if each.roles == roles):
+        by_object: dict[str, list[str]] = {}
+        for kind, of in ability.members.items():
+            by_object.setdefault("module" if kind in MODULE_KINDS else kind, []).extend(f"`{member}`" for member in of)
+        have = "; ".join(f"{kind}: {', '.join(of)}" for kind, of in by_object.items())
+        lines.append(f"| `{ability.name}` | {ability.meaning} | {have} |".replace("|  |", "| |"))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("roles", TITLES, ids=TITLES.values())
+def test_the_page_for_authors_lists_each_ability_as_the_table_has_it(roles: tuple[str, ...]) -> None:
+    assert f"\n{listed(roles)}\n" in PAGE.read_text()
+
+
+def test_each_ability_is_in_one_of_the_lists() -> None:
+    assert {each.roles for each in ABILITIES.values()} == set(TITLES)

@@ -145,7 +145,10 @@ ABILITIES = _table(
 def has_members(built: object, ability: str, kind: BuiltKind) -> bool:
     """Whether a built object has the members of an ability. Runs no property, which may read the place."""
     row = ABILITIES[ability]
-    return all(_has(built, member) for member in row.members[kind]) and not _is_off(built, row.flag)
+    for member in row.members[kind]:
+        if not _has(built, member):
+            return False
+    return not row.flag or not _is_off(built, row.flag)
 
 
 def supports(built: object, ability: str, kind: BuiltKind) -> bool:
@@ -174,7 +177,7 @@ def ability_faults(declared: Collection[str], kind: BuiltKind, built: object, *,
 
 
 def _has(built: object, member: str) -> bool:
-    return member in getattr(built, "__dict__", {}) or hasattr(type(built), member)
+    return hasattr(type(built), member) or member in getattr(built, "__dict__", ())
 
 
 def _is_off(built: object, flag: str) -> bool:
