@@ -83,6 +83,17 @@ def test_each_narrowing_function_is_used() -> None:
     assert not [name for name in names if not any(re.search(rf"\b{name}\(|\({name},", text) for text in texts)]
 
 
+ASKED = re.compile(r'"(\w+)" (?:not )?in [^\n]*?(?:\.abilities\b|\.able\(|\btakes\b|\bgives\b)|(?:\.has|\.without)\(\w*,? ?"(\w+)"')
+
+
+def test_each_ability_that_the_planner_asks_for_is_in_the_table() -> None:
+    package = Path(abilities.__file__).parents[1]
+    texts = [path.read_text() for floor in ("plan", "local", "spark", "connectors") for path in (package / floor).rglob("*.py")]
+    asked = {one or other for text in texts for one, other in ASKED.findall(text)}
+    assert {"replayable", "view", "commits_units", "table", "user_in_server", "checks_local_place"} <= asked  # the search finds them
+    assert asked - set(ABILITIES) == set()
+
+
 # --- declarations ---
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 from doc_pages import ROOT, blocks_of, run_commands
 
+from scribengin.connectors import catalog
 from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.core.errors import Refused, SourceError
 from scribengin.core.types import parse_schema
@@ -26,6 +27,7 @@ from scribengin.testing.conformance_sources import Bench, check_changing_source
 from scribengin.testing.own_sinks import check_trials
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
     from types import ModuleType
 
@@ -67,10 +69,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def connector(installed: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def connector(installed: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The installed package."""
     monkeypatch.syspath_prepend(str(installed))
-    return importlib.import_module("scribengin_sqlite")
+    yield importlib.import_module("scribengin_sqlite")
+    catalog._modules.cache_clear()  # a suite may have read the connectors meanwhile: those of later tests are others
 
 
 def make_table(folder: Path, rows: list[tuple[object, ...]]) -> ConnectorContext:

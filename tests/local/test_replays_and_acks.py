@@ -57,7 +57,7 @@ def test_a_source_hears_what_came_through_and_nothing_of_replays_among_it(tmp_pa
     (tmp_path / "flow.yaml").write_text(FLOW)
     prepared = prepare(tmp_path / "flow.yaml", state=None)
     reader, said = _Reader(), list[str]()
-    monkeypatch.setattr("scribengin.local.acks._teller", lambda _tier, _id: reader)
+    monkeypatch.setattr("scribengin.local.acks._position_reader", lambda _tier, _id: reader)
     releases = Releases(prepared, _Through(Releases(prepared)._topology), say=said.append)
     (edge,) = (key for key in releases._topology.queries if key.tier == "edge")
     folder = releases._topology.queries[edge]

@@ -252,7 +252,7 @@ class Releases:
             with self._explained(f"source {source.id}"):
                 if source.reader is None:
                     node = source.tier.plan.flow.sources[source.id]
-                    source.reader = _teller(source.tier, source.id) if _reports_position(node) else False
+                    source.reader = _position_reader(source.tier, source.id) if _reports_position(node) else False
                 if source.reader:
                     name = f"{source.tier.plan.flow.name}.{source.key.query}"
                     source.reader.committed(source.log.own_range(max(told, through - _TOLD_ENTRIES), through), query=name)
@@ -342,7 +342,7 @@ def _reports_position(node: Source) -> bool:
     return "reports_position" in catalog.source_types(internal=True)[node.type].able(node.options)
 
 
-def _teller(tier: Prepared, id_: str) -> Any:
+def _position_reader(tier: Prepared, id_: str) -> Any:
     """The source's reader, if it reports outside of the flow; else False."""
     node = tier.plan.flow.sources[id_]
     reader = catalog.open_source(node.type, source_place(tier.plan.flow, id_)).reader()

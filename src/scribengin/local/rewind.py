@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
-from scribengin.connectors.abilities import verifies
+from scribengin.connectors.abilities import is_handed_over, verifies
 from scribengin.connectors.files.source import FilesSource
 from scribengin.core.errors import Refused, SourceError
 from scribengin.core.units import show_bytes
@@ -179,7 +179,7 @@ def _check_there(tier: Prepared, folder: QueryFolder, source: str, streams: Sequ
     """Raise Refused if what would be read again is not there any more."""
     flow = tier.plan.flow
     opened = open_sources(flow)[source]
-    if flow.sources[source].type == "files" and isinstance(opened, FilesSource):
+    if isinstance(opened, FilesSource) and not is_handed_over(opened):
         for stream in streams:
             if not stream.skipped and (gone := opened.gone(stream)):
                 raise _gone(folder, source, f"file {gone}", "restore the file, or go back to a later position")

@@ -317,7 +317,7 @@ class QueryRun:
         query = self.context.parts.query
         name, log = self.context.parts.full_name, self.context.folder.sources
         feeds = [
-            Feed(self.context.parts.sources[id_], log, self.context.limits[id_], query=name, tells=not self.context.parts.released_later)
+            Feed(self.context.parts.sources[id_], log, self.context.limits[id_], query=name, reports=not self.context.parts.released_later)
             for id_ in query.sources
         ]
         poll_s = LATENCY_POLL_S if self.context.parts.plan.flow.defaults.profile == "latency" else POLL_S

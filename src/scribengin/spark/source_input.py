@@ -66,11 +66,11 @@ def _reader(ref: SourceRef) -> SourceReader:
 class Feed:
     """One source of one Query. A position is the number of entries that are behind; used by one thread."""
 
-    def __init__(self, ref: SourceRef, log: Path, limits: BatchLimits, *, query: str = "", tells: bool = True) -> None:
-        """`query` is told to the source: `flow.query`. `tells`: whether it hears what is committed from here."""
+    def __init__(self, ref: SourceRef, log: Path, limits: BatchLimits, *, query: str = "", reports: bool = True) -> None:
+        """`query` is told to the source: `flow.query`. `reports`: whether it hears what is committed from here."""
         self.node = ref.node
         self._query = query
-        self._tells = tells
+        self._reports = reports
         self.final = False
         """True if what is there now is all there will be"""
         self._log = SourceLog(log, ref.node)
@@ -135,7 +135,7 @@ class Feed:
         own = [stream for stream in streams if not is_replay(stream)]
         if own and holds_back(self._reader):
             self._reader.let_go(own)
-        if self._tells and own and reports_position(self._reader):
+        if self._reports and own and reports_position(self._reader):
             self._reader.committed(own, query=self._query)
 
     def notices(self) -> list[str]:
@@ -202,7 +202,7 @@ class OffsetConfig:
     log: Path
     limits: BatchLimits
     query: str = ""
-    tells: bool = True
+    reports: bool = True
     start: int = 0
     """the entry at which a new checkpoint begins"""
 
@@ -217,7 +217,7 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, config: OffsetConfig) -> None:
         self._node = config.ref.node
         self._log = SourceLog(config.log, self._node)
-        self._feed = Feed(config.ref, config.log, config.limits, query=config.query, tells=config.tells)
+        self._feed = Feed(config.ref, config.log, config.limits, query=config.query, reports=config.reports)
         self._start = config.start
         self._latest: dict[str, Any] | None = None
 
