@@ -238,7 +238,6 @@ KNOWN_CONNECTORS = {
         ("cli.commands.source", "files"),
         ("local.spark_analysis", "files"),
         ("local.source_cleanup", "files"),
-        ("local.rewind", "files"),
         ("local.preflight", "files"),
     },
 }

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 from doc_pages import ROOT, blocks_of, run_commands
 
+from scribengin.connectors import catalog
 from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.core.errors import Refused, SourceError
 from scribengin.core.types import parse_schema
@@ -26,6 +27,7 @@ from scribengin.testing.conformance_sources import Bench, check_changing_source
 from scribengin.testing.own_sinks import check_trials
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
     from types import ModuleType
 
@@ -67,10 +69,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def connector(installed: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def connector(installed: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The installed package."""
     monkeypatch.syspath_prepend(str(installed))
-    return importlib.import_module("scribengin_sqlite")
+    yield importlib.import_module("scribengin_sqlite")
+    catalog._modules.cache_clear()  # a suite may have read the connectors meanwhile: those of later tests are others
 
 
 def make_table(folder: Path, rows: list[tuple[object, ...]]) -> ConnectorContext:
@@ -84,7 +87,7 @@ def make_table(folder: Path, rows: list[tuple[object, ...]]) -> ConnectorContext
 
 def test_the_source_keeps_the_contract(connector: ModuleType, tmp_path: Path) -> None:
     place = make_table(tmp_path, [*(tuple(row.values()) for row in ROWS), (7, "linus", "a lot")])
-    assert check_source(connector.make_source(place)) == 7
+    assert check_source(connector.make_source(place), declared=connector.SOURCE) == 7
 
 
 def test_the_source_keeps_the_contract_while_its_table_changes(connector: ModuleType, tmp_path: Path) -> None:
@@ -129,7 +132,9 @@ def test_the_sink_keeps_the_contract(connector: ModuleType, tmp_path: Path) -> N
 
     place = ConnectorContext("kept", tmp_path, {"database": "out.db", "table": "kept"})
     wider = (parse_schema(f"{SCHEMA}, colour STRING"), [row | {"colour": "red"} for row in ROWS])
-    check_sink(lambda: connector.make_sink(place), read_back, schema=SCHEMA, rows=ROWS, wider=wider, every_line=True)
+    check_sink(
+        lambda: connector.make_sink(place), read_back, schema=SCHEMA, rows=ROWS, wider=wider, every_line=True, declared=connector.SINK
+    )
     sink = connector.make_sink(place)
     assert sink.unlike(wider[0]) == ['the table has no column "colour"']
     with pytest.raises(Refused, match="others have written there too"):

@@ -18,7 +18,7 @@ import pytest
 from scribengin.cli.commands import plan, validate
 from scribengin.cli.flow_argument import as_called
 from scribengin.cli.main import main
-from scribengin.connectors.catalog import look_at_sink, open_source
+from scribengin.connectors.catalog import check_sink_place, open_source
 from scribengin.connectors.contract import BatchId, BatchLimits, Claimant, ConnectorContext, Decided, SourceStream
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.core.errors import EnvironmentFault, Exit, Refused, ScribenginError, SinkError, SourceError
@@ -506,7 +506,7 @@ def test_a_place_is_judged_also_while_a_way_back_is_cut_short(tmp_path: Path) ->
     tier.folder.query("kept").rewind.touch()
     who = Claimant(tier.folder.read_owner(), "")
     with pytest.raises(Refused, match="holds commits of another lineage") as caught, with_trash_remedy(tier.folder.root, "small"):
-        look_at_sink("files", sink_place(tier.plan.flow, "kept"), who)
+        check_sink_place("files", sink_place(tier.plan.flow, "kept"), who)
     assert caught.value.remedy.startswith("start over: ")
 
 

@@ -126,7 +126,7 @@ def test_what_a_client_raises_by_itself_is_told_beside_the_others(tmp_path: Path
     def broken(*_args: object) -> bool:
         raise ValueError("a client's own")
 
-    monkeypatch.setattr(connection_checks.catalog, "look_at_source", broken)
+    monkeypatch.setattr(connection_checks.catalog, "check_source_place", broken)
     status, states, problems = validated(write(tmp_path))
     assert status is Exit.ENVIRONMENT
     assert (states["events"], states["kept"]) == ("unreached", "ok")

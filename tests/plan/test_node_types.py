@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
 
 CONNECTOR = """
-from scribengin.core.options import REQUIRED, NodeType, Option
+from scribengin.connectors.files.options import BY_TIME_CHECKS, CLOSE, PARTITION_BY
+from scribengin.connectors.objects.options import PLACE_CHECK, WRITER_CHECK
+from scribengin.core.options import REQUIRED, NodeType, Option, StoreUrl
 from scribengin.core.types import parse_schema
 
 REEL = Option("reel", "int", "the reel", REQUIRED)
@@ -41,10 +43,21 @@ SINK = NodeType(
     type="tape",
     role="sink",
     doc="Writes a tape.",
-    options=(REEL, Option("key", "text", "the column that names a block")),
+    options=(
+        REEL,
+        Option("key", "text", "the column that names a block"),
+        Option("copy", "text", "the store that it is copied to"),
+        PARTITION_BY,
+        CLOSE,
+    ),
     abilities=frozenset({"append"}),
     locations="tape_checks:reels",
-    checks=("tape_checks:reel_is_free", "tape_checks:one_writer_a_reel", "tape_checks:key_is_there"),
+    store_url=StoreUrl("copy", ("vault",), "write vault://HALL/SHELF"),
+    closed_for_good="a full reel is locked",
+    checks=(
+        *("tape_checks:reel_is_free", "tape_checks:one_writer_a_reel", "tape_checks:key_is_there"),
+        *(PLACE_CHECK, WRITER_CHECK, *BY_TIME_CHECKS),
+    ),
 )
 """
 
@@ -118,6 +131,28 @@ def test_its_facts_hold(tmp_path: Path) -> None:
     assert not problems
     assert flow is not None
     assert not is_endless(flow.sources["s"])
+
+
+def test_the_checks_of_places_in_stores_hold_for_the_option_that_it_names(tmp_path: Path) -> None:
+    source = "type: tape, reel: 7, blocks: 3"
+    problems = checked(tmp_path, source, "reel: 1, copy: s3://hall/a", "reel: 2, copy: vault://hall/b", "reel: 3, copy: vault://hall/b/c")[
+        1
+    ]
+    assert [(each.code, each.place.line, each.message, each.remedy) for each in problems] == [
+        ("object-url", 6, 'sink "k0": copy begins with "s3://"', "write vault://HALL/SHELF"),
+        (
+            "object-two-writers",
+            8,
+            'sink "k2" writes to vault://hall/b/c, sink "k1" to vault://hall/b',
+            "give each its own prefix; none may be inside another",
+        ),
+    ]
+
+
+def test_its_reason_why_a_folder_stays_closed_is_told(tmp_path: Path) -> None:
+    by = 'partition_by: [{time: at, path: "dt=%Y-%m-%d"}], close: {delay: 1h, late: reopen}'
+    problems = checked(tmp_path, "type: tape, reel: 7, blocks: 3", f"reel: 1, {by}")[1]
+    assert 'sink "k0" has late: reopen, but a full reel is locked' in [each.message for each in problems]
 
 
 def test_flows_that_share_its_place_meet(tmp_path: Path) -> None:

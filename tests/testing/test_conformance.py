@@ -30,12 +30,12 @@ def files_source(folder: Path, **options: object) -> ConnectorContext:
 
 
 def test_the_files_source_keeps_the_contract(tmp_path: Path) -> None:
-    assert check_source(open_source("files", files_source(tmp_path))) == 100
+    assert check_source(open_source("files", files_source(tmp_path)), declared=source_types()["files"]) == 100
 
 
 def test_the_sequence_source_keeps_the_contract(tmp_path: Path) -> None:
     options = source_types()["sequence"].filled({"rows": 40, "max_rows": 10})
-    assert check_source(open_source("sequence", ConnectorContext("n", tmp_path, options))) == 40
+    assert check_source(open_source("sequence", ConnectorContext("n", tmp_path, options)), declared=source_types()["sequence"]) == 40
 
 
 def sink_place(folder: Path, format: str, partition_by: tuple[str, ...] = ()) -> ConnectorContext:
@@ -55,7 +55,13 @@ def read_rows(folder: Path, format: str) -> list[dict[str, object]]:
 def test_the_files_sink_keeps_the_contract(tmp_path: Path, format: str, partition_by: tuple[str, ...]) -> None:
     place = sink_place(tmp_path, format, partition_by)
     rows = [row | {"bucket": row["bucket"] or ""} for row in ROWS]
-    check_sink(lambda: open_sink("files", place), lambda: read_rows(tmp_path / "out", format), schema=parse_schema(SCHEMA), rows=rows)
+    check_sink(
+        lambda: open_sink("files", place),
+        lambda: read_rows(tmp_path / "out", format),
+        schema=parse_schema(SCHEMA),
+        rows=rows,
+        declared=SINK,
+    )
 
 
 def test_a_files_sink_that_rolls_keeps_the_contract_whenever_somebody_rolls(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ from harness import broken_files as broken
 from harness.broken_keyed import DropsWhenSent, MarkerFirst, QuietStore, SharedStaging
 from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.files.options import SINK
+from scribengin.connectors.files.sink import FilesSink
 from scribengin.connectors.keyed.sink import KeyedSink
 from scribengin.core.errors import Unreachable
 from scribengin.core.types import parse_schema
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.connectors.contract import StagingSink
+    from scribengin.core.options import NodeType
+    from scribengin.core.types import Schema
 
     Kind = Callable[[ConnectorContext], StagingSink]
 
@@ -168,3 +172,41 @@ def test_the_code_of_a_sink_is_what_lies_beside_its_classes(place: Path) -> None
     files = {path.rpartition("/")[2] for path in own_code(broken.HasToken(where))}
     assert {"broken_files.py", "sink.py", "sink_stream.py"} <= files
     assert not {"conformance.py", "deaths.py", "abc.py"} & files
+
+
+# --- abilities ---
+
+
+class Misspelled(FilesSink):
+    def unlik(self, schema: Schema) -> list[str]:
+        return []
+
+
+class Undeclared(FilesSink):
+    def unlike(self, schema: Schema) -> list[str]:
+        return []
+
+
+COMPARES = replace(SINK, abilities=SINK.abilities | {"compares_columns"})
+NO_JSON = replace(SINK, abilities=SINK.abilities - {"takes_json"})
+ORIGINS = replace(SINK, abilities=SINK.abilities | {"takes_origins"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "declared", "sentence"),
+    [
+        (Misspelled, COMPARES, 'declares the ability "compares_columns", but its sink has no `unlike`'),
+        (Undeclared, SINK, 'does not declare the ability "compares_columns", but its sink has `unlike`'),
+        (FilesSink, ORIGINS, 'declares the ability "takes_origins", but its stream has no `wants_origins`'),
+        (FilesSink, NO_JSON, 'does not declare the ability "takes_json", but its stream has `json_needs`, `write_json`'),
+    ],
+)
+def test_a_type_that_declares_other_abilities_than_its_sinks_have_is_told(
+    tmp_path: Path, kind: Kind, declared: NodeType, sentence: str
+) -> None:
+    found = told(lambda: in_files(kind, tmp_path, declared=declared))
+    assert found == f"the contract is broken: a type declares what its objects have: sink type files {sentence}"
+
+
+def test_a_type_that_declares_what_its_sinks_have_is_not_told(tmp_path: Path) -> None:
+    in_files(Undeclared, tmp_path, declared=COMPARES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from scribengin.connectors.catalog import open_source, source_types
 from scribengin.connectors.contract import ConnectorContext
 from scribengin.core.options import NodeType, Option
 from scribengin.core.types import parse_schema
+from scribengin.testing.conformance import check_source
 from scribengin.testing.conformance_sources import Bench, check_bounded_source, check_changing_source
 
 if TYPE_CHECKING:
@@ -71,6 +73,22 @@ def test_a_source_that_says_it_cannot_replay_has_its_guarantee_lowered(tmp_path:
     again = Option("again", "choice", "", "no", ("yes", "no"), adds={"yes": frozenset({"replayable"})})
     declared = NodeType("lines", "source", "", (again,), frozenset({"bounded"}))
     check_changing_source(bench(BROKEN["other_rows"], tmp_path, declared))
+
+
+@pytest.mark.parametrize("extra", ["verifies", "checks_keys"])
+def test_a_source_without_what_its_type_declares_is_caught(tmp_path: Path, extra: str) -> None:
+    with pytest.raises(AssertionError, match=f'source type lines declares the ability "{extra}", but its (reader|source) has no'):
+        check_changing_source(bench(LinesSource, tmp_path, replace(DECLARED, abilities=DECLARED.abilities | {extra})))
+
+
+def test_a_reader_with_what_its_type_does_not_declare_is_caught(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("one\n")
+    type_ = source_types()["files"]
+    place = ConnectorContext("in", tmp_path, type_.filled({"path": "in", "format": "text"}), parse_schema("value STRING"))
+    declared = replace(type_, abilities=type_.abilities - {"holds_back"})
+    with pytest.raises(AssertionError, match='does not declare the ability "holds_back", but its reader has `hold`, `let_go`'):
+        check_source(open_source("files", place), declared=declared)
 
 
 def test_the_files_source_keeps_the_contract(tmp_path: Path) -> None:

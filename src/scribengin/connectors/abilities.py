@@ -1,36 +1,38 @@
-"""What a built source, reader, sink or stream supports beyond the contract that all implement: each function narrows its argument to that
-Protocol.
+"""Whether a built source, reader, sink or stream supports an ability of `core.abilities`; each function narrows it to a Protocol.
 
-The check is by attribute, not by `isinstance` of a runtime Protocol: it takes some hundred nanoseconds, and a connector need not import a
-name.
+What a type can do is declared (`NodeType.abilities`); what one object of it can do may depend on more: a group supports what its members
+support, and a sink has a trash only at a store that allows one. So the object is asked, by the members that the table of abilities names.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scribengin.core.abilities import has_members, supports
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any, Protocol, TypeGuard
+    from typing import TypeGuard
 
     from typing_extensions import TypeIs
 
     from scribengin.connectors.contract import (
+        BufferingSink,
         ChainedSink,
+        CodeSink,
+        ColumnCheckingReader,
+        ColumnCheckingSource,
         ComparingSink,
         CountingSink,
+        HandedOverSource,
         HoldingReader,
         JsonStream,
-        KeptSink,
-        KeyedSource,
-        LookedAtSink,
-        LookedAtSource,
-        LookingReader,
-        LookingSource,
+        KeyCheckingSource,
+        MaskingSink,
         MeasuringReader,
         OfferingSink,
         OriginStream,
-        RecheckingReader,
+        PlaceChecking,
+        ReportingReader,
         RestorableSink,
         RowStream,
         SinkConnector,
@@ -38,162 +40,140 @@ if TYPE_CHECKING:
         SourceConnector,
         SourceReader,
         SparkSink,
-        StagingSink,
-        TellingReader,
+        StateAuditedSink,
         TracingSink,
         TracingSource,
         TrashSink,
         UnitSink,
+        VerifyingReader,
     )
 
-    class CodeSink(SinkConnector, Protocol):
-        """A sink whose streams run user code."""
 
-        load: Callable[[str], Any] | None
-        """the object that `module:name` refers to; set in the executor's copy before a stream is requested"""
+def checks_place(built: SourceConnector | SinkConnector) -> TypeGuard[PlaceChecking]:
+    """Whether a source or a sink can check its place before a run."""
+    return supports(built, "checks_place", "sink")
 
-    class RedactedSink(SinkConnector, Protocol):
-        """A sink that passes secrets to Spark in options."""
 
-        redacted: Sequence[str]
-        """the names of the options that hold secrets"""
+def checks_columns(source: SourceConnector) -> TypeGuard[ColumnCheckingSource]:
+    """Whether a source can compare the columns of its data with those of the flow."""
+    return supports(source, "checks_columns", "source")
+
+
+def reader_checks_columns(reader: SourceReader) -> TypeGuard[ColumnCheckingReader]:
+    """Whether a reader can compare the columns of the first data that it finds with those of the flow."""
+    return supports(reader, "checks_columns", "reader")
+
+
+def checks_keys(source: SourceConnector | ColumnCheckingSource) -> TypeGuard[KeyCheckingSource]:
+    """Whether a source can check that its data have the columns that are read as keys."""
+    return supports(source, "checks_keys", "source")
+
+
+def traces_origin(source: SourceConnector) -> TypeIs[TracingSource]:
+    """Whether a source finds where its records came from."""
+    return supports(source, "traces_origin", "source")
+
+
+def is_handed_over(source: SourceConnector) -> TypeGuard[HandedOverSource]:
+    """Whether a source's records come from another tier."""
+    return supports(source, "handed_over", "source")
+
+
+def measures_backlog(reader: SourceReader) -> TypeGuard[MeasuringReader]:
+    """Whether a reader can measure its backlog without reading it."""
+    return supports(reader, "measures_backlog", "reader")
+
+
+def reports_position(reader: SourceReader) -> TypeGuard[ReportingReader]:
+    """Whether a reader tells its system how far the flow has committed."""
+    return supports(reader, "reports_position", "reader")
+
+
+def verifies(reader: SourceReader) -> TypeGuard[VerifyingReader]:
+    """Whether a reader finds what was lost since it was logged."""
+    return supports(reader, "verifies", "reader")
+
+
+def holds_back(reader: SourceReader) -> TypeGuard[HoldingReader]:
+    """Whether a reader keeps others from deleting data that is not committed yet."""
+    return supports(reader, "holds_back", "reader")
 
 
 def can_restore(sink: SinkConnector) -> TypeGuard[RestorableSink | TrashSink]:
-    """True for a RestorableSink or a TrashSink whose place supports it."""
-    return getattr(sink, "restorable", False)
-
-
-def tells_origin(source: SourceConnector) -> TypeIs[TracingSource]:
-    """True for a TracingSource."""
-    return hasattr(source, "made_of")
-
-
-def finds_rows(sink: SinkConnector) -> TypeIs[TracingSink]:
-    """True for a TracingSink."""
-    return hasattr(sink, "places_of")
+    """Whether what `reset` removes can be restored for a while. A sink with a trash may read its place for the answer."""
+    return supports(sink, "restores_files", "sink") or supports(sink, "has_trash", "sink")
 
 
 def has_trash(sink: SinkConnector) -> TypeIs[TrashSink]:
-    """True for a TrashSink."""
-    return hasattr(sink, "move_to_trash")
+    """Whether a sink's connector has a trash. Whether its store supports one `can_restore` says."""
+    return has_members(sink, "has_trash", "sink")
 
 
-def counts_others(sink: SinkConnector) -> TypeGuard[CountingSink]:
-    """True for a CountingSink."""
-    return hasattr(sink, "unaccounted")
+def traces_rows(sink: SinkConnector) -> TypeIs[TracingSink]:
+    """Whether a sink finds its rows by where they came from."""
+    return supports(sink, "traces_rows", "sink")
 
 
-def is_audited_in_state(sink: SinkConnector) -> bool:
-    """True if an audit reads only the flow's state about this sink, and never the place."""
-    return getattr(sink, "audited_in_state", False)
+def finds_unaccounted(sink: SinkConnector) -> TypeGuard[CountingSink]:
+    """Whether a sink finds what others wrote at its place."""
+    return supports(sink, "finds_unaccounted", "sink")
 
 
-def is_written_by_spark(sink: SinkConnector) -> TypeGuard[SparkSink]:
-    """True for a SparkSink."""
-    return hasattr(sink, "spark_options")
+def is_audited_in_state(sink: SinkConnector) -> TypeGuard[StateAuditedSink]:
+    """Whether an audit reads only the flow's state about a sink, and never the place."""
+    return supports(sink, "audited_in_state", "sink")
 
 
-def stages(sink: SinkConnector) -> TypeGuard[StagingSink]:
-    """True for a StagingSink."""
-    return hasattr(sink, "stream")
+def spark_writes(sink: SinkConnector) -> TypeGuard[SparkSink]:
+    """Whether a sink of Spark's own writes the rows."""
+    return supports(sink, "spark_writes", "sink")
 
 
-def looks_ahead(source: SourceConnector) -> TypeGuard[LookingSource]:
-    """True for a LookingSource."""
-    return hasattr(source, "check_first")
-
-
-def looks_for_keys(source: SourceConnector | LookingSource) -> TypeGuard[KeyedSource]:
-    """True for a KeyedSource."""
-    return hasattr(source, "check_keys")
-
-
-def can_measure(reader: SourceReader) -> TypeGuard[MeasuringReader]:
-    """True for a MeasuringReader."""
-    return hasattr(reader, "measure")
-
-
-def may_look_first(reader: SourceReader) -> TypeGuard[LookingReader]:
-    """True for a LookingReader."""
-    return hasattr(reader, "looks_first")
-
-
-def gives_rows(stream: SinkStream | OriginStream) -> TypeGuard[RowStream]:
-    """True for a RowStream."""
-    return hasattr(stream, "take")
-
-
-def takes_json(stream: SinkStream | OriginStream) -> TypeGuard[JsonStream]:
-    """True for a JsonStream."""
-    return getattr(stream, "json_needs", None) is not None
-
-
-def wants_origins(stream: SinkStream | OriginStream) -> TypeIs[OriginStream]:
-    """True for an OriginStream that requires origins."""
-    return getattr(stream, "wants_origins", False)
-
-
-def runs_code(sink: SinkConnector) -> TypeGuard[CodeSink]:
-    """True for a CodeSink."""
-    return hasattr(sink, "load")
-
-
-def redacts(sink: SinkConnector) -> TypeGuard[RedactedSink]:
-    """True for a RedactedSink."""
-    return hasattr(sink, "redacted")
-
-
-def compares_columns(sink: SinkConnector) -> TypeGuard[ComparingSink]:
-    """True for a ComparingSink."""
-    return hasattr(sink, "unlike")
-
-
-def can_be_looked_at(sink: SinkConnector) -> TypeGuard[LookedAtSink]:
-    """True for a LookedAtSink."""
-    return hasattr(sink, "look_at_place")
-
-
-def is_looked_at(source: SourceConnector) -> TypeGuard[LookedAtSource]:
-    """True for a LookedAtSource."""
-    return hasattr(source, "look_at_place")
-
-
-def offers(sink: SinkConnector) -> TypeGuard[OfferingSink]:
-    """True for an OfferingSink."""
-    return hasattr(sink, "offer")
-
-
-def keeps_batches(sink: SinkConnector) -> TypeGuard[KeptSink]:
-    """True for a KeptSink."""
-    return hasattr(sink, "upkeep")
-
-
-def is_handed_over(source: SourceConnector) -> bool:
-    """True if a source's records come from another tier: all of its blocks are TracedBlocks."""
-    return getattr(source, "handed_over", False)
-
-
-def tells(reader: SourceReader) -> TypeGuard[TellingReader]:
-    """True for a TellingReader."""
-    return hasattr(reader, "committed")
-
-
-def rechecks(reader: SourceReader) -> TypeGuard[RecheckingReader]:
-    """True for a RecheckingReader."""
-    return hasattr(reader, "recheck")
-
-
-def holds(reader: SourceReader) -> TypeGuard[HoldingReader]:
-    """True for a HoldingReader."""
-    return hasattr(reader, "let_go")
-
-
-def is_chained(sink: SinkConnector) -> TypeGuard[ChainedSink]:
-    """True for a ChainedSink."""
-    return hasattr(sink, "behind")
+def chains_batches(sink: SinkConnector) -> TypeGuard[ChainedSink]:
+    """Whether each Batch of a sink records which commits it follows."""
+    return supports(sink, "chains_batches", "sink")
 
 
 def commits_units(sink: SinkConnector) -> TypeGuard[UnitSink]:
-    """True for a UnitSink."""
-    return hasattr(sink, "unit_stream")
+    """Whether a sink can commit the units of a Batch one by one."""
+    return supports(sink, "commits_units", "sink")
+
+
+def refuses_rows(sink: SinkConnector) -> TypeGuard[OfferingSink]:
+    """Whether a sink's place accepts or refuses rows one by one, after the decision."""
+    return supports(sink, "refuses_rows", "sink")
+
+
+def compares_columns(sink: SinkConnector) -> TypeGuard[ComparingSink]:
+    """Whether a sink's place has columns of its own, which can be compared before a start."""
+    return supports(sink, "compares_columns", "sink")
+
+
+def buffers_batches(sink: SinkConnector) -> TypeGuard[BufferingSink]:
+    """Whether a sink may keep published Batches while its place is unavailable."""
+    return supports(sink, "buffers_batches", "sink")
+
+
+def masks(sink: SinkConnector) -> TypeGuard[MaskingSink]:
+    """Whether a sink names options whose values Spark must not show."""
+    return supports(sink, "masks", "sink")
+
+
+def runs_code(sink: SinkConnector) -> TypeGuard[CodeSink]:
+    """Whether a sink's streams run functions of the flow's code."""
+    return supports(sink, "runs_code", "sink")
+
+
+def passes_rows_to_spark(stream: SinkStream | OriginStream) -> TypeGuard[RowStream]:
+    """Whether a stream only prepares rows that Spark writes."""
+    return supports(stream, "spark_writes", "stream")
+
+
+def takes_json(stream: SinkStream | OriginStream) -> TypeGuard[JsonStream]:
+    """Whether a stream takes rows as JSON."""
+    return supports(stream, "takes_json", "stream")
+
+
+def takes_origins(stream: SinkStream | OriginStream) -> TypeIs[OriginStream]:
+    """Whether a stream requires the origins of rows, as numbers."""
+    return supports(stream, "takes_origins", "stream")

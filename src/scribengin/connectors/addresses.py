@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
+from scribengin.core.options import StoreUrl
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from urllib.parse import SplitResult
@@ -127,3 +129,35 @@ def _shown(text: str) -> str:
 
 
 _MOST_SHOWN = 60
+
+
+S3_URL = StoreUrl("url", ("s3", "file"), "write s3://BUCKET/PREFIX, and the server as `endpoint`")
+HDFS_URL = StoreUrl("url", ("hdfs",), "write hdfs://NAMENODE:PORT/FOLDER")
+
+
+def store_url_fault(url: str, form: StoreUrl) -> tuple[str, str] | None:
+    """What is wrong with the url of a place in a store by itself, and the remedy; None if it is valid.
+
+    >>> store_url_fault("s3://bucket/sales", S3_URL), store_url_fault("http://host/bucket", S3_URL)
+    (None, ('begins with "http://"', 'write s3://BUCKET/PREFIX, and the server as `endpoint`'))
+    """
+    parts = split_url(url)
+    if parts is None or not url.isprintable():
+        return "is not an address", form.write
+    if parts.scheme not in form.schemes:
+        return (f'begins with "{parts.scheme}://"' if parts.scheme else "has no scheme"), form.write
+    if parts.scheme == "file":
+        return None if parts.path.strip("/") and not parts.netloc else ("names no folder", "write file:///FOLDER")
+    if "@" in parts.netloc:
+        return "contains a user", "remove it: write it as `config`, with the secret as ${secret:env/NAME}"
+    if not parts.netloc:
+        return ("names no bucket" if parts.scheme == "s3" else "names no NameNode"), form.write
+    if parts.scheme == "hdfs" and not parts.path.strip("/"):
+        return "names no folder", form.write
+    if (
+        parts.query
+        or parts.fragment
+        or any(part in (".", "..") or not part for part in parts.path.strip("/").split("/") if parts.path.strip("/"))
+    ):
+        return "has a prefix that is not a valid path", "remove ?, #, empty parts, . and .."
+    return None

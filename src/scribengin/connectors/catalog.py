@@ -3,10 +3,13 @@
 A connector is a module (or any object) with `SOURCE` and/or `SINK` (`core.options.NodeType`) and the functions
 `make_source(place) -> SourceConnector`, `make_sink(place) -> SinkConnector`. Declarations are read at once, code only when a node is built.
 
-A connector whose places are on this machine can have two more functions, so that `plan` reports what `run` would refuse:
-`look_at_source(place)` and `look_at_sink(place, claimant)`. They change nothing, take milliseconds, import neither Spark nor Arrow, and
-raise what `SourceConnector.reader`, `SinkConnector.prepare` and `SinkConnector.recover` would raise. `claimant` is None if the ownership of
-the place is not checked.
+A connector whose places are on this machine can declare `checks_local_place`, and have two more functions, so that `plan` reports what
+`run` would refuse: `check_source_place(place)` and `check_sink_place(place, claimant)`. They change nothing, take milliseconds, import
+neither Spark nor Arrow, and raise what `SourceConnector.reader`, `SinkConnector.prepare` and `SinkConnector.recover` would raise.
+`claimant` is None if the ownership of the place is not checked. With `fills_for_tasks` it has `for_tasks(place)`: the place of a source
+with values of this process that others lack.
+
+What a module, a source or a sink has otherwise than its type declares is a DeclarationError when it is loaded, or opened.
 """
 
 from __future__ import annotations
@@ -18,9 +21,11 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import ModuleType
 
     from scribengin.connectors.contract import Claimant, ConnectorContext, SinkConnector, SourceConnector
+    from scribengin.core.abilities import BuiltKind
     from scribengin.core.options import NodeType
 
 _ORDER = (
@@ -43,6 +48,8 @@ _ORDER = (
 )
 """the order of the reference pages; a package that is not named here comes after these"""
 
+_MODULES: Mapping[str, BuiltKind] = {"SOURCE": "source_module", "SINK": "sink_module"}
+
 
 @cache
 def _modules() -> dict[str, ModuleType]:
@@ -51,6 +58,11 @@ def _modules() -> dict[str, ModuleType]:
     modules = {name: import_module(f"scribengin.connectors.{name}") for name in (*_ORDER, *others)}
     for point in entry_points(group="scribengin.connectors"):
         modules[point.name] = point.load()
+    for module in modules.values():
+        for role, kind in _MODULES.items():
+            if hasattr(module, role):
+                type_: NodeType = getattr(module, role)
+                type_.check_built(kind, module, {})
     return modules
 
 
@@ -69,39 +81,48 @@ def _types(role: str, *, internal: bool) -> dict[str, NodeType]:
     return {type_.type: type_ for type_ in declared if internal or not type_.internal}
 
 
+def _module(role: str, type_: str) -> Any:
+    """The module that declares a type. Raises KeyError if there is none."""
+    found = next((m for m in _modules().values() if hasattr(m, role) and getattr(m, role).type == type_), None)
+    if found is None:
+        raise KeyError(type_)
+    return found
+
+
 def open_source(type_: str, place: ConnectorContext) -> SourceConnector:
     """The configured source, or that of a group. Raises KeyError for an unknown type, which earlier checks have already reported."""
     if place.members:
         grouped: SourceConnector = _group().make_source(type_, place, open_source)
         return grouped
-    module: Any = next(m for m in _modules().values() if hasattr(m, "SOURCE") and m.SOURCE.type == type_)
+    module = _module("SOURCE", type_)
     source: SourceConnector = module.make_source(place)
+    module.SOURCE.check_built("source", source, place.options)
     return source
 
 
 def for_tasks(type_: str, place: ConnectorContext) -> ConnectorContext:
     """The place of a source for processes with another environment: with values of this environment, if its module has `for_tasks`."""
-    module: Any = next(m for m in _modules().values() if hasattr(m, "SOURCE") and m.SOURCE.type == type_)
-    filled: ConnectorContext = module.for_tasks(place) if hasattr(module, "for_tasks") else place
+    module = _module("SOURCE", type_)
+    filled: ConnectorContext = module.for_tasks(place) if "fills_for_tasks" in module.SOURCE.abilities else place
     return filled
 
 
-def look_at_source(type_: str, place: ConnectorContext) -> bool:
+def check_source_place(type_: str, place: ConnectorContext) -> bool:
     """Check a source's place on this machine. Returns False if the connector has no such check. Raises SourceError if `reader` would."""
-    module: Any = next(m for m in _modules().values() if hasattr(m, "SOURCE") and m.SOURCE.type == type_)
-    if place.members or not hasattr(module, "look_at_source"):
+    module = _module("SOURCE", type_)
+    if place.members or "checks_local_place" not in module.SOURCE.abilities:
         return False
-    module.look_at_source(place)
+    module.check_source_place(place)
     return True
 
 
-def look_at_sink(type_: str, place: ConnectorContext, claimant: Claimant | None) -> bool:
+def check_sink_place(type_: str, place: ConnectorContext, claimant: Claimant | None) -> bool:
     """Check a sink's place on this machine. Returns False if the connector has no such check, or the place is not on this machine. Raises
     SinkError, Refused or StateError if `prepare` or `recover` would."""
-    module: Any = next(m for m in _modules().values() if hasattr(m, "SINK") and m.SINK.type == type_)
-    if place.members or not hasattr(module, "look_at_sink"):
+    module = _module("SINK", type_)
+    if place.members or "checks_local_place" not in module.SINK.abilities:
         return False
-    return bool(module.look_at_sink(place, claimant))
+    return bool(module.check_sink_place(place, claimant))
 
 
 def open_sink(type_: str, place: ConnectorContext) -> SinkConnector:
@@ -109,8 +130,9 @@ def open_sink(type_: str, place: ConnectorContext) -> SinkConnector:
     if place.members:
         grouped: SinkConnector = _group().make_sink(type_, place, open_sink)
         return grouped
-    module: Any = next(m for m in _modules().values() if hasattr(m, "SINK") and m.SINK.type == type_)
+    module = _module("SINK", type_)
     sink: SinkConnector = module.make_sink(place)
+    module.SINK.check_built("sink", sink, place.options)
     return sink
 
 

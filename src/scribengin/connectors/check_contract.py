@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pathlib
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from scribengin.core.options import NodeType
     from scribengin.core.problems import Problem, Severity
     from scribengin.core.types import Schema, Type
 
@@ -53,6 +54,10 @@ class CheckedNode(Protocol):
     @property
     def type(self) -> str:
         """The value of `type:`."""
+
+    @property
+    def declared(self) -> NodeType:
+        """What its connector declares of its type."""
 
     @property
     def role(self) -> Literal["source", "sink"]:
@@ -91,7 +96,7 @@ class CheckedNode(Protocol):
         The keys are those of the option that members set, or of `at` of the member."""
 
     def earlier(self) -> Iterator[CheckedNode]:
-        """The sinks, or sources, before this one in the flow file, in its order."""
+        """The sinks, or sources, before this one in the flow file, in its order; those of unknown types are left out."""
 
     def module_file(self, name: str) -> pathlib.Path | None:
         """The source file of a module of the flow's code, which is not imported; None if there is none."""

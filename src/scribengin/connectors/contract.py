@@ -19,6 +19,10 @@ Sinks
     returns it, and it becomes a dead letter of the sink. If only the place itself can detect it, after the decision, the
     sink is an `OfferingSink`.
 
+Abilities
+    What a source or sink has beyond `SourceConnector`, `SourceReader`, `SinkConnector` and `SinkStream` belongs to an ability, which its
+    type declares (`core.abilities`): each such Protocol below names its ability.
+
 Nothing here imports Spark; `read`, `write` and `close` run in executors, the rest in the driver.
 """
 
@@ -121,7 +125,7 @@ class SourceReader(Protocol):
 
 
 class MeasuringReader(SourceReader, Protocol):
-    """Optional for a reader whose backlog can be measured without reading it, also for a flow that does not run."""
+    """Of the ability `measures_backlog`: a reader whose backlog can be measured without reading it, also for a flow that does not run."""
 
     def measure(self) -> Backlog:
         """The backlog after the entries that `restore` applied. Hands out nothing, and writes nothing to the place.
@@ -129,48 +133,50 @@ class MeasuringReader(SourceReader, Protocol):
         Raises SourceError if the place can never be read again, Unreachable if it is unavailable."""
 
 
-class TellingReader(SourceReader, Protocol):
-    """Optional for a reader that publishes the flow's position to its external system (offsets of a consumer group)."""
+class ReportingReader(SourceReader, Protocol):
+    """Of the ability `reports_position`: a reader that publishes the flow's position to its external system (offsets of a consumer
+    group)."""
 
     def committed(self, streams: Sequence[SourceStream], *, query: str) -> None:
         """A Batch of `query` (`flow.query`) that read these streams is complete. Called at least once per Batch, in order, but perhaps not
         before a crash, so nothing may depend on it. Quick; never raises."""
 
 
-class LookingSource(Protocol):
-    """Optional for a source whose data declares its own columns."""
+class ColumnCheckingSource(Protocol):
+    """Of the ability `checks_columns`: a source whose data declares its own columns."""
 
     def check_first(self) -> None:
         """Raises SourceError if the first available file has so few of the columns that this must be a mistake, or lacks a column that is
         read as a key (`ConnectorContext.keys`). Quick."""
 
 
-class KeyedSource(LookingSource, Protocol):
-    """Optional for such a source that can be a lookup table."""
+class KeyCheckingSource(ColumnCheckingSource, Protocol):
+    """Of the ability `checks_keys`: a source of such data that can be a lookup table."""
 
     def check_keys(self) -> None:
         """For a lookup table: raises SourceError if one of its files lacks a column that is read as a key."""
 
 
-class LookingReader(SourceReader, Protocol):
-    """Additional attribute of a reader of such a source."""
+class ColumnCheckingReader(SourceReader, Protocol):
+    """Of the ability `checks_columns`: a reader of such a source."""
 
-    looks_first: bool
+    checks_first: bool
     """True if `split` checks the very first file that it finds, as `check_first` does. Initially False, so that code that only inspects is
     not stopped."""
 
 
-class RecheckingReader(SourceReader, Protocol):
-    """Optional for a reader whose data can disappear after it was handed out and before it was read."""
+class VerifyingReader(SourceReader, Protocol):
+    """Of the ability `verifies`: a reader whose data can disappear after it was handed out and before it was read."""
 
-    def recheck(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
+    def verify(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
         """Which streams of an entry, logged and in no decided Batch, can still be read, and which are lost (see `SourceStream.lost`); the
         same streams if all data exists. Called when a Query starts, before any other method. Raises SourceError if the flow must not
         continue without the lost data."""
 
 
 class HoldingReader(SourceReader, Protocol):
-    """Optional for a reader whose data others delete: they keep data that the reader holds. It holds the streams that `split` returns."""
+    """Of the ability `holds_back`: a reader whose data others delete: they keep data that the reader holds. It holds the streams that
+    `split` returns."""
 
     def hold(self, streams: Sequence[SourceStream]) -> None:
         """Hold these streams, which are logged and in no decided Batch: an earlier reader held them."""
@@ -199,8 +205,8 @@ class SourceConnector(Protocol):
 
 
 class TracingSource(SourceConnector, Protocol):
-    """A source with numbered records, which may contain their origin. Each method reads the place, and raises SourceError or
-    Unreachable."""
+    """Of the ability `traces_origin`: a source with numbered records, which may contain their origin. Each method reads the place, and
+    raises SourceError or Unreachable."""
 
     def numbers_of(self, stream: SourceStream, *, offset: int | None = None, ordinal: int | None = None) -> tuple[int, int] | None:
         """(offset, number in the stream from 0) of a record, given one of them: steps that Spark runs identify it by the number, Python
@@ -266,8 +272,8 @@ class SinkStream(Protocol):
 
 
 class JsonStream(SinkStream, Protocol):
-    """A SinkStream that writes JSON: rows that are not in Arrow form yet are passed to it as JSON, at a third of the cost. It must also
-    accept Arrow, for other rows, and write the same output for them."""
+    """Of the ability `takes_json`: a SinkStream that writes JSON: rows that are not in Arrow form yet are passed to it as JSON, at a
+    third of the cost. It must also accept Arrow, for other rows, and write the same output for them."""
 
     json_needs: Sequence[str] | None
     """columns that it additionally requires as Arrow; None if it accepts only Arrow"""
@@ -278,7 +284,8 @@ class JsonStream(SinkStream, Protocol):
 
 
 class OriginStream(Protocol):
-    """A stream that stores the first coordinates of each row, as numbers: that of a channel. Otherwise like a SinkStream."""
+    """Of the ability `takes_origins`: a stream that stores the first coordinates of each row, as numbers: that of a channel. Otherwise
+    like a SinkStream."""
 
     wants_origins: bool
     """True; a stream that can also be used as a SinkStream returns False in that case"""
@@ -361,7 +368,8 @@ class StagingSink(SinkConnector, Protocol):
 
 
 class ChainedSink(SinkConnector, Protocol):
-    """A sink whose place knows only its newest commits, so that each Batch must record which commits it follows."""
+    """Of the ability `chains_batches`: a sink whose place knows only its newest commits, so that each Batch must record which commits
+    it follows."""
 
     def behind(self, units: int) -> Mapping[str, Any]:
         """Driver side, before a Batch runs: the newest commits at the place, as JSON. It is stored in the Batch's decision, and `publish`
@@ -391,7 +399,7 @@ class Unaccounted:
 
 
 class CountingSink(SinkConnector, Protocol):
-    """A sink whose place records what others wrote there."""
+    """Of the ability `finds_unaccounted`: a sink whose place records what others wrote there."""
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
         """Driver side, for `audit`; changes nothing. `known`: the lineages that the flow's state accounts for, of any sink."""
@@ -414,7 +422,7 @@ def name_before(removed: str) -> str:
 
 
 class TracingSink(SinkConnector, Protocol):
-    """A sink whose rows contain their origin."""
+    """Of the ability `traces_rows`: a sink whose rows contain their origin."""
 
     def places_of(self, lineage: str, number: int, records: Collection[str]) -> Iterator[str]:
         """The positions of rows that Batch `number` wrote and that came from a record with one of these ids, in the form of a source there:
@@ -422,8 +430,8 @@ class TracingSink(SinkConnector, Protocol):
 
 
 class TrashSink(SinkConnector, Protocol):
-    """A sink whose place has its own trash: data that `reset` removed can be restored for a while. Each method can be interrupted at any
-    point and repeated; `id_` identifies the reset."""
+    """Of the ability `has_trash`: a sink whose place has its own trash: data that `reset` removed can be restored for a while. Each
+    method can be interrupted at any point and repeated; `id_` identifies the reset."""
 
     restorable: bool
     """False if the store does not support it"""
@@ -444,7 +452,8 @@ class TrashSink(SinkConnector, Protocol):
 
 
 class RestorableSink(SinkConnector, Protocol):
-    """A sink whose rows are files that can be renamed: files that `reset` removed can be restored for a while."""
+    """Of the ability `restores_files`: a sink whose rows are files that can be renamed: files that `reset` removed can be restored for
+    a while."""
 
     restorable: bool
     """True; a sink that supports it only sometimes returns False otherwise"""
@@ -467,8 +476,8 @@ class RefusedRow:
 
 
 class OfferingSink(SinkConnector, Protocol):
-    """A sink whose place accepts or refuses rows one by one, and only when they are sent. Refused rows are stored in a record beside the
-    decision, between `offer` and `publish`: each refused row becomes a dead letter, once."""
+    """Of the ability `refuses_rows`: a sink whose place accepts or refuses rows one by one, and only when they are sent. Refused rows
+    are stored in a record beside the decision, between `offer` and `publish`: each refused row becomes a dead letter, once."""
 
     on_error: str
     """the id of its node"""
@@ -480,14 +489,14 @@ class OfferingSink(SinkConnector, Protocol):
 
 
 class ComparingSink(SinkConnector, Protocol):
-    """A sink whose place has its own columns, perhaps created by a person: a table."""
+    """Of the ability `compares_columns`: a sink whose place has its own columns, perhaps created by a person: a table."""
 
     def unlike(self, schema: Schema) -> list[str]:
         """Driver side, before a start: why the place does not accept rows with these columns, one sentence per reason. Changes nothing."""
 
 
-class KeptSink(SinkConnector, Protocol):
-    """A sink that may keep a published Batch for a while, because its place is unavailable."""
+class BufferingSink(SinkConnector, Protocol):
+    """Of the ability `buffers_batches`: a sink that may keep a published Batch for a while, because its place is unavailable."""
 
     def upkeep(self) -> list[str]:
         """Driver side, now and then between Batches: send waiting rows, if the place accepts them now. Returns sentences for people."""
@@ -504,20 +513,41 @@ class Claimant:
     decided: Decided | None = None
 
 
-class LookedAtSource(SourceConnector, Protocol):
-    """A source whose reader connects only after it is created: `validate --env` checks its place with this."""
+class PlaceChecking(Protocol):
+    """Of the ability `checks_place`: a sink of an external system whose place can be checked before any run, by `validate --env`, or a
+    source whose reader connects only after it is created."""
 
-    def look_at_place(self) -> None:
-        """Driver side: connect, and check that the data to read exists. Raises Unreachable, SourceError. Changes nothing, and takes at most
-        seconds."""
+    def check_place(self) -> None:
+        """Driver side: connect, and check that the data to read, or the target of rows, exists and can be inspected. Raises Unreachable,
+        SourceError or SinkError. Changes nothing, and takes at most seconds."""
 
 
-class LookedAtSink(SinkConnector, Protocol):
-    """A sink of an external system whose place can be checked before any run, by `validate --env`."""
+class CodeSink(SinkConnector, Protocol):
+    """Of the ability `runs_code`: a sink whose streams run user code."""
 
-    def look_at_place(self) -> None:
-        """Driver side: connect, and check that the target of rows exists and can be inspected. Raises Unreachable, SinkError. Changes
-        nothing, and takes at most seconds."""
+    load: Callable[[str], Any] | None
+    """the object that `module:name` refers to; set in the executor's copy before a stream is requested"""
+
+
+class MaskingSink(SinkConnector, Protocol):
+    """Of the ability `masks`: a sink that passes secrets to Spark in options."""
+
+    redacted: Sequence[str]
+    """the names of the options that hold secrets"""
+
+
+class HandedOverSource(SourceConnector, Protocol):
+    """Of the ability `handed_over`: a source whose records come from another tier: all of its blocks are TracedBlocks."""
+
+    handed_over: bool
+    """True"""
+
+
+class StateAuditedSink(SinkConnector, Protocol):
+    """Of the ability `audited_in_state`: a sink of which an audit reads only the flow's state, and never the place."""
+
+    audited_in_state: bool
+    """True"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -586,9 +616,9 @@ class UnitStream(SinkStream, Protocol):
 
 
 class UnitSink(ChainedSink, StagingSink, Protocol):
-    """A sink that can commit the task outputs of a Batch one by one: each in its own transaction, which also contains its report. The
-    engine uses it if a task output is the same whenever the Batch is run: its `input_hash` identifies the input, and the unit number the
-    part."""
+    """Of the ability `commits_units`: a sink that can commit the task outputs of a Batch one by one: each in its own transaction, which
+    also contains its report. The engine uses it if a task output is the same whenever the Batch is run: its `input_hash` identifies the
+    input, and the unit number the part."""
 
     units: int
     """maximum number of task outputs of a Batch"""
@@ -603,15 +633,15 @@ class UnitSink(ChainedSink, StagingSink, Protocol):
 
 
 class RowStream(SinkStream, Protocol):
-    """A stream of a SparkSink. `write` prepares rows for Spark, `close` only counts them."""
+    """Of the ability `spark_writes`: a stream of a SparkSink. `write` prepares rows for Spark, `close` only counts them."""
 
     def take(self) -> Sequence[pa.RecordBatch]:
         """The rows prepared for Spark since the last call, with the sink's `columns`."""
 
 
 class SparkSink(StagingSink, Protocol):
-    """A sink whose rows are written by one of Spark's own sinks, at least once: a Batch that fails, or is killed, before it is decided is
-    written again. Alone in its Query. `stream` returns RowStreams; `publish` does nothing."""
+    """Of the ability `spark_writes`: a sink whose rows are written by one of Spark's own sinks, at least once: a Batch that fails, or
+    is killed, before it is decided is written again. Alone in its Query. `stream` returns RowStreams; `publish` does nothing."""
 
     format: str
     """Spark's name of its sink"""

@@ -66,6 +66,12 @@ class EnvironmentFault(ScribenginError):
     code = "environment"
 
 
+class DeclarationError(EnvironmentFault):
+    """A connector declares what it does not have, or has what it does not declare."""
+
+    code = "connector-declaration"
+
+
 class Refused(ScribenginError):
     """An operation was refused because it would risk data: a second run, another lineage's output, a changed stateful step."""
 

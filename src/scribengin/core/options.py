@@ -6,9 +6,14 @@ from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
+from scribengin.core.abilities import ABILITIES, ability_faults
+from scribengin.core.errors import DeclarationError
+from scribengin.core.problems import suggestion
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from scribengin.core.abilities import BuiltKind
     from scribengin.core.problems import Problem
     from scribengin.core.types import Schema
 
@@ -104,6 +109,24 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreUrl:
+    """How a node names a prefix of an object store, or a folder of HDFS."""
+
+    option: str
+    """the option with the url"""
+    schemes: tuple[str, ...]
+    """how it may begin: `s3`"""
+    write: str
+    """what to write where it is not valid, a clause"""
+    or_folder: bool = False
+    """True if it may also be a local folder, which is a text without `://`"""
+
+    def names_store(self, text: str) -> bool:
+        """Whether a value of the option is a url."""
+        return not self.or_folder or "://" in text
+
+
+@dataclass(frozen=True, slots=True)
 class NodeType:
     """The declaration of a connector's source or sink: the value of `type:`, and the options."""
 
@@ -112,13 +135,9 @@ class NodeType:
     doc: str
     options: tuple[Option, ...]
     abilities: frozenset[str] = field(default_factory=frozenset)
-    """For a source: `replayable`, `bounded`, `growing`, `static`, `timely`; `inferable`: `scribengin infer` proposes its schema from its
-    `path`; `lenient`: its decoders support `evolve: lenient`; `reports_position`: its reader reports to the system how far the flow has
-    committed. For a sink: `exactly_once`, `append`, `update`, `complete`, `view`; `spark_writes`: with `delivery: at_least_once` Spark's
-    own sink writes the rows; `units`: the task outputs of a Batch commit one by one, if the flow allows it; `keeps_columns`: with `evolve:
-    strict`, or CSV, a run does not start if a column has changed. For both: `table`: it is a table, named by its `server`, `keyspace` and
-    `table`, and the rules for tables apply; `user_in_server`: its `server` may contain a user; `no_place`: it has no place outside of the
-    flow."""
+    """What it promises, and what its objects have: names of `core.abilities.ABILITIES`. `Option.adds` has those that depend on options"""
+    varying: frozenset[str] = field(default_factory=frozenset)
+    """those of its abilities that an object of it may lack, by more than an option, such as the delivery: the engine asks the object"""
     internal: bool = False
     """True if a flow file cannot name it"""
     check: Callable[[Mapping[str, Any]], tuple[str, str, str] | None] | None = None
@@ -136,12 +155,38 @@ class NodeType:
     """a function from the options of a node, as the flow file has them, to its places outside of the flow
     (`connectors.addresses.DataLocation`), which serve to find flows that share a topic, a table or objects; itself, or as
     `module:function`. Empty if there are none, or if the option `path` is the folder"""
+    store_url: StoreUrl | None = None
+    """of a node with a place in a store: the option that names it, by which sinks that write to one prefix are found"""
+    closed_for_good: str = ""
+    """of a sink with folders by event time: why a closed one cannot be reopened, a clause; empty if it can"""
     maintained_as: Literal["", "folder", "store", "table"] = ""
     """for a sink: what maintenance finds where it writes: files as of `type: files` below its `path`, objects and manifests as of `type:
     objects` below its `url`, a table as of `type: delta` at its `path`; empty if it needs no maintenance"""
     checks: tuple[str | Callable[[Any], Iterator[Problem]], ...] = ()
     """the rules of this type for a flow with such a node, in order: functions of a `connectors.check_contract.CheckedNode`, each itself, or
     as `module:function`, which is loaded only for such a flow"""
+
+    def __post_init__(self) -> None:
+        """Raises DeclarationError for an ability that there is not, or not for this role, and for one that varies and is not declared."""
+        known = {name for name, ability in ABILITIES.items() if self.role in ability.roles}
+        added = [abilities for option in self.options for abilities in option.adds.values()]
+        for name in sorted(self.abilities.union(*added) - known):
+            raise DeclarationError(
+                f'{self.role} type "{self.type}" declares the unknown ability "{name}"',
+                remedy=suggestion(name, sorted(known), f"abilities of a {self.role} are"),
+            )
+        for name in sorted(self.varying.difference(self.abilities, *added)):
+            raise DeclarationError(
+                f'{self.role} type "{self.type}" declares that "{name}" varies, which it does not declare',
+                remedy="add it to `abilities`, or to `adds` of an option",
+            )
+
+    def check_built(self, kind: BuiltKind, built: object, given: Mapping[str, Any]) -> None:
+        """Raises DeclarationError if an object of a node with these options has otherwise than the type declares."""
+        for fault in ability_faults(self.able(given), kind, built, varying=self.varying):
+            raise DeclarationError(
+                f'{self.role} type "{self.type}" {fault}', remedy="its connector must declare the abilities that it has, and no others"
+            )
 
     def option(self, name: str) -> Option | None:
         """The declaration of the option with that name, or None."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
-from scribengin.connectors.abilities import tells
+from scribengin.connectors.abilities import reports_position
 from scribengin.core.errors import ScribenginError, text_of
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import read_or_none, replace
@@ -347,11 +347,11 @@ class _ReportedErrors:
 
 
 def _reports_position(node: Source) -> bool:
-    return "reports_position" in catalog.source_types(internal=True)[node.type].abilities
+    return "reports_position" in catalog.source_types(internal=True)[node.type].able(node.options)
 
 
 def _reporting_reader(tier: Prepared, id_: str) -> Any:
     """The source's reader, if it reports positions outside of the flow; otherwise False."""
     node = tier.plan.flow.sources[id_]
     reader = catalog.open_source(node.type, source_place(tier.plan.flow, id_)).reader()
-    return reader if tells(reader) else False
+    return reader if reports_position(reader) else False

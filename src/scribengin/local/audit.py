@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
-from scribengin.connectors.abilities import counts_others
+from scribengin.connectors.abilities import finds_unaccounted
 from scribengin.core.errors import Refused
 from scribengin.local.acks import topology_of
 from scribengin.local.channel_verification import mismatches_by_query
@@ -193,7 +193,7 @@ def _with_others(report: AuditReport, sinks: Mapping[str, SinkConnector], known:
     def others(id_: str) -> tuple[Unaccounted, ...] | None:
         if id_ in channels:
             return ()
-        return tuple(sink.unaccounted(known)) if counts_others(sink := sinks[id_]) else None
+        return tuple(sink.unaccounted(known)) if finds_unaccounted(sink := sinks[id_]) else None
 
     return replace(report, sinks=tuple(replace(audit, others=others(audit.sink)) for audit in report.sinks))
 

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
-from scribengin.connectors.abilities import can_measure
+from scribengin.connectors.abilities import measures_backlog
 from scribengin.core.errors import ScribenginError, text_of
 from scribengin.local.positions import decided_ends
 from scribengin.local.prepare import source_place
@@ -64,7 +64,7 @@ def _read_from_outside(tier: Prepared) -> Iterator[tuple[QueryFolder, str]]:
 def _measured(tier: Prepared, folder: QueryFolder, source: str) -> Measured | None:
     try:
         reader = catalog.open_source(tier.plan.flow.sources[source].type, source_place(tier.plan.flow, source)).reader()
-        if not can_measure(reader):
+        if not measures_backlog(reader):
             return None
         # entries that are in no decided Batch count as backlog
         decided = decided_ends(folder).get(source, 0)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from scribengin.connectors import catalog
-from scribengin.connectors.abilities import can_be_looked_at, is_looked_at
+from scribengin.connectors.abilities import checks_place
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError, Unreachable
 from scribengin.core.problems import Problem
 from scribengin.local.move_queries import changes_and_moves
@@ -112,9 +112,9 @@ def _looks(prepared: PreparedFlow) -> Iterator[_Look]:
             for node in nodes:
                 if node.type != CHANNEL:
                     shape = partial(NodeReach, prepared.name, node.id, role, node.type, _where(node))
-                    look = partial(_look_at_source, tier, node.id)
+                    look = partial(_check_source, tier, node.id)
                     if role == "sink":
-                        look = partial(_look_at_sink, prepared, tier, node.id, who.get((tier.plan.tier, node.id)))
+                        look = partial(_check_sink, prepared, tier, node.id, who.get((tier.plan.tier, node.id)))
                     yield partial(_silent, tier, node.id, shape), partial(_looked, prepared, tier, node.id, shape, look)
 
 
@@ -160,17 +160,17 @@ def _looked(prepared: PreparedFlow, tier: Prepared, node: str, shape: Callable[.
     return shape("ok" if says else "unchecked", says or "cannot be checked before a run")
 
 
-def _look_at_source(tier: Prepared, id_: str) -> str:
+def _check_source(tier: Prepared, id_: str) -> str:
     flow = tier.plan.flow
     node = flow.sources[id_]
     place = source_place(flow, id_)
     if "no_place" in catalog.source_types(internal=True)[node.type].abilities:
         return "generates its rows"
-    if catalog.look_at_source(node.type, place):
+    if catalog.check_source_place(node.type, place):
         return "exists"
     source = catalog.open_source(node.type, place)
-    if is_looked_at(source):
-        source.look_at_place()
+    if checks_place(source):
+        source.check_place()
     else:
         source.reader()
     if source.schema is None:
@@ -178,17 +178,17 @@ def _look_at_source(tier: Prepared, id_: str) -> str:
     return "answers and is readable"
 
 
-def _look_at_sink(prepared: PreparedFlow, tier: Prepared, id_: str, claimant: Claimant | None) -> str:
+def _check_sink(prepared: PreparedFlow, tier: Prepared, id_: str, claimant: Claimant | None) -> str:
     flow = tier.plan.flow
     node = flow.sinks[id_]
     place = sink_place(flow, id_)
     if "no_place" in catalog.sink_types(internal=True)[node.type].abilities:
         return "needs no external system"
     with with_trash_remedy(prepared.root, prepared.name):
-        if catalog.look_at_sink(node.type, place, claimant):
+        if catalog.check_sink_place(node.type, place, claimant):
             return "is writable"
     sink = catalog.open_sink(node.type, place)
-    if not can_be_looked_at(sink):
+    if not checks_place(sink):
         return ""
-    sink.look_at_place()
+    sink.check_place()
     return "answers"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
-from scribengin.connectors.abilities import counts_others
+from scribengin.connectors.abilities import finds_unaccounted
 from scribengin.connectors.contract import Claimant
 from scribengin.connectors.files.discovery import Discovery
 from scribengin.connectors.files.first_file import MAGIC_BYTES, kind_of
@@ -364,7 +364,7 @@ def source_refusals(prepared: PreparedFlow) -> Iterator[ScribenginError]:
             try:
                 with placing_errors(tier, node.id):
                     place = source_place(tier.plan.flow, node.id)
-                    if node.type != CHANNEL and not catalog.look_at_source(node.type, place):
+                    if node.type != CHANNEL and not catalog.check_source_place(node.type, place):
                         _open(partial(catalog.open_source, node.type, place))
             except ScribenginError as error:
                 yield error
@@ -391,7 +391,7 @@ def sink_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]] 
                 try:
                     with placing_errors(tier, id_), with_trash_remedy(prepared.root, prepared.name):
                         place = sink_place(tier.plan.flow, id_)
-                        if not catalog.look_at_sink(node.type, place, who.get((tier.plan.tier, id_))):
+                        if not catalog.check_sink_place(node.type, place, who.get((tier.plan.tier, id_))):
                             _open(partial(catalog.open_sink, node.type, place))
                 except ScribenginError as error:
                     error.node = error.node or id_
@@ -476,7 +476,7 @@ def existing_output_notices(prepared: PreparedFlow) -> Iterator[str]:
                 continue
             place, sink = flow.sinks[id_].place, sinks[id_]
             try:
-                held = [each for each in sink.unaccounted(known) if each.is_of_lineage] if counts_others(sink) else None
+                held = [each for each in sink.unaccounted(known) if each.is_of_lineage] if finds_unaccounted(sink) else None
             except ScribenginError:  # the preparation of the sink reports it, or waits for an answer
                 held = None
             if held is None:

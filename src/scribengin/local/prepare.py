@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
-from scribengin.connectors.abilities import is_handed_over, looks_ahead, looks_for_keys
+from scribengin.connectors.abilities import checks_columns, checks_keys, is_handed_over
 from scribengin.connectors.contract import BatchLimits, ConnectorContext, SinkConnector, SourceStream
 from scribengin.connectors.contract import SourceConnector as OpenSource
 from scribengin.connectors.files.reader import FilesReader
@@ -235,11 +235,11 @@ def first_file_faults(flow: PreparedFlow, types: Collection[str] = ()) -> Iterat
             try:
                 place = replace(source_place(tier.plan.flow, node.id), keys=keys.get(node.id, {}))
                 source = catalog.open_source(node.type, place)
-                if is_handed_over(source) or not looks_ahead(source):
+                if is_handed_over(source) or not checks_columns(source):
                     continue
                 if not begun:
                     source.check_first()
-                if node.static and looks_for_keys(source):
+                if node.static and checks_keys(source):
                     source.check_keys()
             except (SourceError, Unreachable) as error:
                 error.place = tier.place_of(node.id, (error.option,))

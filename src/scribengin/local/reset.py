@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.abilities import can_restore, counts_others, has_trash
+from scribengin.connectors.abilities import can_restore, finds_unaccounted, has_trash
 from scribengin.connectors.contract import BESIDE_OUTPUTS
 from scribengin.core.errors import Refused, ScribenginError, StateError
 from scribengin.core.records import NewerRecord
@@ -169,7 +169,7 @@ class Reset:
         for id_, sink in self.sinks.items():
             with with_trash_remedy(self.root, self.flow.name):
                 items = sink.clear(owner=owner, flow=self.flow.name, dry_run=True)
-            others = sink.unaccounted(known) if known is not None and items and counts_others(sink) else ()
+            others = sink.unaccounted(known) if known is not None and items and finds_unaccounted(sink) else ()
             earlier = tuple(each for each in others if each.is_of_lineage)
             outputs.append(LostOutput(id_, self.places[id_], items, can_restore(sink), earlier))
         return queries, outputs

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
-from scribengin.connectors.abilities import rechecks
+from scribengin.connectors.abilities import is_handed_over, verifies
 from scribengin.connectors.files.source import FilesSource
 from scribengin.core.errors import Refused, SourceError
 from scribengin.core.units import show_bytes
@@ -192,15 +192,15 @@ def _check_there(tier: Prepared, folder: QueryFolder, source: str, streams: Sequ
     """Raise Refused if data that would be read again no longer exists."""
     flow = tier.plan.flow
     opened = open_sources(flow)[source]
-    if flow.sources[source].type == "files" and isinstance(opened, FilesSource):
+    if isinstance(opened, FilesSource) and not is_handed_over(opened):
         for stream in streams:
             if not stream.skipped and (gone := opened.gone(stream)):
                 raise _gone(folder, source, f"file {gone}", "restore the file, or go back to a later position")
         return
     reader = opened.reader()
-    if rechecks(reader):
+    if verifies(reader):
         try:
-            lost = [stream.label for stream in reader.recheck(streams) if stream.lost]
+            lost = [stream.label for stream in reader.verify(streams) if stream.lost]
         except SourceError as error:
             raise _gone(folder, source, error.message, "go back to a later position") from error
         if lost:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.abilities import is_written_by_spark, redacts
+from scribengin.connectors.abilities import masks, spark_writes
 from scribengin.core.errors import SinkError
 from scribengin.core.remote import RemotePath
 from scribengin.embedded.jars import fetch
@@ -90,8 +90,8 @@ def _to_write(flows: Sequence[PreparedFlow], given: Mapping[str, str], tell: Cal
         if isinstance(state, RemotePath):
             jars += [str(jar) for name in state.jars for jar in fetch(name, tell)]
         for id_, sink in open_sinks(tier.plan.flow).items():
-            redacted.update(sink.redacted if redacts(sink) else ())
-            if is_written_by_spark(sink):
+            redacted.update(sink.redacted if masks(sink) else ())
+            if spark_writes(sink):
                 written = True
                 try:
                     names |= sink.spark_options().keys()

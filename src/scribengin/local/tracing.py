@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from scribengin.connectors import catalog
-from scribengin.connectors.abilities import finds_rows, tells_origin
+from scribengin.connectors.abilities import traces_origin, traces_rows
 from scribengin.core.errors import ScribenginError
 from scribengin.formats.origins import Origins, is_of, split_id, without_ways
 from scribengin.local.acks import topology_of
@@ -111,7 +111,7 @@ def _arrivals_and_dead_letters(
 def _ids_of(prepared: PreparedFlow, topology: QueryTopology, prefix: str) -> Iterator[str]:
     """The ids of one record, the requested one first: a message has one by its offset, and one by its number in what was read."""
     yield prefix
-    if (whole := _whole(prepared, prefix)) is None or not tells_origin(source := _source_of(prepared, whole)):
+    if (whole := _whole(prepared, prefix)) is None or not traces_origin(source := _source_of(prepared, whole)):
         return
     for key in _readers_of(prepared, whole["source"]):
         if (found := _entry_of(topology.queries[key], whole)) is not None:
@@ -162,7 +162,7 @@ def _source_of(prepared: PreparedFlow, whole: re.Match[str]) -> SourceConnector:
 
 def _made_of(prepared: PreparedFlow, whole: re.Match[str]) -> Iterator[dict[str, Any]]:
     source = _source_of(prepared, whole)
-    if tells_origin(source) and (there := source.made_of(whole["place"], int(whole["sequence"]))) is not None:
+    if traces_origin(source) and (there := source.made_of(whole["place"], int(whole["sequence"]))) is not None:
         yield {"source": whole["source"], "flow": there[0], "record": without_ways(split_id(there[1])[0] or there[1])}
 
 
@@ -174,7 +174,7 @@ def _places_of(prepared: PreparedFlow, ids: Sequence[str], tier: str, query: str
         return
     sinks = open_sinks(there.plan.flow, there.plan, there.folder)
     for name in wanted.sinks:
-        if finds_rows(sink := sinks[name]):
+        if traces_rows(sink := sinks[name]):
             for place in sink.places_of(decision.batch.lineage, number, ids):
                 yield {"tier": tier, "query": query, "batch": number, "sink": name, "place": place}
 

@@ -178,7 +178,7 @@ def path_guarantee(
     if not channel and (sink.delivery or flow.defaults.delivery) == "at_least_once":
         return PathGuarantee(source.id, sink.id, "at least once", "`delivery: at_least_once` is set")
     how = f"one decision per Batch; {sink.type} publishes each row once, from that decision"
-    if "units" in takes:
+    if "commits_units" in takes:
         how = (
             f"{sink.type} commits each task output of a Batch once; if task outputs may differ from run to run, it commits the "
             "whole Batch by one decision"

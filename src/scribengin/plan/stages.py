@@ -86,7 +86,7 @@ def portable(sql: str, schema: Schema, *, test: bool) -> Expression:
 def _commits_units(sinks: Sequence[Sink]) -> bool:
     """True if the task outputs of a Batch commit separately, so that the engine must not change after the first commit."""
     types = catalog.sink_types(internal=True)
-    return len(sinks) == 1 and sinks[0].type in types and "units" in types[sinks[0].type].able(sinks[0].options)
+    return len(sinks) == 1 and sinks[0].type in types and "commits_units" in types[sinks[0].type].able(sinks[0].options)
 
 
 def _reason(graph: Graph, resolved: Resolved, forms: Mapping[str, Form], id_: str, *, by_units: bool) -> str:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from socket import gethostname
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scribengin.connectors.abilities import is_written_by_spark, offers
+from scribengin.connectors.abilities import refuses_rows, spark_writes
 from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.core import faults
 from scribengin.core.errors import StateError
@@ -372,7 +372,7 @@ class BatchRunner:
             taken=sum_taken(report.taken for report in all_reports),
             orders=learned(self._orders(), all_reports),
             noticed=gather_notices(all_reports, self._known_columns(), read_again(remarks)),
-            offers=tuple(id_ for id_, sink in self.context.parts.sinks.items() if offers(sink)),
+            offers=tuple(id_ for id_, sink in self.context.parts.sinks.items() if refuses_rows(sink)),
             clocks=self._clocks(batch.number, newest),
             lookups=self._lookups(all_reports),
         )
@@ -448,7 +448,7 @@ class BatchRunner:
     def _check_dead(self, counts: Mapping[str, Counts], dead: list[LineSegment], intent: Intent | None) -> None:
         """Raise StepError for a Batch with too many dead letters before any of it is visible; it is processed again at the next start.
         Output that tasks have committed or that Spark has written is visible already: such a Batch is decided first."""
-        visible = (intent is not None and intent.units > 0) or any(is_written_by_spark(sink) for sink in self.context.parts.sinks.values())
+        visible = (intent is not None and intent.units > 0) or any(spark_writes(sink) for sink in self.context.parts.sinks.values())
         if not visible and self.context.tally.stops and (excess := self.context.tally.excess(counts)) is not None:
             raise too_many_dead(excess, self.context.folder, dead, committed=None)
 

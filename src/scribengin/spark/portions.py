@@ -15,7 +15,7 @@ from importlib.metadata import version
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scribengin.connectors.abilities import is_written_by_spark
+from scribengin.connectors.abilities import spark_writes
 from scribengin.core.records import canonical
 from scribengin.plan.workers import why_whole
 from scribengin.spark.compiled_query import BatchPart
@@ -103,7 +103,7 @@ def may_share(parts: QueryParts, compiled: Compiled, streams: Mapping[str, Seque
     """True if parts of the Batch can be staged separately with the same result."""
     if why_whole(parts.plan, parts.query) or not compiled.tails:
         return False
-    if any(is_written_by_spark(sink) for sink in parts.sinks.values()):
+    if any(spark_writes(sink) for sink in parts.sinks.values()):
         return False
     if any(is_replay(stream) for listed in streams.values() for stream in listed):
         return False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.abilities import keeps_batches
+from scribengin.connectors.abilities import buffers_batches
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.core.remote import RemotePath
 from scribengin.spark.commit import BatchHold, BatchRunner, CommittedBatch
@@ -30,7 +30,7 @@ from scribengin.spark.source_input import (
     StopRequested,
     clock,
     read_offsets,
-    recheck,
+    verify_entries,
 )
 from scribengin.spark.task_report import new_reports
 from scribengin.spark.unit_commits import UnitCommits
@@ -311,13 +311,13 @@ class QueryRun:
         last = Decisions(self.context.folder.decisions).newest()
         ends = self.context.starts if last is None else {each.source: each.end for each in last.sources}
         for source in self.context.parts.query.sources:
-            self.progress.notices += recheck(self.context.parts.sources[source], self.context.folder.sources, ends.get(source, 0))
+            self.progress.notices += verify_entries(self.context.parts.sources[source], self.context.folder.sources, ends.get(source, 0))
 
     def _fed_ranges(self) -> FedRanges:
         query = self.context.parts.query
         name, log = self.context.parts.full_name, self.context.folder.sources
         feeds = [
-            Feed(self.context.parts.sources[id_], log, self.context.limits[id_], query=name, tells=not self.context.parts.released_later)
+            Feed(self.context.parts.sources[id_], log, self.context.limits[id_], query=name, reports=not self.context.parts.released_later)
             for id_ in query.sources
         ]
         poll_s = LATENCY_POLL_S if self.context.parts.plan.flow.defaults.profile == "latency" else POLL_S
@@ -346,7 +346,7 @@ class QueryRun:
     def _keep_up(self) -> None:
         """Between Batches: send what sinks have kept, if possible."""
         for sink in self.context.parts.sinks.values():
-            if keeps_batches(sink):
+            if buffers_batches(sink):
                 self.progress.notices += sink.upkeep()
 
     def _observe(self, query: StreamingQuery) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from scribengin.connectors.abilities import can_measure, holds, may_look_first, rechecks, tells
+from scribengin.connectors.abilities import holds_back, measures_backlog, reader_checks_columns, reports_position, verifies
 from scribengin.connectors.catalog import open_source, source_types
 from scribengin.connectors.contract import Backlog, BatchLimits
 from scribengin.connectors.group.contract import finishes
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from scribengin.state.contract import Decision
 
 
-def recheck(ref: SourceRef, log: Path, start: int) -> list[str]:
+def verify_entries(ref: SourceRef, log: Path, start: int) -> list[str]:
     """Check, before the query reads, whether logged input that no decided Batch has is still there. The caller holds the query's lease. The
     entries are amended with what is gone.
 
@@ -53,14 +53,14 @@ def recheck(ref: SourceRef, log: Path, start: int) -> list[str]:
     if entries.length() <= start:
         return []
     reader = open_source(ref.type, ref.place).reader()
-    if not rechecks(reader):
+    if not verifies(reader):
         return []
     told = []
     for number in range(start, entries.length()):
         before = entries.read(number)
         if not before:  # dead letters that are replayed are not checked
             continue
-        after = reader.recheck(before)
+        after = reader.verify(before)
         if after != before:
             entries.amend(number, after)
             told += [f"{ref.node}: {stream.lost}" for stream in after if stream.lost and stream not in before]
@@ -70,15 +70,15 @@ def recheck(ref: SourceRef, log: Path, start: int) -> list[str]:
 def _reader(ref: SourceRef) -> SourceReader:
     """A reader that inspects the first input that it hands out: the source may have been empty when the flow started."""
     reader = open_source(ref.type, ref.place).reader()
-    if may_look_first(reader):
-        reader.looks_first = True
+    if reader_checks_columns(reader):
+        reader.checks_first = True
     return reader
 
 
 class Feed:
     """One source of one query. A position is the number of log entries before it. Used by one thread."""
 
-    def __init__(self, ref: SourceRef, log: Path, limits: BatchLimits, *, query: str = "", tells: bool = True) -> None:
+    def __init__(self, ref: SourceRef, log: Path, limits: BatchLimits, *, query: str = "", reports: bool = True) -> None:
         """Create the feed.
 
         Args:
@@ -86,11 +86,11 @@ class Feed:
             log: The folder of the sources' logs.
             limits: The most that a Batch may read.
             query: `flow.query`, which is passed to the source with commits.
-            tells: True if the source is informed of committed input from here.
+            reports: True if the source is informed of committed input from here.
         """
         self.node = ref.node
         self._query = query
-        self._tells = tells
+        self._reports = reports
         self.final = False
         """True if no more input than there is now will be read"""
         self._log = SourceLog(log, ref.node)
@@ -141,7 +141,7 @@ class Feed:
         The amounts are unknown while this driver has not polled the source, as when the Batch before it was logged by an earlier driver.
         `clear_at`: the time, in seconds since 1970, up to which all input is in the log; None if unknown.
         """
-        unseen = self._looked_at is None and can_measure(self._reader)
+        unseen = self._looked_at is None and measures_backlog(self._reader)
         waits = asdict(Backlog(more=True) if unseen else self._reader.backlog())
         amounts = [waits[figure] for figure in ("rows", "files", "bytes") if waits[figure] is not None]
         clear_at = self._looked_at if self._is_timely and amounts and not any(amounts) else None
@@ -154,9 +154,9 @@ class Feed:
     def committed(self, streams: Sequence[SourceStream]) -> None:
         """Inform the source that these streams are committed, if it supports that."""
         own = [stream for stream in streams if not is_replay(stream)]
-        if own and holds(self._reader):
+        if own and holds_back(self._reader):
             self._reader.let_go(own)
-        if self._tells and own and tells(self._reader):
+        if self._reports and own and reports_position(self._reader):
             self._reader.committed(own, query=self._query)
 
     def notices(self) -> list[str]:
@@ -165,7 +165,7 @@ class Feed:
 
     def _hold(self, start: int) -> None:
         """At the first call: pass the source what an earlier reader has logged and no query has committed."""
-        if not self._held and holds(self._reader):
+        if not self._held and holds_back(self._reader):
             self._reader.hold(self._log.own_range(start, self._log.length()))
         self._held = True
 
@@ -223,7 +223,7 @@ class OffsetConfig:
     log: Path
     limits: BatchLimits
     query: str = ""
-    tells: bool = True
+    reports: bool = True
     start: int = 0
     """the entry at which a new checkpoint begins"""
 
@@ -238,7 +238,7 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, config: OffsetConfig) -> None:
         self._node = config.ref.node
         self._log = SourceLog(config.log, self._node)
-        self._feed = Feed(config.ref, config.log, config.limits, query=config.query, tells=config.tells)
+        self._feed = Feed(config.ref, config.log, config.limits, query=config.query, reports=config.reports)
         self._start = config.start
         self._latest: dict[str, Any] | None = None
 

@@ -19,9 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scribengin.connectors.abilities import commits_units, runs_code, stages
+from scribengin.connectors.abilities import commits_units, runs_code
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import AlreadyCommitted, BatchId, SourceStream
+from scribengin.connectors.group.contract import makes_streams
 from scribengin.core import faults
 from scribengin.core.types import arrow_schema
 from scribengin.formats.column_notices import notices_of, nulls_of
@@ -322,7 +323,7 @@ class Stage:
         if node.commit is None:
             if runs_code(node.sink):
                 node.sink.load = self._program.code.load
-            assert stages(node.sink), "this sink is a placeholder until the member of its Batch is chosen"
+            assert makes_streams(node.sink), "this sink is a placeholder until the member of its Batch is chosen"
             return node.sink.stream(self._batch, self._unit, self._attempt, node.schema)
         assert commits_units(node.sink)
         commit = node.commit

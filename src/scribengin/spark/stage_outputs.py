@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from scribengin.connectors.abilities import gives_rows, takes_json, wants_origins
+from scribengin.connectors.abilities import passes_rows_to_spark, takes_json, takes_origins
 from scribengin.formats.json_out import json_rows
 from scribengin.formats.origins import Origins
 from scribengin.spark.chunk import json_together, together
@@ -131,7 +131,7 @@ class SinkExit:
         self._batch = batch
         self._unit = unit
         # rows that go on to another tier have not arrived yet
-        self._trails = trails if trails.wanted and not wants_origins(stream) else None
+        self._trails = trails if trails.wanted and not takes_origins(stream) else None
         self._counts = counts
         self._letters = letters
         as_json = json_rows(node.schema, stream.json_needs or ()) if takes_json(stream) else None
@@ -153,7 +153,7 @@ class SinkExit:
         size = ready.size
         if not size:
             return
-        if wants_origins(self._stream):
+        if takes_origins(self._stream):
             assert ready.batch is not None
             bad = self._stream.write_from(ready.batch, self._origins(ready))
         else:
@@ -209,7 +209,7 @@ class SinkExit:
 
     def take(self) -> Sequence[pa.RecordBatch]:
         """The rows for Spark's own sink, if it does the writing."""
-        return self._stream.take() if gives_rows(self._stream) else ()
+        return self._stream.take() if passes_rows_to_spark(self._stream) else ()
 
     def close(self) -> Receipt:
         """Make the rows durable; returns the write receipt."""

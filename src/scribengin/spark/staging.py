@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.abilities import is_written_by_spark
+from scribengin.connectors.abilities import spark_writes
 from scribengin.core.errors import StateError, StepError
 from scribengin.spark.failures import find_ours, message_of
 from scribengin.spark.program import RowsEntry, SinkNode, StreamsEntry
@@ -73,7 +73,7 @@ def committing(compiled: Compiled, parts: QueryParts, intent: Intent | None, beh
 
 def run_action(compiled: Compiled, parts: QueryParts, reports: Reports, number: int) -> list[StageReport]:
     """Run the part's one action; returns the reports of all its task pipelines."""
-    by_spark = [sink for sink in parts.sinks.values() if is_written_by_spark(sink)]
+    by_spark = [sink for sink in parts.sinks.values() if spark_writes(sink)]
     return write_tails(compiled, by_spark[0], reports, number) if by_spark else _run_tails(compiled)
 
 

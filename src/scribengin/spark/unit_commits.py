@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.abilities import commits_units, is_chained
+from scribengin.connectors.abilities import chains_batches, commits_units
 from scribengin.connectors.group.contract import chooses
 from scribengin.core.errors import Refused, StateError
 from scribengin.spark.program import RowsEntry, SinkNode, StreamsEntry, UnitCommit, VectorNode
@@ -186,7 +186,7 @@ def with_unit_commits(compiled: Compiled, intent: Intent, behind: Mapping[str, A
 
 def behind_of(parts: QueryParts, units: int) -> dict[str, Mapping[str, Any]]:
     """Sink → the state of its destination before a Batch runs, for sinks that check it. `units` is passed to the sinks."""
-    return {id_: sink.behind(units) for id_, sink in parts.sinks.items() if is_chained(sink)}
+    return {id_: sink.behind(units) for id_, sink in parts.sinks.items() if chains_batches(sink)}
 
 
 def at_members(compiled: Compiled, parts: QueryParts, behind: Mapping[str, Mapping[str, Any]]) -> Compiled:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.abilities import is_chained
+from scribengin.connectors.abilities import chains_batches
 from scribengin.core.errors import StateError
 from scribengin.state.dead_letters import count_purged, present_segments, read_expired, read_segment
 from scribengin.state.decisions import Decisions
@@ -212,7 +212,7 @@ def _audit_sink(query: QueryFolder, id_: str, sink: SinkConnector, lineage: str,
     older: int | None = None
     found = 0
     wrong: list[str] = []
-    parts = (decision.of_sink(id_) for decision in _decided(query, last) if not (decision.empty and is_chained(sink)))
+    parts = (decision.of_sink(id_) for decision in _decided(query, last) if not (decision.empty and chains_batches(sink)))
     for published in sink.audit(lineage=lineage, decided=parts):
         if running and not 0 <= published.number <= last:
             continue  # a run in progress publishes its newest Batches while the target is read

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from scribengin.connectors.abilities import is_chained, offers
+from scribengin.connectors.abilities import chains_batches, refuses_rows
 from scribengin.connectors.group.contract import chooses
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, SinkError
@@ -52,7 +52,7 @@ def publish(decision: Decision, sinks: Mapping[str, SinkConnector], decisions: D
     """
     decision = settle(decision, sinks, decisions, query)
     for id_, sink in sinks.items():
-        if not (decision.empty and is_chained(sink)):
+        if not (decision.empty and chains_batches(sink)):
             sink.publish(decision.of_sink(id_))
     return decision
 
@@ -72,7 +72,7 @@ def settle(decision: Decision, sinks: Mapping[str, SinkConnector], decisions: De
     """
     if not decision.open:
         return decision
-    there = {id_: sink for id_ in decision.offers if (sink := sinks.get(id_)) is not None and offers(sink)}
+    there = {id_: sink for id_ in decision.offers if (sink := sinks.get(id_)) is not None and refuses_rows(sink)}
     refused = {id_: _offer(decision, id_, sink, query) for id_, sink in there.items()}
     return decisions.settle(decision.batch.number, {id_: each for id_, each in refused.items() if each.rows})
 
@@ -195,7 +195,7 @@ def _recover_sinks(
     if newest is not None:
         newest = settle(newest, sinks, decisions, query)
     for id_, sink in sinks.items():
-        there = newest if newest is not None and not (newest.empty and is_chained(sink)) else None
+        there = newest if newest is not None and not (newest.empty and chains_batches(sink)) else None
         sink.recover(None if there is None else there.of_sink(id_), lineage=lineage, before=before)
         faults.reached("recovery.mid")
     return newest

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from scribengin.connectors.abilities import can_be_looked_at, compares_columns, is_chained, offers, takes_json, wants_origins
+from scribengin.connectors.abilities import chains_batches, checks_place, compares_columns, refuses_rows, takes_json, takes_origins
 from scribengin.connectors.contract import BatchId, BatchLimits, Decided, Receipt, SourceStream
+from scribengin.core.abilities import ability_faults
 from scribengin.core.errors import FencedError, Refused, StateError
 from scribengin.core.types import arrow_schema
 from scribengin.formats.json_out import json_rows
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.connectors.contract import OriginStream, RefusedRow, SinkStream, SourceConnector, StagingSink
+    from scribengin.core.abilities import BuiltKind
+    from scribengin.core.options import NodeType
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad
 
@@ -50,18 +53,36 @@ def must(holds: bool, sentence: str) -> None:
         raise AssertionError(f"the contract is broken: {sentence}")
 
 
+def check_abilities(declared: NodeType | None, options: Mapping[str, Any], kind: BuiltKind, built: object) -> None:
+    """An object has the members of the abilities that its type declares for a node with these options, and of no others. Raises
+    AssertionError; checks nothing without a type."""
+    if declared is not None:
+        fault = next(ability_faults(declared.able(options), kind, built, varying=declared.varying), None)
+        must(fault is None, f"a type declares what its objects have: {declared.role} type {declared.type} {fault}")
+
+
 OWNER, LINEAGE = "conformance", "lineage-1"
 
 
 class SinkTrial:
     """One place, the Batches sent to it, and the rows that it must hold."""
 
-    def __init__(self, make_sink: Callable[[], StagingSink], read_back: Callable[[], Rows], schema: Schema) -> None:
+    def __init__(
+        self,
+        make_sink: Callable[[], StagingSink],
+        read_back: Callable[[], Rows],
+        schema: Schema,
+        *,
+        declared: NodeType | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         self.make_sink = make_sink
         self.schema = schema
+        self._declared, self._options = declared, options or {}
         sink = make_sink()
+        check_abilities(declared, self._options, "sink", sink)
         self.exactly_once = sink.exactly_once
-        self._chained = is_chained(sink)
+        self._chained = chains_batches(sink)
         self.raised: list[BaseException] = []
         """what the sink has said no with"""
         self.decisions: list[Decided] = []
@@ -81,7 +102,7 @@ class SinkTrial:
     def recover(self, decided: Decided, *, before: int | None = None) -> StagingSink:
         """In a fresh process, which can go on with the sink that is returned."""
         sink = self.prepared()
-        if offers(offering := sink):
+        if refuses_rows(offering := sink):
             offering.offer(decided, none_refused)
         sink.recover(decided, lineage=LINEAGE, before=decided.batch.number + 1 if before is None else before)
         return sink
@@ -100,6 +121,7 @@ class SinkTrial:
         """What a task does, with a copy of the sink."""
         copy: StagingSink = pickle.loads(pickle.dumps(sink))
         stream = copy.stream(batch_id(number, term), unit, f"{attempt}-{unit}", self.schema)
+        check_abilities(self._declared, self._options, "stream", stream)
         if rows:
             refused = write_rows(stream, rows, f"source/{number}-{unit}+", self.schema, as_json=bool(unit or number))
             must(not refused, f"rows that fit the schema are taken: {refused}")
@@ -128,7 +150,7 @@ class SinkTrial:
         if not self._chained:
             return {}
         sink = self.prepared()
-        return sink.behind(0) if is_chained(sink) else {}
+        return sink.behind(0) if chains_batches(sink) else {}
 
     def visible_rows(self) -> list[dict[str, Any]]:
         """What a foreign reader sees."""
@@ -179,7 +201,7 @@ def batch_id(number: int, term: int) -> BatchId:
 
 def publish(sink: StagingSink, decided: Decided) -> None:
     """Publish a Batch whose rows the place accepts, all of them."""
-    if offers(sink):
+    if refuses_rows(sink):
         sink.offer(decided, none_refused)
     sink.publish(decided)
 
@@ -192,7 +214,7 @@ def none_refused(refusal: RefusedRow) -> None:
 def write_rows(stream: SinkStream | OriginStream, rows: Rows, label: str, schema: Schema, *, as_json: bool) -> Sequence[Bad]:
     """Write rows as a task does. Row i was made from the record `label` + i. `as_json`: as JSON, if the stream accepts it."""
     batch = pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=arrow_schema(schema))
-    if wants_origins(stream):
+    if takes_origins(stream):
         return stream.write_from(batch, Origins.of(label, np.arange(len(rows))))
     ids = [f"{label}{index}" for index in range(len(rows))] if stream.wants_ids else None
     if as_json and takes_json(stream):
@@ -265,7 +287,7 @@ def _returned_rows(trial: SinkTrial, rows: Rows, *, as_json: bool) -> list[tuple
     told = [(bad.ordinal, bad.reason, bad.message) for bad in write_rows(stream, rows, label, trial.schema, as_json=as_json)]
     decided = trial.decide(number, [stream.close()], term=2)
     refused: list[RefusedRow] = []
-    if offers(sink):
+    if refuses_rows(sink):
         sink.offer(decided, refused.append)
     decided = replace(decided, refused=len(refused))
     trial.decisions.append(decided)
@@ -357,7 +379,7 @@ def check_deaths(trial: SinkTrial, rows: Rows, *, every_line: bool) -> list[Site
         decided = trial.next(sink, units, attempt=f"died-{nth}")
         died_at(site, lambda sink=sink, decided=decided: publish(sink, decided), own_code(sink))  # type: ignore[misc]
         sink = _comes_again(trial, decided, rows, f"a driver dies at {site}")
-    if offers(offering := sink):
+    if refuses_rows(offering := sink):
         decided = trial.next(sink, units, attempt="offered")
         offering.offer(decided, none_refused)
         _comes_again(trial, decided, rows, "a driver dies between `offer` and `publish`")
@@ -414,7 +436,7 @@ def check_at_once(trial: SinkTrial, rows: Rows) -> None:
 
 def _units(trial: SinkTrial, rows: Rows) -> list[Rows]:
     """As many as needed: of a place that takes rows one by one, some are still to be sent when the first ones are."""
-    return [[row] for row in rows] if offers(trial.make_sink()) else [rows[:2], rows[2:]]
+    return [[row] for row in rows] if refuses_rows(trial.make_sink()) else [rows[:2], rows[2:]]
 
 
 def _sites(trial: SinkTrial, units: Sequence[Rows], *, every_line: bool) -> list[Site]:
@@ -472,8 +494,19 @@ def _publish_and_die(sink: bytes, decided: Decided, site: Site) -> None:
     died_at(site, lambda: publish(copy, decided), own_code(copy), kill=True)
 
 
-def check_source(source: SourceConnector, *, limits: BatchLimits | None = None) -> int:
-    """Read all there is, twice; returns how many records there were. The place must hold some, and must not change meanwhile."""
+def check_source(
+    source: SourceConnector,
+    *,
+    limits: BatchLimits | None = None,
+    declared: NodeType | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> int:
+    """Read all there is, twice; returns how many records there were. The place must hold some, and must not change meanwhile.
+
+    `declared` is the type of the source, and `options` are those of its node: the source and its reader have the methods of the abilities
+    that it declares, and of no others."""
+    check_abilities(declared, options or {}, "source", source)
+    check_abilities(declared, options or {}, "reader", source.reader())
     given = limits or BatchLimits(max_files=1, max_bytes=1, max_rows=1)
     entries = _split_all(source, given)
     must(bool(entries), "split found nothing: give check_source a place that holds records")
@@ -511,6 +544,8 @@ def check_sink(
     away: Callable[[], StagingSink] | None = None,
     every_line: bool = False,
     copies_publish: bool = True,
+    declared: NodeType | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> None:
     """Take a sink through Batches, failed attempts, replays and rivals, deaths and kills. `make_sink` gives a fresh one for the same empty
     place; `read_back` gives the rows that a foreign reader sees there now; `rows` are at least four that fit `schema`.
@@ -521,9 +556,12 @@ def check_sink(
 
     `every_line`: drivers die at each line of the sink's own code, not only at the crash points that it passes; so it is anyway with a sink
     that passes none. `copies_publish=False`: the sink publishes only in the process where it was made (it needs a Spark session there), so
-    that no driver is really killed. Raises AssertionError."""
+    that no driver is really killed.
+
+    `declared` is the type of the sink, and `options` are those of its node: the sink and its streams have the methods of the abilities that
+    it declares, and of no others. Raises AssertionError."""
     must(len(rows) >= 4, "check_sink needs at least four rows")
-    trial = SinkTrial(make_sink, read_back, schema)
+    trial = SinkTrial(make_sink, read_back, schema, declared=declared, options=options)
     with logs() as logged:
         _check_batches(trial, rows)
         sites = check_deaths(trial, rows[:4], every_line=every_line)
@@ -542,8 +580,8 @@ def check_sink(
 
 def _check_batches(trial: SinkTrial, rows: Rows) -> None:
     sink = trial.make_sink()
-    if can_be_looked_at(sink):
-        sink.look_at_place()
+    if checks_place(sink):
+        sink.check_place()
         trial.sees([], "a look at the place changes nothing there")
     sink.prepare(owner=OWNER, lineage=LINEAGE)
     sink.prepare(owner=OWNER, lineage=LINEAGE)

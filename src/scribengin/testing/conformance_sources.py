@@ -21,13 +21,13 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.abilities import can_measure, rechecks
+from scribengin.connectors.abilities import measures_backlog, verifies
 from scribengin.connectors.contract import BatchLimits, SourceStream
 from scribengin.core.errors import SourceError, Unreachable
 from scribengin.plan.guarantees import path_guarantee
 from scribengin.spec.model import Flow, Sink
 from scribengin.spec.model import Source as DeclaredSource
-from scribengin.testing.conformance import _records, must
+from scribengin.testing.conformance import _records, check_abilities, must
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -122,12 +122,12 @@ def _without_a_part(trial: _Trial, gone: list[SourceStream]) -> None:
     bench.remove_part()
     trial.same_or_told(gone, before, "a stream of a part that is gone is read whole, or SourceError says that it is not")
     reader = bench.open().reader()
-    if rechecks(reader):
+    if verifies(reader):
         try:
-            told = reader.recheck(gone)
+            told = reader.verify(gone)
         except SourceError:
             told = []
-        must(told != gone or trial.is_whole(gone, before), "a recheck tells what of a stream is gone")
+        must(told != gone or trial.is_whole(gone, before), "`verify` tells what of a stream is gone")
     bench.add(2)
     try:
         trial.take("without a part that was read to its end, the others are read on", 2)
@@ -164,6 +164,7 @@ class _Trial:
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
+        check_abilities(bench.declared, bench.options, "source", bench.open())
         self.entries: list[Entry] = []
         self._seen = Counter[bytes]()
 
@@ -246,10 +247,11 @@ class _Trial:
     def _measured(self) -> Backlog | None:
         """What a reader that only measures says; None where it cannot."""
         reader = self._restored()
-        return reader.measure() if can_measure(reader) else None
+        return reader.measure() if measures_backlog(reader) else None
 
     def _restored(self) -> SourceReader:
         reader = self.bench.open().reader()
+        check_abilities(self.bench.declared, self.bench.options, "reader", reader)
         reader.restore(self.entries)
         return reader
 

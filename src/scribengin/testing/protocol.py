@@ -16,7 +16,7 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
-from scribengin.connectors.abilities import is_chained, offers
+from scribengin.connectors.abilities import chains_batches, refuses_rows
 from scribengin.connectors.contract import BatchId, ConnectorContext, SourceStream
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
@@ -173,7 +173,7 @@ class Driver:
         receipts: list[Receipt] = []
         dead: list[LineSegment] = []
         counts: dict[str, Counts] = {}
-        behind = {node: sink.behind(0) for node, sink in self.sinks.items() if is_chained(sink)}
+        behind = {node: sink.behind(0) for node, sink in self.sinks.items() if chains_batches(sink)}
         for unit, stream in enumerate(streams):
             faults.reached("stage.before")
             staged, letters = self._unit(batch, unit, stream, counts)
@@ -190,7 +190,7 @@ class Driver:
             counts,
             datetime.now(UTC).isoformat(),
             behind,
-            offers=tuple(node for node, sink in self.sinks.items() if offers(sink)),
+            offers=tuple(node for node, sink in self.sinks.items() if refuses_rows(sink)),
         )
 
     def _unit(self, batch: BatchId, unit: int, stream: SourceStream, counts: dict[str, Counts]) -> tuple[list[Receipt], LineSegment | None]:

@@ -42,7 +42,7 @@ def test_the_sink_keeps_the_contract(space: Keyspace, tmp_path: Path) -> None:
     def told() -> list[dict[str, Any]]:
         return [{name: row[name] for name in COLUMNS} for row in space.rows()]
 
-    check_sink(lambda: make(space, tmp_path), told, schema=parse_schema(SCHEMA), rows=ROWS)
+    check_sink(lambda: make(space, tmp_path), told, schema=parse_schema(SCHEMA), rows=ROWS, declared=sink_types()["cassandra"])
 
 
 @pytest.mark.long

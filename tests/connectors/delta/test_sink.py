@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from scribengin.connectors.contract import BatchId
+from scribengin.connectors.delta.options import SINK
 from scribengin.connectors.delta.sink import DeltaSink
 from scribengin.connectors.files.sink_folders import LineageFolder
 from scribengin.core import faults
@@ -36,7 +37,15 @@ ROWS = [
 def test_it_keeps_the_contract(tmp_path: Path, read: Read) -> None:
     where = place(tmp_path)
     wider = (parse_schema(f"{SCHEMA}, colour STRING"), [row | {"colour": "red"} for row in ROWS])
-    check_sink(lambda: DeltaSink(where), lambda: read(tmp_path / "kept"), schema=SCHEMA, rows=ROWS, wider=wider)
+    check_sink(
+        lambda: DeltaSink(where),
+        lambda: read(tmp_path / "kept"),
+        schema=SCHEMA,
+        rows=ROWS,
+        wider=wider,
+        declared=SINK,
+        options=where.options,
+    )
     sink = DeltaSink(where)
     with pytest.raises(Refused, match='commits of the flow "flow"'):
         sink.clear(owner="conformance", flow="another")

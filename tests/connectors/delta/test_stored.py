@@ -23,6 +23,7 @@ from scribengin.cli.main import main
 from scribengin.connectors.contract import BatchId
 from scribengin.connectors.delta import make_sink, table_place
 from scribengin.connectors.delta.maintenance import keep_table
+from scribengin.connectors.delta.options import SINK
 from scribengin.connectors.delta.stored import StoredLineage, StorePlace
 from scribengin.connectors.objects.manifests import Manifests, Notes
 from scribengin.connectors.objects.s3 import Uploads
@@ -112,7 +113,7 @@ def test_a_group_of_two_tables_keeps_the_contract_of_one(at: At, tmp_path: Path)
 @pytest.mark.parametrize("more", [pytest.param({}, marks=pytest.mark.long), {"partition_by": ["name"]}])
 def test_it_keeps_the_contract(at: At, more: dict[str, Any]) -> None:
     where = at(**more)
-    check_sink(lambda: make_sink(where), lambda: rows(where, *SCHEMA.names), schema=SCHEMA, rows=ROWS)
+    check_sink(lambda: make_sink(where), lambda: rows(where, *SCHEMA.names), schema=SCHEMA, rows=ROWS, declared=SINK, options=where.options)
     sink: Any = make_sink(where)
     with pytest.raises(Refused, match='holds objects of the flow "flow"'):
         sink.clear(owner="conformance", flow="another")

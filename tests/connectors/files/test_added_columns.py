@@ -36,7 +36,7 @@ def read(folder: Path, schema: Schema | None = ID, path: str = "data/**/*", **op
     source.check_first()  # type: ignore[attr-defined]
     decoder, rows, bad = source.decoder(), list[dict[str, Any]](), list[Bad]()
     reader = source.reader()
-    reader.looks_first = True
+    reader.checks_first = True
     for stream in reader.split(BatchLimits(), final=True):
         for block in source.read(stream):
             found, columns = decoder.rows(block), decoder.columns(block)

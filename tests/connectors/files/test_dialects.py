@@ -342,7 +342,7 @@ def test_a_first_file_of_other_columns_stops_the_source(case: str, tmp_path: Pat
     assert "a.csv" in found.value.message
     assert remedy in found.value.remedy
     reader = source.reader()
-    reader.looks_first = True
+    reader.checks_first = True
     with pytest.raises(SourceError):  # the file may have come later
         reader.split(BatchLimits(), final=True)
     source.reader().split(BatchLimits(), final=True)  # who only looks is not stopped
@@ -481,7 +481,7 @@ def test_later_files_may_lack_columns(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"id,x,y\n1,2,3\n")
     source = source_of(tmp_path / "*.csv", "id INT, x INT, y INT")
     reader = source.reader()
-    reader.looks_first = True
+    reader.checks_first = True
     assert len(reader.split(BatchLimits(), final=True)) == 1
     (tmp_path / "b.csv").write_bytes(b"id\n1\n")
     assert len(reader.split(BatchLimits(), final=True)) == 1
@@ -501,6 +501,6 @@ def test_objects_are_read_and_looked_at_as_files_are(tmp_path: Path) -> None:
     source(encoding="utf-16").check_first()
     assert values(everything(source(encoding="utf-16"))) == [(1, "ä")]
     reader = source().reader()
-    reader.looks_first = True
+    reader.checks_first = True
     with pytest.raises(SourceError, match="UTF-16"):
         reader.split(BatchLimits(), final=True)

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from scribengin.connectors import catalog
-from scribengin.connectors.abilities import is_chained, offers
+from scribengin.connectors.abilities import chains_batches, refuses_rows
 from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.group import make_sink
 from scribengin.core.types import arrow_schema
@@ -63,7 +63,7 @@ class Driver:
 
     def recover(self) -> None:
         newest = self.decided[-1] if self.decided else None
-        if newest is not None and offers(self.sink):
+        if newest is not None and refuses_rows(self.sink):
             self.sink.offer(newest, _none_refused)
         self.sink.recover(newest, lineage=LINEAGE, before=len(self.decided))
 
@@ -79,7 +79,7 @@ class Driver:
 
     def publish(self, decided: Decided) -> str:
         """The member that it went to."""
-        if offers(self.sink):
+        if refuses_rows(self.sink):
             self.sink.offer(decided, _none_refused)
         self.sink.publish(decided)
         return str(decided.behind["member"])
@@ -114,14 +114,14 @@ class Alternating:
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         self.group.prepare(owner=owner, lineage=lineage, adopt=adopt)
 
-    def look_at_place(self) -> None:
-        self.group.look_at_place()
+    def check_place(self) -> None:
+        self.group.check_place()
 
     def unlike(self, schema: Schema) -> list[str]:
         return list(self.group.unlike(schema))
 
     def behind(self, units: int) -> Mapping[str, Any]:
-        return {name: sink.behind(units) if is_chained(sink) else {} for name, sink in self.group._sinks.items()}
+        return {name: sink.behind(units) if chains_batches(sink) else {} for name, sink in self.group._sinks.items()}
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> Any:
         return self.group.chosen({"member": _member(batch)}).stream(batch, unit, attempt, schema)
@@ -145,7 +145,7 @@ class OfferingAlternating(Alternating):
     on_error = "dead_letter"
 
     def offer(self, decided: Decided, refuse: Callable[[RefusedRow], None]) -> None:
-        assert offers(self.group)
+        assert refuses_rows(self.group)
         self.group.offer(_chosen(decided), refuse)
 
 

@@ -79,7 +79,9 @@ def typed(rows: list[dict[str, str]]) -> list[dict[str, Any]]:
 
 @BOTH
 def test_the_sink_keeps_the_contract(table: Table, tmp_path: Path) -> None:
-    check_sink(lambda: make(table, tmp_path), lambda: typed(table.rows()), schema=parse_schema(SCHEMA), rows=ROWS)
+    check_sink(
+        lambda: make(table, tmp_path), lambda: typed(table.rows()), schema=parse_schema(SCHEMA), rows=ROWS, declared=sink_types()["hbase"]
+    )
 
 
 @pytest.mark.long

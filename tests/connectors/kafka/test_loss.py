@@ -147,14 +147,14 @@ def test_what_was_logged_and_is_gone_before_it_is_read_is_lost_too(topics: Any, 
     topics.write(anew, range(5))
     entry = logged(open_source(name, anew, split=5).take())
     careful, going_on = open_source(name, anew), open_source(name, anew, on_data_loss="continue")
-    assert careful.reader.recheck(entry) == entry
+    assert careful.reader.verify(entry) == entry
     topics.forget(name, 0, 7)
     topics.make_anew(anew)
     topics.write(anew, range(50, 60))
     with pytest.raises(SourceError, match="but were assigned to a Batch and not yet read") as caught:
-        careful.reader.recheck(entry)
+        careful.reader.verify(entry)
     assert caught.value.code == "data-loss"
-    checked = logged(going_on.reader.recheck(entry))
+    checked = logged(going_on.reader.verify(entry))
     told = [(stream.label, stream.rows) for stream in checked]
     # the records of today's topic are not those that were logged
     assert sorted(told) == sorted([
@@ -162,13 +162,13 @@ def test_what_was_logged_and_is_gone_before_it_is_read_is_lost_too(topics: Any, 
         (f"{name}-1[0:5]", 5), (f"{name}-1[5:10]", 5), (f"{anew}-0[0:5] lost", 5), (f"{anew}-0[5:5]", 0),
     ])  # fmt: skip
     assert sorted(going_on.ids(checked)) == [7, 8, 9, *range(10, 20)]
-    assert going_on.reader.recheck(checked) == checked
+    assert going_on.reader.verify(checked) == checked
     going_on.reader.restore([checked])
     assert going_on.ids(going_on.take()) == list(range(50, 60))
 
     cut = [stream for stream in open_source(name).take() if stream.place["partition"] == 1]
     cut = [dataclasses.replace(cut[0], place={**cut[0].place, "end": 300}, rows=300)]
-    assert [(stream.label, stream.rows) for stream in going_on.reader.recheck(cut)] == [
+    assert [(stream.label, stream.rows) for stream in going_on.reader.verify(cut)] == [
         (f"{name}-1[10:300] lost", 290),
         (f"{name}-1[0:10]", 10),
     ]

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
+from scribengin.connectors.catalog import sink_types
 from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.kafka.markers import SLOTS
 from scribengin.connectors.kafka.sink import KafkaSink
@@ -116,7 +117,15 @@ def test_the_sink_keeps_the_contract(topics: Topics, sink: Callable[..., KafkaSi
     topic = topics.make(2)
     poison = [{"id": 9, "name": "too large" * 200_000}]
     wider = (parse_schema("id BIGINT, name STRING, colour STRING"), [row | {"colour": "red"} for row in ROWS])
-    check_sink(lambda: sink(topic), lambda: rows_of(topics, topic), schema=SCHEMA, rows=ROWS, poison=poison, wider=wider)
+    check_sink(
+        lambda: sink(topic),
+        lambda: rows_of(topics, topic),
+        schema=SCHEMA,
+        rows=ROWS,
+        poison=poison,
+        wider=wider,
+        declared=sink_types()["kafka"],
+    )
 
 
 def test_a_message_has_key_headers_time_and_where_it_came_from(topics: Topics, sink: Callable[..., KafkaSink]) -> None:

@@ -61,18 +61,18 @@ def held(writer: Writer) -> Any:
 def test_a_place_that_is_gone_with_rows_is_not_made_anew(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     writer.sink.prepare(owner="me", lineage="one")
-    writer.sink.look_at_place()  # nothing was written yet
+    writer.sink.check_place()  # nothing was written yet
     writer.write(0, [{"id": "a", "n": 1}])
     writer.store.drop()
     again = Writer(tmp_path)
-    for looks in (again.sink.look_at_place, lambda: again.sink.prepare(owner="me", lineage="one"), lambda: again.write(1, [{"id": "b"}])):
+    for looks in (again.sink.check_place, lambda: again.sink.prepare(owner="me", lineage="one"), lambda: again.write(1, [{"id": "b"}])):
         again.sink._owner = "me"  # a run that was prepared before it went
         with pytest.raises(SinkError, match="does not exist any more; 1 row had been written to it") as told:
             looks()
         assert told.value.code == "table-gone"
     assert not writer.store.is_there()
     writer.store.make(SCHEMA)  # somebody has brought it back
-    again.sink.look_at_place()
+    again.sink.check_place()
 
 
 def test_a_driver_that_slept_does_not_write_an_older_row_over_a_newer(tmp_path: Path) -> None:

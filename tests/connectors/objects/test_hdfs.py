@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.remote_places import opened, options
+from scribengin.connectors.addresses import HDFS_URL, store_url_fault
 from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.hdfs import store as hdfs_store
 from scribengin.connectors.hdfs.options import SINK
-from scribengin.connectors.objects.address import ObjectsAddress, url_fault
+from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.manifests import Manifests, Owners
 from scribengin.connectors.objects.orphans import find_orphans, remove
 from scribengin.connectors.objects.sink import ObjectsSink
@@ -162,7 +163,7 @@ def test_the_limit_leaves_a_call_alone_and_hands_on_what_it_gives_or_raises() ->
 
 @pytest.mark.parametrize("url", ["hdfs:///x", "hdfs://host:1", "s3://bucket/x", "hdfs://me@host/x", "hdfs://host/a/../b"])
 def test_a_url_that_leads_nowhere_is_told(url: str) -> None:
-    assert url_fault(url, "hdfs") is not None
+    assert store_url_fault(url, HDFS_URL) is not None
     with pytest.raises(SinkError) as told:
         ObjectsAddress.of("kept", SINK.filled({"url": url}))
     assert told.value.code == "hdfs-url"
@@ -242,7 +243,7 @@ def by_manifest(store: HdfsStore) -> list[dict[str, Any]]:
 def test_the_sink_keeps_the_contract(hdfs: Hdfs, store: HdfsStore, prefix: str, visible: str, format: str) -> None:
     where = place(hdfs, prefix, visible=visible, format=format)
     look = by_listing if visible == "listing" else by_manifest
-    check_sink(lambda: ObjectsSink(where), lambda: look(store), schema=SCHEMA, rows=ROWS)
+    check_sink(lambda: ObjectsSink(where), lambda: look(store), schema=SCHEMA, rows=ROWS, declared=SINK, options=where.options)
     assert ObjectsSink(where).clear(owner="conformance", flow="flow") > 4
     assert names(store) == []
     assert list(store.unfinished()) == []

@@ -96,7 +96,9 @@ def test_it_keeps_the_contract(server: ObjectServer, store: Store, prefix: str, 
     where = place(server, prefix, visible=visible, format=format)
     look = by_listing if visible == "listing" else by_manifest
     secret = where.options["config"]["secret_access_key"]
-    check_sink(lambda: ObjectsSink(where), lambda: look(store), schema=SCHEMA, rows=ROWS, secret=secret)
+    check_sink(
+        lambda: ObjectsSink(where), lambda: look(store), schema=SCHEMA, rows=ROWS, secret=secret, declared=SINK, options=where.options
+    )
     sink = ObjectsSink(where)
     with pytest.raises(Refused, match='objects of the flow "flow"'):
         sink.clear(owner="conformance", flow="another")
@@ -180,7 +182,9 @@ def test_over_a_folder_it_keeps_the_contract_too(tmp_path: Path) -> None:
     where = ConnectorContext("kept", tmp_path, SINK.filled({"url": f"file://{tmp_path}/out", "format": "parquet"}), flow="flow")
     store = ObjectsSink(where)._store
     wider = (parse_schema(f"{SCHEMA}, colour STRING"), [row | {"colour": "red"} for row in ROWS])
-    check_sink(lambda: ObjectsSink(where), lambda: by_manifest(store), schema=SCHEMA, rows=ROWS, wider=wider)
+    check_sink(
+        lambda: ObjectsSink(where), lambda: by_manifest(store), schema=SCHEMA, rows=ROWS, wider=wider, declared=SINK, options=where.options
+    )
     assert ObjectsSink(where).clear(owner="conformance", flow="flow") > 4
     assert list(store.list()) == []
 

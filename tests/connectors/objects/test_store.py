@@ -14,7 +14,8 @@ import pytest
 
 from harness import remote_places
 from harness.object_stores import opened, options
-from scribengin.connectors.objects.address import ObjectsAddress, url_fault
+from scribengin.connectors.addresses import S3_URL, store_url_fault
+from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.options import SINK
 from scribengin.connectors.objects.s3 import PART_BYTES, PartedWriter, S3Store, Uploads
 from scribengin.core.errors import EnvironmentFault, SinkError, Unreachable
@@ -220,7 +221,7 @@ def _begin(store: Any) -> str:
     "url", ["shop/orders", "http://host/x", "s3://", "s3://key:secret@bucket/x", "s3://b/x?y", "s3://b/../x", "file://host/x"]
 )
 def test_a_url_that_leads_nowhere_is_told(url: str) -> None:
-    assert url_fault(url) is not None
+    assert store_url_fault(url, S3_URL) is not None
     with pytest.raises(SinkError) as told:
         ObjectsAddress.of("kept", SINK.filled({"url": url}))
     assert "secret" not in str(told.value)

@@ -51,7 +51,9 @@ def told(index: Index) -> list[dict[str, Any]]:
 
 @both_servers
 def test_the_sink_keeps_the_contract(index: Index, tmp_path: Path) -> None:
-    check_sink(lambda: make(index, tmp_path), lambda: told(index), schema=parse_schema(SCHEMA), rows=ROWS)
+    check_sink(
+        lambda: make(index, tmp_path), lambda: told(index), schema=parse_schema(SCHEMA), rows=ROWS, declared=sink_types()[index.type]
+    )
 
 
 @pytest.mark.long

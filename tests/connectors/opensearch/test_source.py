@@ -158,7 +158,7 @@ def test_a_reader_that_goes_on_without_the_view_takes_the_rest_of_the_same_snaps
     rest = all_of(again)
     assert sorted(seen + ids(read, rest)) == list(range(20))
     assert again.backlog().rows == 0
-    again.committed(rest, query="q")
+    again.let_go(rest)
     opened = {each["view"] for stream in rest for each in stream.place["plan"]}
     assert opened
     assert not any(is_open(index, view) for view in opened)

@@ -93,7 +93,17 @@ def test_it_keeps_the_contract_of_at_least_once(server: WebServer, tmp_path: Pat
         rows = [row for came in server.taken for row in came.rows]
         return [{**row, "at": dt.datetime.fromisoformat(row["at"])} for row in rows]
 
-    check_sink(lambda: HttpSink(where), seen, schema=SCHEMA, rows=ROWS, wider=wider, secret=secret.reveal(), folders=[tmp_path])
+    check_sink(
+        lambda: HttpSink(where),
+        seen,
+        schema=SCHEMA,
+        rows=ROWS,
+        wider=wider,
+        secret=secret.reveal(),
+        folders=[tmp_path],
+        declared=SINK,
+        options=where.options,
+    )
     assert {came.headers["authorization"] for came in server.taken} == {secret.reveal()}
     assert not HttpSink(where).exactly_once
 

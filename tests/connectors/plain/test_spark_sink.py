@@ -68,7 +68,15 @@ def stage(sink: SparkWriterSink, number: int, rows: Sequence[dict[str, Any]], *,
 
 def test_it_keeps_the_contract_of_at_least_once(spark: SparkSession, tmp_path: Path) -> None:
     where = place(tmp_path, format="parquet")
-    check_sink(lambda: SparkWriterSink(where), lambda: in_parquet(tmp_path / "out"), schema=SCHEMA, rows=ROWS, copies_publish=False)
+    check_sink(
+        lambda: SparkWriterSink(where),
+        lambda: in_parquet(tmp_path / "out"),
+        schema=SCHEMA,
+        rows=ROWS,
+        copies_publish=False,
+        declared=SINK,
+        options=where.options,
+    )
     assert not SparkWriterSink(where).exactly_once
 
 

@@ -80,7 +80,7 @@ def staged(database: Any) -> int:
 
 def test_it_keeps_the_contract(database: Any, tmp_path: Path) -> None:
     where = place(database, tmp_path)
-    check_sink(lambda: PostgresSink(where), lambda: read(database), schema=SCHEMA, rows=ROWS)
+    check_sink(lambda: PostgresSink(where), lambda: read(database), schema=SCHEMA, rows=ROWS, declared=SINK, options=where.options)
     sink = PostgresSink(where)
     with pytest.raises(Refused, match='it holds rows of the flow "flow"'):
         sink.clear(owner="conformance", flow="another")

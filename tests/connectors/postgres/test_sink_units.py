@@ -11,6 +11,7 @@ import pytest
 from scribengin.connectors.contract import AlreadyCommitted, BatchId, Decided, Receipt
 from scribengin.connectors.postgres import client
 from scribengin.connectors.postgres.database import PostgresDatabase
+from scribengin.connectors.postgres.options import SINK
 from scribengin.connectors.postgres.sink import PostgresSink, PostgresUnitSink
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError, Unreachable
@@ -90,7 +91,7 @@ def test_units_keep_the_contract(database: Any, where: ConnectorContext) -> None
 
 
 def test_whole_batches_keep_the_contract(database: Any, where: ConnectorContext) -> None:
-    check_sink(lambda: PostgresUnitSink(where), lambda: read(database), schema=SCHEMA, rows=ROWS)
+    check_sink(lambda: PostgresUnitSink(where), lambda: read(database), schema=SCHEMA, rows=ROWS, declared=SINK, options=where.options)
 
 
 def test_rows_that_the_table_does_not_take_cost_themselves_alone_rules_over_several_rows_too(database: Any, driver: Driver) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.abilities import is_chained, wants_origins
+from scribengin.connectors.abilities import chains_batches, takes_origins
 from scribengin.connectors.channel import SINK, SOURCE, make_sink, make_source
 from scribengin.connectors.channel.outbox import read_left
 from scribengin.connectors.contract import BatchId, BatchLimits, ConnectorContext, Decided
@@ -76,11 +76,11 @@ def written(sink: SinkConnector) -> None:
         receipts = []
         for unit in range(3):
             stream = sink.stream(batch, unit, f"attempt-{number}-{unit}", SCHEMA)
-            assert wants_origins(stream)
+            assert takes_origins(stream)
             made = pa.RecordBatch.from_pylist(ROWS, schema=arrow_schema(SCHEMA))
             assert not stream.write_from(made, Origins.of(f"s/part-{number}-{unit}+", np.arange(len(ROWS))))
             receipts.append(stream.close())
-        sink.publish(Decided(batch, f"hash-{number}", tuple(receipts), sink.behind(0) if is_chained(sink) else {}))
+        sink.publish(Decided(batch, f"hash-{number}", tuple(receipts), sink.behind(0) if chains_batches(sink) else {}))
 
 
 @pytest.mark.parametrize("way", [*WAYS, *({"durability": each} for each in HOLD_NOBODY)], ids=[*NAMES, *HOLD_NOBODY])
@@ -98,7 +98,15 @@ def test_the_writing_end_in_a_folder(tmp_path: Path, way: dict[str, Any]) -> Non
         return rows
 
     # what holds nobody hands over by a lock of the driver's process, which no copy has
-    check_sink(sink, found, schema=SCHEMA, rows=ROWS, copies_publish=way.get("durability") not in HOLD_NOBODY)
+    check_sink(
+        sink,
+        found,
+        schema=SCHEMA,
+        rows=ROWS,
+        copies_publish=way.get("durability") not in HOLD_NOBODY,
+        declared=SINK,
+        options={"kind": "folder"},
+    )
 
 
 @pytest.mark.parametrize("way", in_a_topic("plain"), ids=NAMES)
@@ -111,14 +119,14 @@ def test_the_writing_end_in_a_topic(tmp_path: Path, topics: Topics, way: dict[st
         blocks = [read_pack(message.value(), ring, RecordPlace("")) for message in read(topics, topic)]
         return [row for block in blocks for row in block.batch.to_pylist()]
 
-    check_sink(sink, found, schema=SCHEMA, rows=ROWS)
+    check_sink(sink, found, schema=SCHEMA, rows=ROWS, declared=SINK, options={"kind": "kafka"})
 
 
 @pytest.mark.parametrize("way", WAYS, ids=NAMES)
 def test_the_reading_end_in_a_folder(tmp_path: Path, way: dict[str, Any]) -> None:
     sink, source = folder_channel(tmp_path, **way)
     written(sink())
-    assert check_source(source()) == 9 * len(ROWS)
+    assert check_source(source(), declared=SOURCE, options={"kind": "folder"}) == 9 * len(ROWS)
 
 
 @pytest.mark.parametrize("way", in_a_topic("encrypted"), ids=NAMES)
@@ -128,7 +136,7 @@ def test_the_reading_end_in_a_topic(tmp_path: Path, topics: Topics, way: dict[st
     # a broker answers a commit before its marker stands in the partitions
     assert within(60, lambda: seen(source()) == 9 * len(ROWS))
     # each read asks the broker anew, which takes a third of a second: not one message at a time
-    assert check_source(source(), limits=BatchLimits(max_rows=7)) == 9 * len(ROWS)
+    assert check_source(source(), limits=BatchLimits(max_rows=7), declared=SOURCE, options={"kind": "kafka"}) == 9 * len(ROWS)
 
 
 def seen(source: SourceConnector) -> int:
@@ -141,7 +149,7 @@ def test_coordinates_come_through_both_ends_with_the_hop_between_them(tmp_path: 
     opened = sink()
     opened.prepare(owner="o", lineage="l")
     stream = opened.stream(BatchId("f", "a_to_back", "l", 0, 1), 0, "attempt", SCHEMA)
-    assert wants_origins(stream)
+    assert takes_origins(stream)
     several = Origins.of("s/part-0+", np.array([3, 3, 3, 9, 11])).numbered([3, 3, 3, 9, 11])
     stream.write_from(pa.RecordBatch.from_pylist(ROWS, schema=arrow_schema(SCHEMA)), several)
     opened.publish(Decided(BatchId("f", "a_to_back", "l", 0, 1), "hash", (stream.close(),)))

@@ -21,5 +21,5 @@ SINK = NodeType(
     role="sink",
     doc="Appends rows to a table that this flow alone writes, each row once.",
     options=(_DATABASE, Option("table", "text", "the table; made when the first row comes", REQUIRED, example="large_orders")),
-    abilities=frozenset({"exactly_once", "append"}),
+    abilities=frozenset({"exactly_once", "append", "compares_columns"}),
 )

@@ -2,6 +2,7 @@
 
 Options that are called `table`, `mode`, `key`, `version` and `change` are checked by the rules that hold for all tables."""
 
+from scribengin.connectors.sql.contract import SQL_ABILITIES
 from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option
 
 _KEYED = frozenset({"update"})
@@ -26,5 +27,5 @@ SINK = NodeType(
         Option("version", "text", "upsert, changes: of rows of one key the one with the greatest value here stands", None, example="at"),
         Option("change", "text", "changes: the column that says `insert`, `update` or `delete`", None, example="op"),
     ),
-    abilities=frozenset({"exactly_once", "append"}),
+    abilities=SQL_ABILITIES,
 )

@@ -6,6 +6,14 @@ from scribengin.spec.problem_entry import ProblemEntry, met
 
 CATALOG: tuple[ProblemEntry, ...] = (
     met(
+        "connector-declaration",
+        "A connector declares what it does not have, or has what it does not declare",
+        "The message names the type, the ability and what lacks: an ability that there is not, a method that a declared ability has, or an "
+        "ability that is not declared whose methods are there. The engine relies on declarations, so it does not use such a connector.",
+        "Correct `NodeType.abilities` of the connector, or the name of the method; or uninstall the package that has it.",
+        "tests/connectors/test_abilities.py::test_a_connector_that_declares_an_unknown_ability_is_not_loaded",
+    ),
+    met(
         "environment",
         "The machine lacks something",
         "A module, memory, room on a disk or a right on a folder is missing.",

@@ -1,6 +1,7 @@
 """The options of `type: cassandra`. Imports no client."""
 
 from scribengin.connectors.addresses import hosts_fault
+from scribengin.connectors.keyed.contract import KEYED_ABILITIES
 from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option, keys_check
 
 _SERVER = (
@@ -116,5 +117,5 @@ SINK = NodeType(
             "scribengin_places",
         ),
     ),
-    abilities=frozenset({"exactly_once", "append", "table"}),
+    abilities=KEYED_ABILITIES | {"table"},
 )

@@ -27,23 +27,35 @@ SOURCE = NodeType(
     role="source",
     doc="Reads the rows that another tier wrote to the channel.",
     options=(
-        Option("kind", "choice", "storage of the channel", REQUIRED, _KINDS),
+        Option(
+            "kind",
+            "choice",
+            "storage of the channel",
+            REQUIRED,
+            _KINDS,
+            adds={
+                "kafka": frozenset({"reports_position", "verifies", "traces_origin"}),
+                "folder": frozenset({"holds_back", "checks_columns", "checks_keys"}),
+            },
+        ),
         *_WHERE,
         Option("max_rows", "int", "Kafka: maximum record batches of one Batch", 256, pace=True),
         Option("split", "int", "Kafka: record batches that one task reads", 32, pace=True),
         Option("max_bytes", "bytes", "folder: maximum size of one Batch", 2**30, pace=True),
         Option("lossy", "bool", "Kafka: continue without records that are lost", False, pace=True),
     ),
-    abilities=frozenset({"replayable", "bounded", "reports_position"}),
+    abilities=frozenset({"replayable", "bounded", "measures_backlog", "handed_over"}),
     internal=True,
 )
+
+_BY_DURABILITY = ("chains_batches", "buffers_batches", "restores_files", "traces_rows", "checks_place")
 
 SINK = NodeType(
     type="channel",
     role="sink",
     doc="Writes rows to the channel for another tier.",
     options=(
-        Option("kind", "choice", "storage of the channel", REQUIRED, _KINDS, adds={"kafka": frozenset({"units"})}),
+        Option("kind", "choice", "storage of the channel", REQUIRED, _KINDS, adds={"kafka": frozenset({"commits_units"})}),
         *_WHERE,
         Option("compression", "choice", "compression of record batches", "none", ("none", "gzip", "lz4", "snappy", "zstd"), pace=True),
         Option("rows", "int", "maximum rows of a record batch", 16_384, pace=True),
@@ -58,6 +70,7 @@ SINK = NodeType(
         Option("spill", "bytes", "store_on_failure: maximum size of the local buffer", 2**30, pace=True),
         Option("key", "list", "Kafka: rows whose values in these columns are equal keep their order", ()),
     ),
-    abilities=frozenset({"exactly_once", "append", "update", "complete"}),
+    abilities=frozenset({"exactly_once", "append", "update", "complete", "takes_origins", *_BY_DURABILITY}),
+    varying=frozenset({"commits_units", *_BY_DURABILITY}),
     internal=True,
 )

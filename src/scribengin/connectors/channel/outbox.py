@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.abilities import can_restore, has_trash, is_chained
+from scribengin.connectors.abilities import can_restore, chains_batches, has_trash
 from scribengin.connectors.contract import BatchId, Decided, Published, Receipt
 from scribengin.core import faults
 from scribengin.core.errors import EnvironmentFault, SinkError, Unreachable, text_of
@@ -243,7 +243,7 @@ class OutboxSink:
         if self._was_handed_over(decided):
             return
         inner: Any = self.inner
-        behind = inner.behind_published(decided.batch.lineage) if is_chained(self.inner) else {}
+        behind = inner.behind_published(decided.batch.lineage) if chains_batches(self.inner) else {}
         self.inner.publish(replace(decided, behind=behind))
 
     def _tried(self, act: Callable[[], None]) -> bool:

@@ -3,7 +3,7 @@
 from scribengin.connectors.console.options import SINK
 from scribengin.connectors.contract import Claimant, ConnectorContext, SinkConnector
 
-__all__ = ["SINK", "look_at_sink", "make_sink"]
+__all__ = ["SINK", "check_sink_place", "make_sink"]
 
 
 def make_sink(place: ConnectorContext) -> SinkConnector:
@@ -13,6 +13,6 @@ def make_sink(place: ConnectorContext) -> SinkConnector:
     return ConsoleSink(place)
 
 
-def look_at_sink(place: ConnectorContext, claimant: Claimant | None) -> bool:  # noqa: ARG001 (see the catalog)
+def check_sink_place(place: ConnectorContext, claimant: Claimant | None) -> bool:  # noqa: ARG001 (see the catalog)
     """There is no place to check."""
     return True

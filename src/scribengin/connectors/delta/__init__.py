@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.delta.options import SINK
-from scribengin.connectors.files import look_at_folder
+from scribengin.connectors.files import check_folder_place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import Claimant, ConnectorContext, SinkConnector
     from scribengin.connectors.delta.places import TablePlace
 
-__all__ = ["SINK", "is_stored", "look_at_sink", "make_sink", "table_place"]
+__all__ = ["SINK", "check_sink_place", "is_stored", "make_sink", "table_place"]
 
 
 def is_stored(path: str) -> bool:
@@ -34,9 +34,9 @@ def make_sink(place: ConnectorContext) -> SinkConnector:
     return DeltaSink(place)
 
 
-def look_at_sink(place: ConnectorContext, claimant: Claimant | None) -> bool:
+def check_sink_place(place: ConnectorContext, claimant: Claimant | None) -> bool:
     """As for files, if the table is in a folder; whether the table accepts the columns is checked when it is opened."""
-    return not is_stored(place.options["path"]) and look_at_folder(place, claimant, looked=True)
+    return not is_stored(place.options["path"]) and check_folder_place(place, claimant, looked=True)
 
 
 def table_place(node: str, options: Mapping[str, Any], folder: Path) -> TablePlace:

@@ -2,17 +2,23 @@
 
 from dataclasses import replace
 
+from scribengin.connectors.addresses import store_url_fault
 from scribengin.connectors.files.options import BY_TIME_CHECKS, CLOSE_FOR_GOOD, PARTITION_BY
-from scribengin.connectors.objects.options import PLACE, PLACE_CHECK, WRITER_CHECK, at_fault
-from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option
+from scribengin.connectors.objects.options import PLACE, PLACE_CHECK, WRITER_CHECK
+from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option, StoreUrl
 
 REACHED = tuple(option for option in PLACE if option.name != "url")
 """the options for access to an object store; a folder has none of them"""
 
 
+_URL = StoreUrl(
+    "path", ("s3",), "write s3://BUCKET/PREFIX, and the server as `endpoint`; or a plain path for a folder of this machine", or_folder=True
+)
+
+
 def _at_fault(at: str) -> tuple[str, str] | None:
     """A folder unchanged, or the address of a bucket."""
-    return at_fault("delta", at) if "://" in at else None
+    return store_url_fault(at, _URL) if _URL.names_store(at) else None
 
 
 SINK = NodeType(
@@ -78,6 +84,8 @@ SINK = NodeType(
         ),
     ),
     maintained_as="table",
-    abilities=frozenset({"exactly_once", "append", "table"}),
+    abilities=frozenset({"exactly_once", "append", "table", "compares_columns", "finds_unaccounted", "checks_place", "checks_local_place"}),
+    store_url=_URL,
+    closed_for_good="a partition that the table's log marks as complete cannot be reopened",
     checks=(PLACE_CHECK, "scribengin.connectors.delta.checks:folders_need_no_address", WRITER_CHECK, *BY_TIME_CHECKS),
 )

@@ -61,10 +61,7 @@ class StoredDeltaSink(ObjectsSink):
         self._table = StorePlace(self._address)
         self._commits = TableCommits(self._table, self._mode, self._key, options["version"], self._partition_by, self._evolve)
 
-    @property
-    def restorable(self) -> bool:
-        """False: the table's log cannot be moved; its older versions hold the rows for a while."""
-        return False
+    restorable = False  # the table's log cannot be moved; its older versions hold the rows for a while
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """Claim the table, or confirm an existing claim of this lineage. Raises Refused if it holds rows of others, unless `adopt`;

@@ -5,7 +5,7 @@ from pathlib import Path
 from scribengin.connectors.contract import Claimant, ConnectorContext, SinkConnector, SourceConnector
 from scribengin.connectors.files.options import SINK, SOURCE
 
-__all__ = ["SINK", "SOURCE", "look_at_folder", "look_at_sink", "look_at_source", "make_sink", "make_source"]
+__all__ = ["SINK", "SOURCE", "check_folder_place", "check_sink_place", "check_source_place", "make_sink", "make_source"]
 
 
 def make_source(place: ConnectorContext) -> SourceConnector:
@@ -22,20 +22,20 @@ def make_sink(place: ConnectorContext) -> SinkConnector:
     return FilesSink(place)
 
 
-def look_at_source(place: ConnectorContext) -> None:
+def check_source_place(place: ConnectorContext) -> None:
     """Raises SourceError if the path does not exist or access is denied."""
     from scribengin.connectors.files.discovery import Discovery
 
     Discovery(place.folder / Path(place.options["path"]).expanduser(), awaited=bool(place.options["growing"]))
 
 
-def look_at_sink(place: ConnectorContext, claimant: Claimant | None) -> bool:
+def check_sink_place(place: ConnectorContext, claimant: Claimant | None) -> bool:
     """Raises SinkError if the folder cannot be written to, Refused if another flow has claimed it or its files have another format,
     StateError if its newest decided Batch is missing."""
     from scribengin.connectors.files.audit import check_decided
     from scribengin.connectors.files.sink_records import check_form
 
-    look_at_folder(place, claimant)
+    check_folder_place(place, claimant)
     folder = Path(place.folder, place.options["path"])
     decided = None if claimant is None else claimant.decided
     if decided is not None:
@@ -45,16 +45,16 @@ def look_at_sink(place: ConnectorContext, claimant: Claimant | None) -> bool:
     return True
 
 
-def look_at_folder(place: ConnectorContext, claimant: Claimant | None, *, looked: bool = False) -> bool:
-    """The `look_at_sink` of every sink that claims its folder as this one does. `looked`: as in `sink_claim.claim`."""
-    from scribengin.connectors.files.sink_claim import check_apart, check_folder, check_same_place, look_at_claim
+def check_folder_place(place: ConnectorContext, claimant: Claimant | None, *, looked: bool = False) -> bool:
+    """The `check_sink_place` of every sink that claims its folder as this one does. `looked`: as in `sink_claim.claim`."""
+    from scribengin.connectors.files.sink_claim import check_apart, check_claimable, check_folder, check_same_place
     from scribengin.connectors.files.sink_folders import INTERNAL
 
     folder = Path(place.folder, place.options["path"])
     check_folder(folder, sink=place.node)
     check_apart(folder, sink=place.node)
     if claimant is not None:
-        look_at_claim(
+        check_claimable(
             folder,
             folder / INTERNAL / "owner.json",
             owner=claimant.owner,

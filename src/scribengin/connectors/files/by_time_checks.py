@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from scribengin.connectors.check_contract import CheckedNode
     from scribengin.core.problems import Problem
 
-_ONCE = "in an object store or HDFS a completion marker cannot be removed safely"
-_MARKED_ONCE = {"objects": _ONCE, "hdfs": _ONCE, "delta": "a partition that the table's log marks as complete cannot be reopened"}
-"""types whose folders cannot be reopened → the reason"""
 _EXAMPLE = 'partition_by: [{time: ts, path: "dt=%Y-%m-%d/hour=%H"}]'
 
 
@@ -36,8 +33,8 @@ def folders_by_time_are_right(sink: CheckedNode) -> Iterator[Problem]:
 
 def closed_folders_stay_closed(sink: CheckedNode) -> Iterator[Problem]:
     """`late: reopen` needs a completion marker that can be removed; `mode: upsert` could change rows of a closed folder."""
-    if sink.type in _MARKED_ONCE and (sink.options.get("close") or {}).get("late") == "reopen":
-        message = f"{sink.called} has late: reopen, but {_MARKED_ONCE[sink.type]}"
+    if sink.declared.closed_for_good and (sink.options.get("close") or {}).get("late") == "reopen":
+        message = f"{sink.called} has late: reopen, but {sink.declared.closed_for_good}"
         remedy = "write late: dead, which makes late rows dead letters; or write to `type: files`, which can reopen a folder"
         yield sink.problem_at_key("close-reopen", sink.path("close", "late"), message, remedy)
     if sink.options.get("mode") == "upsert":

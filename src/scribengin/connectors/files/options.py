@@ -319,7 +319,10 @@ SOURCE = NodeType(
         ),
         *records_read("files"),
     ),
-    abilities=frozenset({"replayable", "bounded", "static", "growing", "timely", "inferable", "lenient"}),
+    abilities=frozenset(
+        {"replayable", "bounded", "static", "growing", "timely", "inferable", "lenient"}
+        | {"checks_columns", "checks_keys", "measures_backlog", "holds_back", "checks_local_place"}
+    ),
     checks=RECORD_CHECKS,
 )
 
@@ -369,7 +372,10 @@ SINK = NodeType(
         ),
     ),
     maintained_as="folder",
-    abilities=frozenset({"exactly_once", "append", "keeps_columns"}),
+    abilities=frozenset(
+        {"exactly_once", "append", "keeps_columns", "finds_unaccounted", "restores_files"}
+        | {"checks_place", "checks_local_place", "takes_json"}
+    ),
     checks=(COMPRESSION_CHECK, *BY_TIME_CHECKS),
 )
 

@@ -99,8 +99,8 @@ class FilesReader:
         self._said: set[str] = set()
         self._leases: dict[Path, ReadLease] = {}
         """by the sink's folder"""
-        self.looks_first = False
-        """True if the very first file is checked: see `LookingReader`"""
+        self.checks_first = False
+        """True if the very first file is checked: see `ColumnCheckingReader`"""
         self.quiet = False
         """True if other files there are not reported"""
         self.holds = True
@@ -137,7 +137,7 @@ class FilesReader:
             files, total = files + 1, total + piece.bytes
             pieces += self._divide(self._discovery.root / path, piece)
             found[path] = piece
-        if found and self.looks_first and not self._has_begun():
+        if found and self.checks_first and not self._has_begun():
             path, piece = next(iter(found.items()))
             self._check_first(self._discovery.root / path, piece.end if self._taking.growing else piece.size)
         doomed, put_off = self._hold(found.keys())

@@ -76,8 +76,8 @@ class PublishedFiles(ABC):
         claim(self.path, self._owner_file, owner=owner, lineage=lineage, sink=self.node, flow=self._flow, adopt=adopt)
         self._owner, self._lineage = owner, lineage
 
-    def look_at_place(self) -> None:
-        """See LookedAtSink."""
+    def check_place(self) -> None:
+        """See PlaceChecking."""
         check_folder(self.path, sink=self.node)
 
     def check_ready(self, *, claimed: bool) -> None:

@@ -63,17 +63,17 @@ def claim(folder: Path, file: Path, *, owner: str, lineage: str, sink: str, flow
     """Claim `folder`, or confirm its own claim. Raises Refused if another flow, lineage or sink has claimed it, unless `adopt`. `looked`:
     it is known that there are no rows of others; files that look like a sink's are none."""
     mine = {"owner": owner, "lineage": lineage, "sink": sink}
-    claims = look_at_claim(folder, file, owner=owner, lineage=lineage, sink=sink, flow=flow, adopt=adopt, looked=looked)
+    claims = check_claimable(folder, file, owner=owner, lineage=lineage, sink=sink, flow=flow, adopt=adopt, looked=looked)
     if claims is None:
         if put_if_absent(file, seal(_KIND, _FORMAT, [mine | _since()])):
             return
-        claims = look_at_claim(folder, file, owner=owner, lineage=lineage, sink=sink, flow=flow, adopt=adopt, looked=True)
+        claims = check_claimable(folder, file, owner=owner, lineage=lineage, sink=sink, flow=flow, adopt=adopt, looked=True)
         assert claims is not None
     if not _same(claims[-1], mine):
         replace(file, seal(_KIND, _FORMAT, [*claims, mine | _since()]))
 
 
-def look_at_claim(
+def check_claimable(
     folder: Path, file: Path, *, owner: str, lineage: str, sink: str, flow: str, adopt: bool, looked: bool = False
 ) -> list[dict[str, Any]] | None:
     """The claims of `folder`, None if there is none; changes nothing. Raises Refused as `claim` does."""

@@ -22,11 +22,11 @@ def make_source(type_: str, place: ConnectorContext, open_: Callable[[str, Conne
 
 def make_sink(type_: str, place: ConnectorContext, open_: Callable[[str, ConnectorContext], Any]) -> SinkConnector:
     """The sink that gives each Batch to one member; `open_` opens that of one member."""
-    from scribengin.connectors.abilities import offers
+    from scribengin.connectors.abilities import refuses_rows
     from scribengin.connectors.group.sink import GroupSink, OfferingGroupSink
 
     sinks = {name: open_(type_, each) for name, each in _members(place)}
-    return (OfferingGroupSink if any(map(offers, sinks.values())) else GroupSink)(place, sinks)
+    return (OfferingGroupSink if any(map(refuses_rows, sinks.values())) else GroupSink)(place, sinks)
 
 
 def _members(place: ConnectorContext) -> list[tuple[str, ConnectorContext]]:

@@ -25,7 +25,7 @@ DOWN = (Unreachable, EnvironmentFault, SinkError, OSError)
 
 class MemberSink(StagingSink, Protocol):
     """A sink that can be a member: it supports gaps in the numbers of its Batches. It may also be an `OfferingSink`, a `ComparingSink`, a
-    `CountingSink` or a `KeptSink`."""
+    `CountingSink` or a `BufferingSink`."""
 
     def check_ready(self, *, claimed: bool) -> None:
         """Driver side, before each Batch: raises one of DOWN if the place would not accept one now. Takes at most seconds. `claimed`: this
@@ -69,6 +69,11 @@ class ChoosingSink(ChainedSink, Protocol):
 def finishes(reader: SourceReader) -> TypeGuard[FinishingReader]:
     """True for a FinishingReader."""
     return hasattr(reader, "finish")
+
+
+def makes_streams(sink: SinkConnector) -> TypeGuard[StagingSink]:
+    """False for a ChoosingSink."""
+    return hasattr(sink, "stream")
 
 
 def chooses(sink: SinkConnector) -> TypeGuard[ChoosingSink]:

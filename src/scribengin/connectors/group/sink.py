@@ -18,13 +18,13 @@ from uuid import uuid4
 import msgspec
 
 from scribengin.connectors.abilities import (
-    can_be_looked_at,
+    buffers_batches,
+    chains_batches,
+    checks_place,
     compares_columns,
-    counts_others,
+    finds_unaccounted,
     is_audited_in_state,
-    is_chained,
-    keeps_batches,
-    offers,
+    refuses_rows,
 )
 from scribengin.connectors.contract import BatchId, Decided, Receipt, Unaccounted
 from scribengin.connectors.group.contract import DOWN
@@ -98,7 +98,7 @@ class GroupSink:
         """decided before this process started, and not published yet, because its member was unavailable"""
         self._last = ""
         self._told: list[str] = []
-        if all(map(counts_others, self._sinks.values())):
+        if all(map(finds_unaccounted, self._sinks.values())):
             self.unaccounted = self._unaccounted
 
     # --- the start ---
@@ -121,11 +121,11 @@ class GroupSink:
                     ) from error
                 self._health.failed(name, self._now(), text_of(error))
 
-    def look_at_place(self) -> None:
-        """See LookedAtSink: checks every member. Raises the error of the first one that cannot accept writes."""
+    def check_place(self) -> None:
+        """See PlaceChecking: checks every member. Raises the error of the first one that cannot accept writes."""
         for sink in self._sinks.values():
-            if can_be_looked_at(sink):
-                sink.look_at_place()
+            if checks_place(sink):
+                sink.check_place()
 
     def unlike(self, schema: Schema) -> list[str]:
         """See ComparingSink: checks the members that answer. Others are checked before their first Batch."""
@@ -165,7 +165,7 @@ class GroupSink:
             try:
                 self._make_ready(name)
                 sink = self._sinks[name]
-                newest = sink.behind(0) if is_chained(sink) else {}
+                newest = sink.behind(0) if chains_batches(sink) else {}
             except DOWN as error:
                 self._lost(name, error)
                 continue
@@ -208,10 +208,10 @@ class GroupSink:
         self._batches[self._last] = self._batches.get(self._last, 0) + 1
 
     def upkeep(self) -> list[str]:
-        """See `KeptSink`: reports which member Batches go to from now on, and why, and the members' own sentences."""
+        """See `BufferingSink`: reports which member Batches go to from now on, and why, and the members' own sentences."""
         told, self._told = self._told, []
         for name, sink in self._sinks.items():
-            told += [f"member {name}: {sentence}" for sentence in sink.upkeep()] if keeps_batches(sink) else []
+            told += [f"member {name}: {sentence}" for sentence in sink.upkeep()] if buffers_batches(sink) else []
         return told
 
     def members(self) -> tuple[MemberSeen, ...]:
@@ -239,7 +239,7 @@ class GroupSink:
     def _unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
         """See `CountingSink`: sums the results of all members by lineage and sink."""
         sums: dict[str, Unaccounted] = {}
-        for each in (each for sink in self._sinks.values() if counts_others(sink) for each in sink.unaccounted(known)):
+        for each in (each for sink in self._sinks.values() if finds_unaccounted(sink) for each in sink.unaccounted(known)):
             before = sums.get(each.what)
             sums[each.what] = each if before is None else _sum(before, each)
         return list(sums.values())
@@ -396,7 +396,7 @@ class OfferingGroupSink(GroupSink):
                 raise _OfARow(error) from error
 
         def act(sink: MemberSink) -> None:
-            if offers(sink):
+            if refuses_rows(sink):
                 sink.offer(_inner(decided), refused)
 
         try:

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.abilities import can_measure, holds, rechecks, tells
+from scribengin.connectors.abilities import holds_back, measures_backlog, reports_position, verifies
 from scribengin.connectors.contract import Backlog, BatchLimits, SourceStream
 from scribengin.connectors.group.contract import DOWN
 from scribengin.connectors.group.health import GroupHealth
@@ -138,16 +138,16 @@ class GroupReader:
                 node=self._node,
             )
 
-    def recheck(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
-        """See RecheckingReader. Raises Unreachable if a required member is unavailable."""
+    def verify(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
+        """See VerifyingReader. Raises Unreachable if a required member is unavailable."""
         checked: list[SourceStream] = []
         for name in dict.fromkeys(stream.place["member"] for stream in streams):
             part = [stream for stream in streams if stream.place["member"] == name]
             if name in self._sources:
                 try:
                     reader = self._opened(name)
-                    if rechecks(reader):
-                        part = [_of(name, each) for each in reader.recheck([_own(stream) for stream in part])]
+                    if verifies(reader):
+                        part = [_of(name, each) for each in reader.verify([_own(stream) for stream in part])]
                 except _PASSES as error:
                     reason = away(self._sources[name], error)
                     if reason is None:
@@ -162,7 +162,7 @@ class GroupReader:
         return checked
 
     def committed(self, streams: Sequence[SourceStream], *, query: str) -> None:
-        """See TellingReader."""
+        """See ReportingReader."""
         for name in self._sources:
             part = [_own(stream) for stream in streams if stream.place["member"] == name]
             if not part or (name not in self._readers and not self._health.is_open(name, self._now())):
@@ -172,19 +172,19 @@ class GroupReader:
             except DOWN as error:
                 self._health.failed(name, self._now(), text_of(error))
                 continue
-            if tells(reader):
+            if reports_position(reader):
                 reader.committed(part, query=query)
 
     def hold(self, streams: Sequence[SourceStream]) -> None:
         """See HoldingReader; for members with an open reader."""
         for name, reader in self._readers.items():
-            if holds(reader):
+            if holds_back(reader):
                 reader.hold([_own(stream) for stream in streams if stream.place["member"] == name])
 
     def let_go(self, streams: Sequence[SourceStream]) -> None:
         """See HoldingReader."""
         for name, reader in self._readers.items():
-            if holds(reader):
+            if holds_back(reader):
                 reader.let_go([_own(stream) for stream in streams if stream.place["member"] == name])
 
     def backlog(self) -> Backlog:
@@ -198,7 +198,7 @@ class GroupReader:
         """See `MeasuringReader`; for available members that support it. The backlog of the others is unknown."""
         for name in self._sources:
             try:
-                if can_measure(reader := self._opened(name)):
+                if measures_backlog(reader := self._opened(name)):
                     reader.measure()
             except DOWN as error:
                 self._health.failed(name, self._now(), text_of(error))

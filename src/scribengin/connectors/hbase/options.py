@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from scribengin.connectors.addresses import Fault, is_host, url_check
+from scribengin.connectors.keyed.contract import KEYED_ABILITIES
 from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option, keys_check
 
 _THRIFT = ("thrift", "thrift+tls")
@@ -145,6 +146,6 @@ SINK = NodeType(
             example="scribengin",
         ),
     ),
-    abilities=frozenset({"exactly_once", "append", "table"}),
+    abilities=KEYED_ABILITIES | {"table"},
     checks=("scribengin.connectors.hbase.checks:row_keys_tell_keys_apart",),
 )

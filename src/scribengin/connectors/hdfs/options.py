@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
+from scribengin.connectors.addresses import HDFS_URL, store_url_fault
 from scribengin.connectors.objects import options as objects
 from scribengin.core.options import REQUIRED, NodeType, Option
 
@@ -14,7 +15,7 @@ _PLACE = (
         REQUIRED,
         example="hdfs://namenode:8020/shop/orders",
         by_member=True,
-        at_check=partial(objects.at_fault, "hdfs"),
+        at_check=partial(store_url_fault, form=HDFS_URL),
     ),
     Option(
         "settings",
@@ -37,7 +38,8 @@ _VISIBLE = Option(
 def _as_here(type_: NodeType, doc: str) -> NodeType:
     others = type_.options[len(objects.PLACE) :]
     options = (*_PLACE, *(_VISIBLE if option.name == "visible" else option for option in others))
-    return replace(type_, type="hdfs", doc=doc, options=options)
+    abilities = type_.abilities - {"fills_for_tasks"}
+    return replace(type_, type="hdfs", doc=doc, options=options, abilities=abilities, store_url=HDFS_URL)
 
 
 SOURCE = _as_here(

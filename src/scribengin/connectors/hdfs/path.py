@@ -8,8 +8,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from scribengin.connectors.addresses import HDFS_URL, store_url_fault
 from scribengin.connectors.hdfs import store as client
-from scribengin.connectors.objects.address import ObjectsAddress, url_fault
+from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, StateError
 from scribengin.core.limited import limited
@@ -28,7 +29,7 @@ class HdfsPath(RemotePath):
     @staticmethod
     def of(url: str) -> HdfsPath:
         """A path from its text. Raises ValueError, with what to write, if it has no NameNode or no folder."""
-        if fault := url_fault(url, "hdfs"):
+        if fault := store_url_fault(url, HDFS_URL):
             raise ValueError(f'"{url}" {fault[0]}; {fault[1]}')
         return HdfsPath(url)
 

@@ -83,7 +83,7 @@ SINK = NodeType(
             example="ca.pem",
         ),
     ),
-    abilities=frozenset({"append"}),
+    abilities=frozenset({"append", "refuses_rows", "buffers_batches", "audited_in_state", "checks_place", "takes_json"}),
     checks=(
         "scribengin.connectors.http.checks:addresses_can_be_sent_to",
         "scribengin.connectors.http.checks:requests_are_said_once",

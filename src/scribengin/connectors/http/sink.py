@@ -44,14 +44,14 @@ class HttpSink(PlainSink):
         """Whether a client can be created from the options. No request is sent, because its effect on the server is unknown."""
         self._endpoint.check()
 
-    def look_at_place(self) -> None:
-        """See LookedAtSink: a connection is opened, and no request is sent."""
+    def check_place(self) -> None:
+        """See PlaceChecking: a connection is opened, and no request is sent."""
         self._endpoint.check()
         self._endpoint.reach()
 
     def check_ready(self, *, claimed: bool) -> None:  # noqa: ARG002 (what it was given stands in the flow's state)
-        """See `group.contract.MemberSink`; as `look_at_place`."""
-        self.look_at_place()
+        """See `group.contract.MemberSink`; as `check_place`."""
+        self.check_place()
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> StagedRequests:  # noqa: ARG002 (the contract's)
         """A stream for one task output."""

@@ -196,12 +196,15 @@ SOURCE = NodeType(
         ),
         _TIMEOUT,
     ),
-    abilities=frozenset({"replayable", "bounded", "timely", "reports_position"}),
+    abilities=frozenset({"replayable", "bounded", "timely", "measures_backlog", "reports_position", "verifies", "traces_origin"}),
     locations=topics_read,
     checks=(SHAPE_CHECK,),
 )
 
 _EXACTLY = ("exactly_once",)
+
+_STAGED = ("chains_batches", "commits_units", "traces_rows")
+"""what Scribengin's own sink has, and Spark's has not"""
 
 SINK = NodeType(
     type="kafka",
@@ -323,7 +326,8 @@ SINK = NodeType(
         ),
         _TIMEOUT,
     ),
-    abilities=frozenset({"exactly_once", "append", "spark_writes", "units"}),
+    varying=frozenset({"spark_writes", *_STAGED}),
+    abilities=frozenset({"exactly_once", "append", "takes_json", "checks_place", "spark_writes", *_STAGED}),
     locations=topics_written,
     check=avro_fault,
 )

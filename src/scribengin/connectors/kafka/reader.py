@@ -219,7 +219,7 @@ class KafkaReader:
         self._begun = True
         return streams
 
-    def recheck(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
+    def verify(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
         """Which logged streams the cluster still has, and which are lost."""
         asked = [stream for stream in streams if not stream.skipped]
         topics = self._cluster.topics({stream.place["topic"] for stream in asked})

@@ -70,9 +70,9 @@ class KafkaSink:
 
     # --- the claim ---
 
-    def look_at_place(self) -> None:
-        """See LookedAtSink."""
-        self._topics.look_at(str(self._options["topic"]))
+    def check_place(self) -> None:
+        """See PlaceChecking."""
+        self._topics.check_target(str(self._options["topic"]))
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """Claim the sink's commit markers; see the contract. Also checks the topic, so that a missing one is reported at the start."""

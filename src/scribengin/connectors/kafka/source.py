@@ -163,7 +163,7 @@ class KafkaSource:
             if error.code() == kafka.KafkaError._PARTITION_EOF:
                 reached = reached or message.offset() >= end
             elif error.code() in (kafka.KafkaError._AUTO_OFFSET_RESET, kafka.KafkaError.OFFSET_OUT_OF_RANGE):
-                # with `continue` a restart helps: then KafkaReader.recheck counts them, and continues without them
+                # with `continue` a restart helps: then KafkaReader.verify counts them, and continues without them
                 kind, remedy = (
                     (SourceError, self.loss_remedy)
                     if self._options["on_data_loss"] == "stop"

@@ -214,9 +214,9 @@ class SparkKafkaSink:
         largest_bytes = fixed.max_bytes if fixed else 0
         return {f"kafka.{name}": value for name, value in java_settings(self.node, self._options, largest_bytes=largest_bytes).items()}
 
-    def look_at_place(self) -> None:
-        """See LookedAtSink."""
-        self._topics.look_at(str(self._options["topic"]))
+    def check_place(self) -> None:
+        """See PlaceChecking."""
+        self._topics.check_target(str(self._options["topic"]))
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:  # noqa: ARG002 (the contract's)
         """Claims nothing. Checks the settings and the topic, so that errors are reported at the start."""

@@ -58,7 +58,7 @@ class TopicBook:
             _known[key] = (time.monotonic(), topic)
         return topic
 
-    def look_at(self, template: str) -> None:
+    def check_target(self, template: str) -> None:
         """Ask brokers for the topic, without creating it; for a template with columns, check that brokers answer. Raises as `get`."""
         if "{" in template:
             self._cluster.matching(topics_pattern(template))

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 
+KEYED_ABILITIES = frozenset(
+    {"exactly_once", "append", "refuses_rows", "compares_columns", "finds_unaccounted", "checks_place", "takes_json"}
+)
+"""what a sink type declares whose sinks are `KeyedSink`"""
+
+
 class Texts(Sequence[str]):
     """Arrow texts (STRING, none null), created on demand."""
 

@@ -336,8 +336,8 @@ class KeyedSink:
             if self._store.write_record(new.as_json(), held):
                 return
 
-    def look_at_place(self) -> None:
-        """See LookedAtSink."""
+    def check_place(self) -> None:
+        """See PlaceChecking."""
         held = self._store.read_record()
         if held is not None:
             self._check_there(_Record.of(held))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from scribengin.connectors.addresses import split_url, url_check
+from scribengin.connectors.addresses import HDFS_URL, S3_URL, store_url_fault, url_check
 from scribengin.core.errors import EnvironmentFault, SinkError
 from scribengin.core.secret import Secret
 from scribengin.core.store import LocalStore
@@ -81,43 +81,6 @@ REGION = "us-east-1"
 """the region for stores that have none"""
 
 
-def url_fault(url: str, type_: str = "objects") -> tuple[str, str] | None:
-    """What is wrong with the `url` of a node of that type by itself, and the remedy; None if it is valid.
-
-    >>> url_fault("s3://bucket/sales"), url_fault("http://host/bucket")
-    (None, ('begins with "http://"', 'write s3://BUCKET/PREFIX, and the server as `endpoint`'))
-    """
-    parts = split_url(url)
-    schemes, write = _FORMS[type_]
-    if parts is None or not url.isprintable():
-        return "is not an address", write
-    if parts.scheme not in schemes:
-        return (f'begins with "{parts.scheme}://"' if parts.scheme else "has no scheme"), write
-    if parts.scheme == "file":
-        return None if parts.path.strip("/") and not parts.netloc else ("names no folder", "write file:///FOLDER")
-    if "@" in parts.netloc:
-        return "contains a user", "remove it: write it as `config`, with the secret as ${secret:env/NAME}"
-    if not parts.netloc:
-        return ("names no bucket" if parts.scheme == "s3" else "names no NameNode"), write
-    if parts.scheme == "hdfs" and not parts.path.strip("/"):
-        return "names no folder", write
-    if (
-        parts.query
-        or parts.fragment
-        or any(part in (".", "..") or not part for part in parts.path.strip("/").split("/") if parts.path.strip("/"))
-    ):
-        return "has a prefix that is not a valid path", "remove ?, #, empty parts, . and .."
-    return None
-
-
-_FORMS = {
-    "objects": (("s3", "file"), "write s3://BUCKET/PREFIX, and the server as `endpoint`"),
-    "hdfs": (("hdfs",), "write hdfs://NAMENODE:PORT/FOLDER"),
-    "delta": (("s3",), "write s3://BUCKET/PREFIX, and the server as `endpoint`; or a plain path for a folder of this machine"),
-}
-"""type of a node → allowed beginnings of a url, and what to write"""
-
-
 ENDPOINT_FAULT = url_check("http", "https", write="write it as https://HOST:PORT, or http:// for one without TLS")
 """what is wrong with an `endpoint` by itself"""
 
@@ -146,11 +109,11 @@ class ObjectsAddress:
     @staticmethod
     def of(node: str, options: Mapping[str, Any], folder: Path | None = None) -> ObjectsAddress:
         """From a node's options, with defaults; relative paths start at `folder`. Raises SinkError for an invalid `url`."""
-        type_ = "hdfs" if "settings" in options else "objects"
-        fault = url_fault(options["url"], type_)
+        in_hdfs = "settings" in options
+        fault = store_url_fault(options["url"], HDFS_URL if in_hdfs else S3_URL)
         if fault is not None:
-            raise SinkError(f'"{node}": url {fault[0]}', remedy=fault[1], code=f"{type_}-url", node=node)
-        if type_ == "hdfs":
+            raise SinkError(f'"{node}": url {fault[0]}', remedy=fault[1], code="hdfs-url" if in_hdfs else "objects-url", node=node)
+        if in_hdfs:
             return ObjectsAddress(node, options["url"], None, "", True, None, {}, None, settings=options["settings"])
         endpoint = options["endpoint"]
         if endpoint is not None and (endpoint_fault := ENDPOINT_FAULT(endpoint)) is not None:
@@ -188,7 +151,7 @@ class ObjectsAddress:
 
         return S3Store(self.with_login(), parts.netloc, parts.path.strip("/"))
 
-    def look_at_place(self) -> None:
+    def check_place(self) -> None:
         """List the first objects below the url. Raises the store's errors."""
         next(iter(self.with_login().open().list()), None)
 

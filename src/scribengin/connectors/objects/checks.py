@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.objects.address import ENDPOINT_FAULT, FROM_FLOW, below, url_fault
+from scribengin.connectors.addresses import store_url_fault
+from scribengin.connectors.objects.address import ENDPOINT_FAULT, FROM_FLOW, below
 from scribengin.core.problems import suggestion
 
 if TYPE_CHECKING:
@@ -13,17 +14,17 @@ if TYPE_CHECKING:
     from scribengin.connectors.check_contract import CheckedNode
     from scribengin.core.problems import Problem
 
-_LOCATIONS = {"objects": "url", "hdfs": "url", "delta": "path"}
-"""types with a place in a store → the option with the location"""
-
 
 def urls_lead_somewhere(node: CheckedNode) -> Iterator[Problem]:
     """The url has a bucket and a prefix, the server a valid address, and neither contains a secret."""
-    option = _LOCATIONS[node.type]
+    form = node.declared.store_url
+    if form is None:
+        return
+    option = form.option
     if option not in node.options if node.role == "source" else not urls_of(node):
         return
     own = str(node.options.get(option, "")) if node.group is None else ""
-    fault = url_fault(own, node.type) if own else None  # what members say is looked at where they stand
+    fault = store_url_fault(own, form) if own else None  # what members say is looked at where they stand
     if fault is not None:
         yield node.problem("object-url", node.path(option), f"{node.called}: {option} {fault[0]}", fault[1])
     endpoint = node.options.get("endpoint")
@@ -40,12 +41,15 @@ def urls_lead_somewhere(node: CheckedNode) -> Iterator[Problem]:
 
 def one_writer_a_prefix(node: CheckedNode) -> Iterator[Problem]:
     """Two sinks never write below one prefix: neither could tell which objects are its own."""
+    form = node.declared.store_url
+    if form is None:
+        return
     endpoint = str(node.options.get("endpoint"))
     seen = [(url, other) for other in node.earlier() if str(other.options.get("endpoint")) == endpoint for url in urls_of(other)]
     for url in urls_of(node):
         for other_url, other in seen:
             if below(url).startswith(below(other_url)) or below(other_url).startswith(below(url)):
-                where = node.path(_LOCATIONS[node.type] if node.group is None else "to")
+                where = node.path(form.option if node.group is None else "to")
                 message = f'{node.called} writes to {url}, sink "{other.id}" to {other_url}'
                 yield node.problem("object-two-writers", where, message, "give each its own prefix; none may be inside another")
                 return
@@ -53,6 +57,8 @@ def one_writer_a_prefix(node: CheckedNode) -> Iterator[Problem]:
 
 def urls_of(sink: CheckedNode) -> list[str]:
     """The urls it writes to: its own, or those of its group's members. A sink with errors, or with a local folder, may have none."""
-    option = _LOCATIONS.get(sink.type)
-    said = [str(options[option]) for _, options in sink.placements() if option in options] if option is not None else []
-    return [url for url in said if option == "url" or "://" in url]
+    form = sink.declared.store_url
+    if form is None:
+        return []
+    said = [str(options[form.option]) for _, options in sink.placements() if form.option in options]
+    return [url for url in said if form.names_store(url)]

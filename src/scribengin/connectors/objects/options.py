@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from scribengin.connectors.addresses import DataLocation, split_url
+from scribengin.connectors.addresses import S3_URL, DataLocation, split_url, store_url_fault
 from scribengin.connectors.files.options import (
     BY_TIME_CHECKS,
     CLOSE_FOR_GOOD,
@@ -18,14 +18,6 @@ from scribengin.connectors.files.options import (
 )
 from scribengin.core.options import REQUIRED, NodeType, Option
 
-
-def at_fault(type_: str, at: str) -> tuple[str, str] | None:
-    """What is wrong with the `at` of a member that is a url of a node of that type, and the remedy; None if it is valid."""
-    from scribengin.connectors.objects.address import url_fault
-
-    return url_fault(at, type_)
-
-
 PLACE = (
     Option(
         "url",
@@ -34,7 +26,7 @@ PLACE = (
         REQUIRED,
         example="s3://shop/orders",
         by_member=True,
-        at_check=partial(at_fault, "objects"),
+        at_check=partial(store_url_fault, form=S3_URL),
     ),
     Option("endpoint", "text", "the server's address, if it is not AWS", None, example='"https://objects.example.org:9000"', pace=True),
     Option("region", "text", "region of the bucket", "us-east-1", example="eu-central-1", pace=True),
@@ -110,8 +102,11 @@ SOURCE = NodeType(
         Option("on_change", "choice", "if an object changes after it was assigned to a Batch", "stop", ("stop", "ignore")),
         *records_read("objects"),
     ),
-    abilities=frozenset({"replayable", "bounded", "static"}),
+    abilities=frozenset(
+        {"replayable", "bounded", "static", "checks_columns", "checks_keys", "checks_place", "measures_backlog", "fills_for_tasks"}
+    ),
     locations=objects_below,
+    store_url=S3_URL,
     checks=(*RECORD_CHECKS, PLACE_CHECK),
 )
 
@@ -152,7 +147,9 @@ SINK = NodeType(
         *CSV_WRITTEN,
     ),
     maintained_as="store",
-    abilities=frozenset({"exactly_once", "append"}),
+    store_url=S3_URL,
+    closed_for_good="in an object store or HDFS a completion marker cannot be removed safely",
+    abilities=frozenset({"exactly_once", "append", "finds_unaccounted", "has_trash", "checks_place", "takes_json"}),
     locations=objects_below,
     checks=(COMPRESSION_CHECK, PLACE_CHECK, WRITER_CHECK, *BY_TIME_CHECKS),
 )

@@ -28,7 +28,8 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
-from scribengin.connectors.objects.address import REGION, ObjectsAddress, url_fault
+from scribengin.connectors.addresses import S3_URL, store_url_fault
+from scribengin.connectors.objects.address import REGION, ObjectsAddress
 from scribengin.connectors.objects.s3 import CONFLICT, EXISTS, GONE, PART_BYTES, SignedRequests, StoreResponse, Uploads, s3a_settings
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, SinkError, StateError
@@ -68,7 +69,7 @@ class S3Path(RemotePath):
     @staticmethod
     def of(url: str) -> S3Path:
         """A path from its text. Raises ValueError, with what to write, if it has no bucket or no folder in it."""
-        fault = url_fault(url)
+        fault = store_url_fault(url, S3_URL)
         if fault is None and len(S3Path(url).parts) < 3:
             fault = ("names no folder", "write s3://BUCKET/FOLDER")
         if fault is not None:

@@ -57,8 +57,8 @@ class ObjectsReader:
         self._max_bytes = max_bytes
         self._stop_on_change = stop_on_change
         self._check_first = check_first
-        self.looks_first = False
-        """True if the very first object is checked: see `LookingReader`"""
+        self.checks_first = False
+        """True if the very first object is checked: see `ColumnCheckingReader`"""
         self._taken: dict[str, tuple[int, int]] = {}
         """key → (size, number of its ETag), with sorted names only for the last KEPT"""
         self._last: list[str] = []
@@ -96,7 +96,7 @@ class ObjectsReader:
         for key, entry in list(self._waiting.items()):
             if files and (files + 1 > max_files or total + entry.size > max_bytes):
                 break
-            if self.looks_first and not self._taken:
+            if self.checks_first and not self._taken:
                 self._check_first(key, entry.size)
             files, total = files + 1, total + entry.size
             piece = FilePiece(key, entry.size, round(entry.modified_s * 1e9), number_of(entry.etag), 0, entry.size, entry.size)

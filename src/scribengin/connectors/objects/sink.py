@@ -94,14 +94,14 @@ class ObjectsSink:
             marked = begin(self._store, lineage, by, closes=closes, sink=self.node, where=str(self._address))
             self._rules = replace(self._rules, looks_for_markers=marked)
 
-    def look_at_place(self) -> None:
-        """See LookedAtSink."""
-        self._address.look_at_place()
+    def check_place(self) -> None:
+        """See PlaceChecking."""
+        self._address.check_place()
 
     def check_ready(self, *, claimed: bool) -> None:
         """See `group.contract.MemberSink`."""
         if not claimed:
-            self.look_at_place()
+            self.check_place()
         elif not Owners(self._store).is_claimed():
             raise Unreachable(
                 f'sink "{self.node}": {self._address} has no claim: this is not the place that the flow claimed',

@@ -63,9 +63,9 @@ class ObjectsSource:
             check_first=self._content.check_object,
         )
 
-    def look_at_place(self) -> None:
-        """See LookedAtSource."""
-        self._address.look_at_place()
+    def check_place(self) -> None:
+        """See PlaceChecking."""
+        self._address.check_place()
 
     def check_first(self) -> None:
         """See `FilesSource.check_first`."""

@@ -1,6 +1,7 @@
 """The options of `type: opensearch` and `type: elasticsearch`. Imports no client."""
 
 from scribengin.connectors.addresses import url_check
+from scribengin.connectors.keyed.contract import KEYED_ABILITIES
 from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option, keys_check
 
 _KEYED = frozenset({"update"})
@@ -61,7 +62,7 @@ def source_type(type_: str, name: str) -> NodeType:
             Option("max_rows", "int", "maximum documents of one Batch", 1_000_000, example="100000", low=1, pace=True, of_streams=True),
             Option("split", "int", "maximum documents that one task reads", 100_000, example="20000", low=1, pace=True),
         ),
-        abilities=frozenset({"bounded", "static"}),
+        abilities=frozenset({"bounded", "static", "holds_back"}),
         untyped="documents",
     )
 
@@ -112,7 +113,7 @@ def sink_type(type_: str, name: str) -> NodeType:
                 example="scribengin",
             ),
         ),
-        abilities=frozenset({"exactly_once", "append", "table"}),
+        abilities=KEYED_ABILITIES | {"table"},
         checks=("scribengin.connectors.opensearch.checks:indexes_are_of_a_time",),
     )
 

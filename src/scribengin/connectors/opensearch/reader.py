@@ -90,7 +90,10 @@ class IndexReader:
         """Returns no notices."""
         return []
 
-    def committed(self, streams: Sequence[SourceStream], *, query: str) -> None:  # noqa: ARG002
+    def hold(self, streams: Sequence[SourceStream]) -> None:
+        """See HoldingReader: the points in time that streams name stay open."""
+
+    def let_go(self, streams: Sequence[SourceStream]) -> None:
         """Release the points in time on the server, once everything is read."""
         if any(stream.place["last"] for stream in streams):
             with suppress(ScribenginError):

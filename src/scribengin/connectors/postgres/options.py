@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scribengin.connectors.addresses import DataLocation, database_fault, split_url
+from scribengin.connectors.sql.contract import SQL_ABILITIES, SQL_UNIT_ABILITIES
 from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option
 
 _KEYED = frozenset({"update"})
@@ -83,7 +84,7 @@ SOURCE = NodeType(
         Option("max_rows", "int", "maximum rows of one Batch", 1_000_000, example="100000", low=1, pace=True, of_streams=True),
         Option("split", "int", "maximum rows that one task reads", 250_000, example="100000", low=1, pace=True),
     ),
-    abilities=frozenset({"bounded", "static", "table", "user_in_server"}),
+    abilities=frozenset({"bounded", "static", "table", "user_in_server", "measures_backlog"}),
     locations=table_of,
     checks=("scribengin.connectors.postgres.checks:tables_that_grow_say_by_what",),
 )
@@ -132,13 +133,13 @@ SINK = NodeType(
             "its own transaction, and a reader may see part of a Batch",
             "batch",
             ("batch", "unit"),
-            adds={"unit": frozenset({"units"})},
+            adds={"unit": SQL_UNIT_ABILITIES},
             alone={"unit": "a Batch for a group commits as a whole, at the member that it is decided for"},
         ),
         Option(
             "staging", "text", "the schema for Scribengin's own tables; created if it does not exist", "scribengin", example="scribengin"
         ),
     ),
-    abilities=frozenset({"exactly_once", "append", "table", "user_in_server"}),
+    abilities=SQL_ABILITIES | {"table", "user_in_server"},
     locations=table_of,
 )

@@ -3,7 +3,7 @@
 from scribengin.connectors.contract import ConnectorContext, SourceConnector
 from scribengin.connectors.sequence.options import SOURCE
 
-__all__ = ["SOURCE", "look_at_source", "make_source"]
+__all__ = ["SOURCE", "check_source_place", "make_source"]
 
 
 def make_source(place: ConnectorContext) -> SourceConnector:
@@ -13,5 +13,5 @@ def make_source(place: ConnectorContext) -> SourceConnector:
     return SequenceSource(place)
 
 
-def look_at_source(place: ConnectorContext) -> None:
+def check_source_place(place: ConnectorContext) -> None:
     """There is no place to check."""

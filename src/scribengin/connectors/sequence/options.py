@@ -46,7 +46,7 @@ SOURCE = NodeType(
         Option("max_rows", "int", "maximum rows of one Batch", 1_000_000, example="100000", low=1, pace=True),
         Option("splits", "int", "tasks that a Batch is split into", 2, example="4", low=1, pace=True),
     ),
-    abilities=frozenset({"replayable", "bounded", "no_place"}),
+    abilities=frozenset({"replayable", "bounded", "no_place", "checks_local_place"}),
     fixed_columns=Schema((Field("id", Type("BIGINT"), nullable=False), Field("ts", Type("TIMESTAMP"), nullable=False))),
     ends_by="rows",
     check=rows_fault,

@@ -33,7 +33,7 @@ SINK = NodeType(
             ),
         ),
     ),
-    abilities=frozenset({"append"}),
+    abilities=frozenset({"append", "buffers_batches", "audited_in_state", "masks"}),
     checks=("scribengin.connectors.spark.checks:spark_writers_can_write",),
     alone="only the writer knows the target of rows, by its own options, and no writer reports whether the target accepts rows now",
 )

@@ -48,6 +48,10 @@ if TYPE_CHECKING:
 
 OWN = ("claims", "commits", "staged")
 """arguments of `Database.own`, beside staging tables"""
+SQL_ABILITIES = frozenset({"exactly_once", "append", "compares_columns", "finds_unaccounted", "checks_place"})
+"""what a sink type declares whose sinks are `SqlSink`"""
+SQL_UNIT_ABILITIES = frozenset({"commits_units", "chains_batches"})
+"""what it declares beside these for those that are `SqlUnitSink`"""
 UNIT_OWN = ("units", "parts")
 """additional arguments for a LoadingDatabase"""
 

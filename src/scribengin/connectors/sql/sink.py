@@ -155,8 +155,8 @@ class SqlSink:
                     self._commits.take(session, mine, held, had_rows=held is None and self._has_rows(session))
         self._owner = owner
 
-    def look_at_place(self) -> None:
-        """See LookedAtSink. A missing table is created by the first run."""
+    def check_place(self) -> None:
+        """See PlaceChecking. A missing table is created by the first run."""
         with self._connected("cannot be read") as session:
             self._columns(session)
 

@@ -17,7 +17,7 @@ SINK = NodeType(
         Option("keep", "int", "maximum number of groups; each kept group is complete", 1000, example="100", low=1, high=10_000),
         Option("format", "choice", "how the table is shown", "table", ("table", "json", "csv")),
     ),
-    abilities=frozenset({"exactly_once", "append", "no_place"}),
+    abilities=frozenset({"exactly_once", "append", "no_place", "finds_unaccounted", "runs_code", "checks_local_place"}),
     checks=("scribengin.connectors.summary.checks:summaries_can_be_kept",),
     alone="its table is built from the decisions of the flow and stored in the flow's state, a single place",
 )

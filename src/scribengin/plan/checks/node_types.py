@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from scribengin.connectors.check_contract import Check
+    from scribengin.core.options import NodeType
     from scribengin.core.problems import Problem, Severity
     from scribengin.core.types import Schema
     from scribengin.plan.checks.subject import Subject
@@ -50,6 +51,11 @@ class SubjectNode:
     def type(self) -> str:
         """The value of `type:`."""
         return self.node.type
+
+    @property
+    def declared(self) -> NodeType:
+        """The declaration of its type."""
+        return (self.subject.source_types if isinstance(self.node, Source) else self.subject.sink_types)[self.node.type]
 
     @property
     def role(self) -> Literal["source", "sink"]:
@@ -102,12 +108,13 @@ class SubjectNode:
             yield own if index is None else ("groups", group, "members", index, "at"), options
 
     def earlier(self) -> Iterator[SubjectNode]:
-        """The nodes before it in its section."""
+        """The nodes of known types before it in its section."""
         nodes: Mapping[str, Source | Sink] = self.subject.flow.sources if isinstance(self.node, Source) else self.subject.flow.sinks
         for node in nodes.values():
             if node.id == self.node.id:
                 return
-            yield SubjectNode(self.subject, node)
+            if self.subject.declared(node) is not None:
+                yield SubjectNode(self.subject, node)
 
     def module_file(self, name: str) -> pathlib.Path | None:
         """The source file of a module of the flow's code; None if it is not found."""

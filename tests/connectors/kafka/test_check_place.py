@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.connectors import catalog
-from scribengin.connectors.abilities import can_be_looked_at
+from scribengin.connectors.abilities import checks_place
 from scribengin.connectors.contract import ConnectorContext
 from scribengin.core.errors import SinkError
 
@@ -23,8 +23,8 @@ def test_a_missing_topic_is_told_and_one_that_a_run_makes_is_not_made(topics: To
         given = {"bootstrap": topics.bootstrap, "topic": topic, "format": "json"} | more
         options = catalog.sink_types()["kafka"].filled(given)
         sink = catalog.open_sink("kafka", ConnectorContext("kept", tmp_path, options, delivery=delivery))
-        assert can_be_looked_at(sink)
-        sink.look_at_place()
+        assert checks_place(sink)
+        sink.check_place()
 
     with pytest.raises(SinkError, match="there is no topic"):
         look("is-not-there")
