@@ -23,7 +23,8 @@ import httpx2
 import pyarrow.parquet as pq
 from postgres import make_data
 
-from scribengin.connectors.hbase.gateway_contract import HBaseRow, open_gateway
+from scribengin.connectors.hbase.gateway import open_gateway
+from scribengin.connectors.hbase.gateway_contract import HBaseRow
 from scribengin.connectors.hbase.options import SINK
 from scribengin.connectors.hbase.scan import HBaseScan
 from scribengin.connectors.hbase.store import HBaseStore

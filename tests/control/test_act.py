@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.memory_launcher import MemoryLauncher
-from scribengin.control.attempts import remembered
+from scribengin.control.attempts import attempts_with_reports
 from scribengin.control.executor import Actor
 from scribengin.control.registry_cache import Mirror
 from scribengin.control.world import Note, SetWorkerGoal, Start, Tell
@@ -128,17 +128,17 @@ def test_the_processes_that_served_a_tier_are_remembered_with_where_they_ran_and
     does(Start("f", "main", Run(number=2, node="here", asked_at=27.0, generation=1, failures=1)))  # the old lease is there for a moment
     bench.person.commit(Delete(lease))
     does(Start("f", "main", Run(number=3, node="here", asked_at=30.0, generation=1), spare=True))
-    newest, oldest = remembered(bench.person, "f")
+    newest, oldest = attempts_with_reports(bench.person, "f")
     assert (newest["worker"], newest["state"], newest["pid"], newest["ended"], newest["cause"]) == ("f.main-2", "running", None, None, "")
     assert (oldest["state"], oldest["host"], oldest["pid"], oldest["since"], oldest["ended"]) == ("ended", "h1", 77, 10.0, 25.0)
     assert (oldest["cause"], oldest["remedy"], oldest["in_a_row"]) == ("steps.py:12: KeyError: 'id'", "mend it", 1)
     told = {"tier": "main", "worker": "f.main-2", "since": 28.0, "ended": None, "cause": "", "remedy": ""}
     told |= {"batches": 4, "rows_in": 40, "restarts": 0, "failures": [{"cause": "no"}]}
-    newest, oldest = remembered(bench.person, "f", [told])
+    newest, oldest = attempts_with_reports(bench.person, "f", [told])
     assert (newest["batches"], newest["failures"], oldest["batches"], oldest["failures"]) == (4, [{"cause": "no"}], None, [])
     for number in range(3, 200):
         does(Start("f", f"t{number % 40}", Run(number=number, node="here", asked_at=float(number), generation=1)))
-    found = remembered(bench.person, "f")
+    found = attempts_with_reports(bench.person, "f")
     assert (len(found), found[0]["worker"]) == (100, "f.t39-199")
     for number in range(200, 330):
         long = Run(
@@ -148,4 +148,4 @@ def test_the_processes_that_served_a_tier_are_remembered_with_where_they_ran_and
     kept = bench.person.read("flows/f/attempts")
     assert isinstance(kept, RegistryEntry)
     assert len(str(kept.value).encode()) < 60_000, "far below what a record may have, whatever causes say"
-    assert remembered(bench.person, "f")[0]["worker"] == "f.t9-329"
+    assert attempts_with_reports(bench.person, "f")[0]["worker"] == "f.t9-329"
