@@ -54,7 +54,7 @@ RULES: tuple[Rule, ...] = (
     node_types.node_types_hold,
     tables.tables_have_what_their_mode_needs,
     tables.table_columns_are_there,
-    key_analysis.keys_tell_made_rows_apart,
+    key_analysis.keys_identify_derived_rows,
     tables.one_writer_a_table,
     tables.passwords_are_secrets,
     tables.no_table_feeds_itself,

@@ -1,4 +1,4 @@
-"""The known facts about the rows of every reference of a flow: which step made them from several rows, and what identifies them."""
+"""Whether the key of a sink holds the columns that identify the rows of an aggregation or a join: they have no record of their own."""
 
 from __future__ import annotations
 
@@ -7,238 +7,167 @@ from typing import TYPE_CHECKING
 
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.graph import base
-from scribengin.plan.key_facts import WINDOW, DerivedRows, EdgeRows, KeyColumn
-from scribengin.plan.sql.key_facts import Query, compared, held_fast, query_rows, selected
-from scribengin.spec.model import Aggregate, Filter, Join, Merge, Parse, Route, Select, Sql, Step
+from scribengin.plan.sql.key_facts import WINDOW, DerivedRows, KeyColumn, RowFacts, columns_of, fixed_by, query_rows, selected
+from scribengin.spec.model import Aggregate, Filter, Join, Merge, Route, Select, Sql, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from scribengin.core.problems import Problem
-    from scribengin.plan.columns import Columns
     from scribengin.plan.graph import Graph
     from scribengin.plan.resolve import Resolved
     from scribengin.spec.model import Sink
 
 
-_WINDOW_CELL = KeyColumn(frozenset({WINDOW}), WINDOW)
+class _Rows:
+    """What is known of the rows of every reference."""
 
-
-def told_apart(graph: Graph, resolved: Resolved) -> RowsOf:
-    """Walk down the stream once. Behind Python, `dedupe` and an intersection nothing is known."""
-    rows = RowsOf(graph)
-    for id_ in graph.order:
-        node = graph.nodes[id_]
-        if isinstance(node, Step) and id_ not in resolved.static:
-            rows.put(id_, _step_rows(node, rows, resolved))
-    return rows
-
-
-class RowsOf:
-    """Reference → its rows."""
-
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, resolved: Resolved) -> None:
         self._graph = graph
-        self._rows: dict[str, EdgeRows] = {}
+        self._rows: dict[str, RowFacts] = {}
+        for id_ in graph.order:
+            node = graph.nodes[id_]
+            if isinstance(node, Step) and id_ not in resolved.static:
+                rows = _step_rows(node, [self.of(reference) for reference in node.inputs], resolved)
+                for _, predicate in node.require:
+                    rows = rows.where(fixed_by(predicate))
+                self._rows[id_] = rows
 
-    def put(self, id_: str, rows: EdgeRows) -> None:
-        """The rows that a step gives."""
-        self._rows[id_] = rows
-
-    def of(self, reference: str) -> EdgeRows:
+    def of(self, reference: str) -> RowFacts:
         """The rows of `a` or `r.big`."""
-        rows = self._rows.get(base(reference), EdgeRows())
+        rows = self._rows.get(base(reference), RowFacts())
         node, branch = self._graph.nodes.get(base(reference)), reference.partition(".")[2]
-        if not branch or not isinstance(node, Step) or not isinstance(node.action, Route):
-            return rows
-        for name, predicate in node.action.cases:
-            if name == branch:
-                return rows.where(held_fast(predicate))
-            rows = rows.where(compared(predicate))
+        if branch and isinstance(node, Step) and isinstance(node.action, Route):
+            for name, predicate in node.action.cases:
+                if name == branch:
+                    return rows.where(fixed_by(predicate))
+                rows = rows.where(columns_of(predicate))
         return rows
 
 
-def _step_rows(step: Step, rows: RowsOf, resolved: Resolved) -> EdgeRows:
-    given = _acted(step, [rows.of(reference) for reference in step.inputs], resolved)
-    return given.where(name for _, predicate in step.require for name in held_fast(predicate))
-
-
-def _acted(step: Step, inputs: list[EdgeRows], resolved: Resolved) -> EdgeRows:
-    first = inputs[0] if inputs else EdgeRows()
+def _step_rows(step: Step, inputs: list[RowFacts], resolved: Resolved) -> RowFacts:
+    first = inputs[0] if inputs else RowFacts()
+    fixed = frozenset(name for rows in inputs for name in rows.fixed)
     match step.action:
         case Filter(predicate):
-            return first.where(held_fast(predicate))
-        case Route():
-            return first
+            return first.where(fixed_by(predicate))
         case Select(columns):
             return selected(first, columns)
-        case Parse(column, schema=schema):
-            left = {column, *schema.names}
-            made = [replace(one, cells={name: cell for name, cell in one.cells.items() if name not in left}) for one in first.made]
-            return EdgeRows(tuple(made), first.fixed - {name.lower() for name in left})
-        case Merge("union"):
-            return _union(inputs, step.action.origin)
+        case Merge("union", origin=origin):
+            return _union(inputs, origin)
         case Aggregate():
-            return _grouped(step, step.action, first.fixed)
+            return RowFacts((_groups(step, step.action, fixed),), fixed & {name.lower() for name in step.action.by})
         case Sql(text):
-            streams = {
-                reference: given for reference, given in zip(step.inputs, inputs, strict=True) if reference in resolved.streams(step)
-            }
-            return query_rows(text, Query(step.id, step.emit, streams, {reference: resolved.of(reference) for reference in step.inputs}))
-        case Join(how=how) if len(inputs) == 2:
-            if how == "semi":
-                return first
-            right = resolved.of(step.inputs[1])
-            return _paired(step, step.action, inputs, resolved) if len(resolved.streams(step)) == 2 else _beside(first, step.action, right)
-        case _:
-            return EdgeRows()
+            given = dict(zip(step.inputs, inputs, strict=True))
+            return query_rows(text, step.id, step.emit, {reference: given[reference] for reference in resolved.streams(step)})
+        case Join(how=how) if len(resolved.streams(step)) == 2 and how != "semi":
+            return RowFacts((_pairs(step, step.action, fixed, resolved),), fixed)
+        case Route() | Join():  # nothing is known of the columns of a static table
+            return first
+        case _:  # Python, `parse`, `dedupe`, an intersection
+            return RowFacts((), fixed)
 
 
-def _union(inputs: list[EdgeRows], origin: str | None) -> EdgeRows:
-    made = tuple(one for rows in inputs for one in rows.made)
+def _union(inputs: list[RowFacts], origin: str | None) -> RowFacts:
+    derived = tuple(one for rows in inputs for one in rows.derived)
     if origin is not None:
-        made = tuple(replace(one, cells={**one.cells, origin: KeyColumn()}) for one in made)
-    return EdgeRows(made, frozenset.intersection(*(rows.fixed for rows in inputs)) if inputs else frozenset())
+        derived = tuple(replace(one, columns={**one.columns, origin: KeyColumn()}) for one in derived)
+    return RowFacts(derived, frozenset.intersection(*(rows.fixed for rows in inputs)) if inputs else frozenset())
 
 
-def _grouped(step: Step, action: Aggregate, fixed: frozenset[str]) -> EdgeRows:
-    """The window follows from the time where rows are grouped by that too."""
-    window = [WINDOW] if action.window is not None and action.window.time not in action.by else []
-    parts = [name for name in action.by if name.lower() not in fixed]
-    cells = {} if action.window is None else dict.fromkeys(("window_start", "window_end"), _WINDOW_CELL if window else KeyColumn())
-    cells |= {name: KeyColumn(frozenset({name}), name) if name in parts else KeyColumn() for name in action.by}
-    cells |= {name: KeyColumn(computed=expression) for name, expression in action.columns}
-    made = DerivedRows(step.id, "group", step.emit, (*parts, *window), cells)
-    return EdgeRows((made,), fixed & {name.lower() for name in action.by})
+def _groups(step: Step, action: Aggregate, fixed: frozenset[str]) -> DerivedRows:
+    window = {} if action.window is None else {WINDOW: action.window.time.lower()}
+    parts = {name: name.lower() for name in action.by} | window
+
+    def using(words: Collection[str]) -> frozenset[str]:
+        """What is computed from a column of the group key may contain it; the window follows from its time."""
+        return frozenset(part for part, column in parts.items() if column in words)
+
+    columns = {name: KeyColumn(using([name.lower()]), name) for name in action.by}
+    columns |= {name: KeyColumn(frozenset(window), WINDOW) for name in ("window_start", "window_end") if window}
+    columns |= {name: KeyColumn(using(columns_of(expression)), aggregate=expression) for name, expression in action.columns}
+    return DerivedRows(step.id, "group", step.emit, tuple(parts), fixed, columns)
 
 
-def _beside(rows: EdgeRows, action: Join, table: Columns | None) -> EdgeRows:
-    """With the columns of a table, which may say what its key says."""
-    if table is None:
-        return EdgeRows()
-
-    def of(made: DerivedRows) -> DerivedRows:
-        keys = [cell for name in action.key if (cell := made.cell(name)) is not None]
-        if len(keys) < len(action.key):
-            return made
-        held = KeyColumn(frozenset(part for cell in keys for part in cell.parts))
-        return replace(made, cells={**{column.name: held for column in table}, **made.cells})
-
-    return EdgeRows(tuple(map(of, rows.made)), rows.fixed)
+def _pairs(step: Step, action: Join, fixed: frozenset[str], resolved: Resolved) -> DerivedRows:
+    """A pair has at least the columns that are equal in both rows, whatever else identifies these."""
+    columns = {column.name: KeyColumn() for reference in step.inputs for column in resolved.of(reference) or ()}
+    columns |= {name: KeyColumn(frozenset({name}), name) for name in action.key}
+    return DerivedRows(step.id, "pair", step.emit, action.key, fixed, columns)
 
 
-def _paired(step: Step, action: Join, inputs: list[EdgeRows], resolved: Resolved) -> EdgeRows:
-    """Pairs of two streams' rows. What tells one of them apart, where it is a group, any column may say that is not of the key."""
-    fixed = inputs[0].fixed | inputs[1].fixed
-    keys = [name for name in action.key if name.lower() not in fixed]
-    cells = {name: KeyColumn(frozenset({name}), name) if name in keys else KeyColumn() for name in action.key}
-    of_key = {name.lower() for name in action.key}
-    groups = {reference: rows.made[0] for reference, rows in zip(step.inputs, inputs, strict=True) if len(rows.made) == 1}
-    left = {reference: _left_open(made, action, reference) for reference, made in groups.items()}
-    open_ = frozenset(name for names in left.values() for name in names.values())
-    for reference in step.inputs:
-        for column in resolved.of(reference) or ():
-            if column.name.lower() in of_key:
-                continue
-            known = groups[reference].cell(column.name) if reference in groups else None
-            if known is not None and known.computed:
-                cells.setdefault(column.name, KeyColumn(computed=known.computed))
-            else:
-                copied = left[reference].get(known.copy_of, "") if known is not None else ""
-                cells.setdefault(column.name, KeyColumn(open_, copied))
-    made = DerivedRows(step.id, "pair", step.emit, (*keys, *sorted(open_)), cells)
-    return EdgeRows((made,), fixed)
-
-
-def _left_open(made: DerivedRows, action: Join, reference: str) -> dict[str, str]:
-    """The parts that the join's key does not hold → how they are called where rows of two inputs meet."""
-    held = {part for name in action.key if (cell := made.cell(name)) is not None for part in cell.parts}
-    return {part: f"{part} of {reference}" for part in made.parts if part not in held}
-
-
-# Rules on the keys of sinks behind aggregations and joins: a row without a record of its own gets its id from the key.
-
-
-_REPLACE = ("upsert", "changes")
-"""modes in which a row replaces that of the same key"""
-
-
-def keys_tell_made_rows_apart(subject: Subject) -> Iterator[Problem]:
+def keys_identify_derived_rows(subject: Subject) -> Iterator[Problem]:
     """A sink's key contains all columns that identify groups or pairs, and no aggregate that changes while its group is updated.
 
     If the origin of a column is not known (Python, a query that is not plain), missing key columns are not reported.
     """
-    sinks = [sink for sink in subject.flow.sinks.values() if sink.options.get("mode") in _REPLACE and sink.options.get("key")]
+    sinks = [sink for sink in subject.flow.sinks.values() if sink.options.get("mode") in ("upsert", "changes") and sink.options.get("key")]
     if not sinks:
         return
-    rows = told_apart(subject.graph, subject.resolved)
+    rows = _Rows(subject.graph, subject.resolved)
     for sink in sinks:
         columns = subject.resolved.of(sink.id)
         if columns is not None and not set(sink.options["key"]) <= {column.name for column in columns}:
-            continue  # told as unknown columns
-        for made in (one for reference in sink.inputs for one in rows.of(reference).made):
-            yield from _computed(subject, sink, made)
-            yield from _incomplete(subject, sink, made)
+            continue  # reported as unknown columns
+        for derived in (one for reference in sink.inputs for one in rows.of(reference).derived):
+            if derived.emit != "append":  # else a group comes once, and its values do not change
+                yield from _aggregates_in_key(subject, sink, derived)
+            if not sink.options.get("version"):  # else the sink decides itself which of several rows of one key to keep
+                yield from _missing_in_key(subject, sink, derived)
 
 
-def _computed(subject: Subject, sink: Sink, made: DerivedRows) -> Iterator[Problem]:
-    """Under `emit: append` a group comes once, so that its values do not change."""
+def _aggregates_in_key(subject: Subject, sink: Sink, derived: DerivedRows) -> Iterator[Problem]:
     for index, name in enumerate(sink.options["key"]):
-        if _changes(made, name):
-            cell = made.cell(name)
-            assert cell is not None
+        if aggregate := _aggregate(derived, name):
             message = (
-                f'{called(sink)} has "{name}" in its key, which step "{made.step}" computes ({cell.computed}): with emit: {made.emit} a'
+                f'{called(sink)} has "{name}" in its key, which step "{derived.step}" computes ({aggregate}): with emit: {derived.emit} a'
                 " group whose value changes would get a second row, and the old row would stay"
             )
-            yield subject.problem("key-computed", path_of(sink, "key", index), message, _right_key(sink, made))
+            yield subject.problem("key-computed", path_of(sink, "key", index), message, _right_key(sink, derived))
 
 
-def _incomplete(subject: Subject, sink: Sink, made: DerivedRows) -> Iterator[Problem]:
-    """A sink with `version` decides itself which of several rows of one key to keep."""
-    missing = _missing(sink.options["key"], made)
-    if not missing or sink.options.get("version"):
+def _missing_in_key(subject: Subject, sink: Sink, derived: DerivedRows) -> Iterator[Problem]:
+    missing = [name for name in _missing(sink.options["key"], derived) if name.lower() not in derived.fixed]
+    if not missing:
         return
-    gives = "outputs one row for each" if made.what == "group" else "outputs one row for each pair of"
     message = (
-        f'{called(sink)} has key: [{", ".join(sink.options["key"])}], but step "{made.step}" {gives} {_listed(made.parts)}: rows that'
-        f" differ only in {_listed(missing)} would overwrite one another"
+        f'{called(sink)} has key: [{", ".join(sink.options["key"])}], but step "{derived.step}" outputs one row for each'
+        f" {'pair of ' * (derived.what == 'pair')}{_listed(derived.identifying)}: rows that differ only in {_listed(missing)} would"
+        " overwrite one another"
     )
-    remedy = _right_key(sink, made)
+    remedy = _right_key(sink, derived)
     declared = subject.sink_types.get(sink.type)
     if declared is not None and declared.option("version") is not None:
         remedy += "; or write version: COLUMN to keep the row with the greatest value in that column"
     yield subject.problem_at_key("key-incomplete", path_of(sink, "key"), message, remedy)
 
 
-def _changes(made: DerivedRows, name: str) -> bool:
-    return made.emit != "append" and _holds_aggregate(made, name)
+def _aggregate(derived: DerivedRows, name: str) -> str:
+    column = derived.column(name)
+    return "" if column is None else column.aggregate
 
 
-def _holds_aggregate(made: DerivedRows, name: str) -> bool:
-    cell = made.cell(name)
-    return cell is not None and bool(cell.computed)
+def _missing(key: Iterable[str], derived: DerivedRows) -> list[str]:
+    """The identifying columns that no column of the key may contain; empty if one of its columns is not known."""
+    columns = [derived.column(name) for name in key]
+    held = {name for column in columns if column is not None for name in column.identifies}
+    return [name for name in derived.identifying if name not in held] if None not in columns else []
 
 
-def _missing(key: Iterable[str], made: DerivedRows) -> list[str]:
-    """The parts that no column of the key covers; empty if one of the columns is not known."""
-    cells = [made.cell(name) for name in key]
-    held = {part for cell in cells if cell is not None for part in cell.parts}
-    return [part for part in made.parts if part not in held] if None not in cells else []
-
-
-def _right_key(sink: Sink, made: DerivedRows) -> str:
+def _right_key(sink: Sink, derived: DerivedRows) -> str:
     """The remedy: the correct key, or the columns needed for it."""
     given = sink.options["key"]
-    kept = [name for name in given if not _holds_aggregate(made, name)]
-    adds = {part: next((name for name, cell in made.cells.items() if cell.copy_of == part), "") for part in _missing(kept, made)}
-    if lost := [part for part, name in adds.items() if not name]:
-        columns = _listed("the window's start" if part == WINDOW else part for part in lost)
-        return f"keep {columns} in all steps up to the sink, and add it to key"
-    key = [*kept, *adds.values()]
+    kept = [name for name in given if not _aggregate(derived, name)]
+    copies = {column.copy_of: name for name, column in reversed([*derived.columns.items()])}
+    missing = _missing(kept, derived)
+    added = [copies[name] for name in missing if name in copies]
+    key = [*kept, *added]
+    if lost := [name for name in missing if name not in copies and not (key and name.lower() in derived.fixed)]:
+        names = _listed("the window's start" if name == WINDOW else name for name in lost)
+        return f"keep {names} in all steps up to the sink, and add it to key"
     if not key:
         return "there is only one row: select a constant for it, such as id: \"'all'\", and write key: [id]"
-    verb = f"add {_listed(adds.values())} to" if len(kept) == len(given) else "write"
+    verb = f"add {_listed(added)} to" if len(kept) == len(given) else "write"
     beside = ", and the same columns in row" if sink.options.get("row") else ""
     return f"{verb} key: [{', '.join(key)}]{beside}"
 

@@ -149,8 +149,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "comes from `key`. The key must contain all columns of the group key and, for a window, its start or its end; after a join, "
         "the columns "
         "that it joins on. Otherwise two groups have one id, and one overwrites the other. A column that is the same in all rows "
-        "(`filter: kind = 'a'`) may be left out. The check does not cover rows after Python, `dedupe`, an intersection, and SQL that "
-        "is not a plain SELECT.",
+        "(`filter: kind = 'a'`) may be left out. The check does not cover rows after Python, `parse`, `dedupe`, an intersection, a "
+        "JOIN in SQL without GROUP BY, and SQL that is not a plain SELECT.",
         "Add the columns to `key`. If a column depends on another one, as a name depends on its id, compute it instead of grouping by it: "
         "`max(name)`. Tables with `version` may have a shorter key: of the rows of one key, the one with the greatest version is kept.",
         ORDERS + "steps:\n"
