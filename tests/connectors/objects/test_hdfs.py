@@ -161,6 +161,13 @@ def test_the_limit_leaves_a_call_alone_and_hands_on_what_it_gives_or_raises() ->
     assert ended.count(2) == 8
 
 
+def test_an_error_of_the_name_node_that_no_later_try_changes_has_a_code_of_its_own(store: HdfsStore) -> None:
+    final = store.fault(OSError('RPCError("org.apache.hadoop.fs.UnresolvedLinkException", "there is no symlink")'), "cannot be read")
+    assert (type(final), final.code) == (SinkError, "hdfs")
+    passing = store.fault(OSError('RPCError("org.apache.hadoop.ipc.StandbyException", "not active")'), "cannot be read")
+    assert passing.code == "hdfs-away"
+
+
 @pytest.mark.parametrize("url", ["hdfs:///x", "hdfs://host:1", "s3://bucket/x", "hdfs://me@host/x", "hdfs://host/a/../b"])
 def test_a_url_that_leads_nowhere_is_told(url: str) -> None:
     assert store_url_fault(url, HDFS_URL) is not None

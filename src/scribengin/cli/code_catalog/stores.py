@@ -419,7 +419,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "HDFS refuses it",
         "The NameNode answered with an error that no later try changes.",
         "Correct the flow, or the file system.",
-        "tests/connectors/objects/test_hdfs.py::test_a_url_that_leads_nowhere_is_told",
+        "tests/connectors/objects/test_hdfs.py::test_an_error_of_the_name_node_that_no_later_try_changes_has_a_code_of_its_own",
     ),
     met(
         "hdfs-away",
