@@ -28,10 +28,8 @@ class _Rows:
         for id_ in graph.order:
             node = graph.nodes[id_]
             if isinstance(node, Step) and id_ not in resolved.static:
-                rows = _step_rows(node, [self.of(reference) for reference in node.inputs], resolved)
-                for _, predicate in node.require:
-                    rows = rows.where(fixed_by(predicate))
-                self._rows[id_] = rows
+                required = frozenset(name for _, predicate in node.require for name in fixed_by(predicate))
+                self._rows[id_] = _step_rows(node, [self.of(reference) for reference in node.inputs], resolved).where(required)
 
     def of(self, reference: str) -> RowFacts:
         """The rows of `a` or `r.big`."""
@@ -118,10 +116,11 @@ def keys_identify_derived_rows(subject: Subject) -> Iterator[Problem]:
 
 def _aggregates_in_key(subject: Subject, sink: Sink, derived: DerivedRows) -> Iterator[Problem]:
     for index, name in enumerate(sink.options["key"]):
-        if aggregate := _aggregate(derived, name):
+        column = derived.column(name)
+        if column is not None and column.aggregate:
             message = (
-                f'{called(sink)} has "{name}" in its key, which step "{derived.step}" computes ({aggregate}): with emit: {derived.emit} a'
-                " group whose value changes would get a second row, and the old row would stay"
+                f'{called(sink)} has "{name}" in its key, which step "{derived.step}" computes ({column.aggregate}): with emit:'
+                f" {derived.emit} a group whose value changes would get a second row, and the old row would stay"
             )
             yield subject.problem("key-computed", path_of(sink, "key", index), message, _right_key(sink, derived))
 
@@ -142,11 +141,6 @@ def _missing_in_key(subject: Subject, sink: Sink, derived: DerivedRows) -> Itera
     yield subject.problem_at_key("key-incomplete", path_of(sink, "key"), message, remedy)
 
 
-def _aggregate(derived: DerivedRows, name: str) -> str:
-    column = derived.column(name)
-    return "" if column is None else column.aggregate
-
-
 def _missing(key: Iterable[str], derived: DerivedRows) -> list[str]:
     """The identifying columns that no column of the key may contain; empty if one of its columns is not known."""
     columns = [derived.column(name) for name in key]
@@ -157,7 +151,7 @@ def _missing(key: Iterable[str], derived: DerivedRows) -> list[str]:
 def _right_key(sink: Sink, derived: DerivedRows) -> str:
     """The remedy: the correct key, or the columns needed for it."""
     given = sink.options["key"]
-    kept = [name for name in given if not _aggregate(derived, name)]
+    kept = [name for name in given if not ((column := derived.column(name)) and column.aggregate)]
     copies = {column.copy_of: name for name, column in reversed([*derived.columns.items()])}
     missing = _missing(kept, derived)
     added = [copies[name] for name in missing if name in copies]

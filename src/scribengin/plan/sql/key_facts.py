@@ -65,8 +65,8 @@ class RowFacts:
         """Those of the rows in which these columns may be the same."""
         derived = []
         for one in self.derived:
-            told = {part.lower() for column in map(one.column, fixed) if column for part in column.identifies}
-            derived.append(replace(one, fixed=one.fixed | told))
+            parts = {part.lower() for column in map(one.column, fixed) if column for part in column.identifies}
+            derived.append(replace(one, fixed=one.fixed | parts))
         return RowFacts(tuple(derived), self.fixed | fixed)
 
 
