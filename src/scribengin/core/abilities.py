@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -140,6 +140,7 @@ ABILITIES = _table(
     Ability("no_place", BOTH, "it has no place outside of the flow"),
 )
 """name → ability, those of sources first"""
+_BY_KIND = {kind: [each for each in ABILITIES.values() if kind in each.members] for kind in get_args(BuiltKind)}
 
 
 def has_members(built: object, ability: str, kind: BuiltKind) -> bool:
@@ -167,12 +168,12 @@ def ability_faults(declared: Collection[str], kind: BuiltKind, built: object, *,
         varying: Those of `declared` that the object may lack: `NodeType.varying`.
     """
     called = kind.removeprefix("source_").removeprefix("sink_")
-    for name, ability in ABILITIES.items():
-        members = ability.members.get(kind, ())
+    for ability in _BY_KIND[kind]:
+        name, members = ability.name, ability.members[kind]
         missing = [member for member in members if not _has(built, member)]
         if name in declared and missing and name not in varying:
             yield f'declares the ability "{name}", but its {called} has no `{missing[0]}`'
-        elif members and name not in declared and not missing and not _is_off(built, ability.flag):
+        elif name not in declared and not missing and not _is_off(built, ability.flag):
             yield f'does not declare the ability "{name}", but its {called} has `{"`, `".join(members)}`'
 
 
