@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import BatchId, Decided, Receipt
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, Receipt
 from scribengin.connectors.staged_commit import CLOSED_BY, StagedCommit, commit_record
 from scribengin.core import faults
 from scribengin.core.errors import FencedError
 from scribengin.core.numbered_log import NumberedLog
+from scribengin.core.types import arrow_schema, parse_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -178,3 +181,28 @@ def test_old_records_that_are_folded_count(commits: Commits) -> None:
     with pytest.raises(FencedError, match="batch 1999 already exists"):
         commits.write(decide(0))
     assert commits.write(decide(2000))["follows"] == 1999
+
+
+ROWS = parse_schema("id BIGINT NOT NULL")
+TAKEN = {
+    "files": "owner.json names another lineage",
+    "objects": "is now that of sink .kept., lineage two",
+    "delta": "owner.json names another",
+}
+
+
+@pytest.mark.parametrize("type_", TAKEN)
+def test_a_driver_whose_place_was_taken_over_changes_nothing_there(type_: str, tmp_path: Path) -> None:
+    connector = import_module(f"scribengin.connectors.{type_}")
+    at = {"path": "out"} if type_ != "objects" else {"url": f"file://{tmp_path}/out"}
+    options = connector.SINK.filled(at if type_ == "delta" else at | {"format": "json"})
+    old, new = (connector.make_sink(ConnectorContext("kept", tmp_path, options, flow="flow")) for _ in range(2))
+    old.prepare(owner="me", lineage="one")
+    stream = old.stream(BatchId("flow", "query", "one", 0, 1), 0, "a", ROWS)
+    stream.write(pa.RecordBatch.from_pylist([{"id": 1}], schema=arrow_schema(ROWS)))
+    decided = Decided(BatchId("flow", "query", "one", 0, 1), "h0", (stream.close(),))
+    new.prepare(owner="me", lineage="two", adopt=True)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(FencedError, match=TAKEN[type_]):
+        old.publish(decided)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
