@@ -18,7 +18,7 @@ before, by this process or by another one, so a process that is killed between t
 `StagedCommit.write` does 2 to 4. The others are the sink's: claims and files are kept in different ways at each kind of place.
 
 In a store, a lineage that is taken over is also *closed*: a record that is not a Batch takes its next number. So even a driver that is
-suspended between 1 and 3 commits nothing more.
+suspended between 1 and 3 commits nothing more, unless its numbers have gaps, which those of a member of a group have.
 """
 
 from __future__ import annotations
