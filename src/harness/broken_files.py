@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, Receipt
-    from scribengin.core.numbered_log import NumberedLog
+    from scribengin.connectors.files.sink_folders import LineageFolder
 
 KNOWN = ("run", "part", "seq", "bucket", "body", "crc")
 POISON = 666
@@ -42,12 +42,12 @@ class PurgesEarly(FilesSink):
 class CopiesIntoPlace(FilesSink):
     """Publishes by copying, because "a rename may cross file systems"; readers see how a file grows."""
 
-    def _put(self, commits: NumberedLog, batch: BatchId, record: Mapping[str, Any]) -> None:
-        super()._put(commits, batch, record)
-        for staged, final in self._of(batch.lineage).files_of(batch.number, record, self.path):
+    def _reveal(self, place: LineageFolder, batch: BatchId, record: Mapping[str, Any]) -> None:
+        for staged, final in place.files_of(batch.number, record, self.path):
             if staged.exists() and not final.exists():
                 copy_slowly(staged, final)
                 staged.unlink()
+        super()._reveal(place, batch, record)
 
 
 class CleansUp(FilesSink):

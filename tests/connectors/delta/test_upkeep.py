@@ -12,6 +12,7 @@ from scribengin.connectors.delta import commits
 from scribengin.connectors.delta.folder import FolderPlace
 from scribengin.connectors.delta.maintenance import keep_table
 from scribengin.connectors.delta.sink import DeltaSink
+from scribengin.connectors.files.sink import PublishedFiles
 from scribengin.connectors.files.sink_folders import LineageFolder
 from scribengin.core.types import parse_schema
 from tests.connectors.delta.driver import Writer, place
@@ -98,7 +99,8 @@ def test_what_is_committed_while_files_are_looked_for_stays(tmp_path: Path, read
     def between(table: DeltaTable, *args: Any, **named: Any) -> list[str]:
         with monkeypatch.context() as patched:
             patched.setattr(LineageFolder, "write_mark", lambda *_: None)
-            writer.sink._reveal(writer.sink._of("one"), decided.batch, {"files": decided.receipts[0].segments})
+            # they have their names, and are not committed yet
+            PublishedFiles._reveal(writer.sink, writer.sink._of("one"), decided.batch, {"files": decided.receipts[0].segments})
             found = vacuum(table, *args, **named)
             assert len(found) == 1
             writer.sink.publish(decided)

@@ -24,16 +24,14 @@ from scribengin.connectors.delta.folder import FolderPlace
 from scribengin.connectors.delta.sink_stream import DeltaSinkStream
 from scribengin.connectors.delta.table_files import rows_of
 from scribengin.connectors.files.late_rows import delay_us
-from scribengin.connectors.files.sink import PublishedFiles, reveal
-from scribengin.connectors.files.sink_claim import check_claim, check_clear, check_flow, claim
+from scribengin.connectors.files.sink import PublishedFiles
+from scribengin.connectors.files.sink_claim import check_clear, check_flow, claim
 from scribengin.connectors.files.sink_folders import INTERNAL, lineages_in
-from scribengin.connectors.files.sink_records import summarize_commits
 from scribengin.connectors.files.sink_stream import FilesSinkStream, SegmentRules
 from scribengin.connectors.files.time_path import TimePath
-from scribengin.core import faults
 from scribengin.core.errors import Refused
 from scribengin.core.remedies import add_to_outputs, start_over
-from scribengin.core.storage import make_folder, read_or_none, remove_tree, sync_folder
+from scribengin.core.storage import make_folder, read_or_none, remove_tree
 from scribengin.formats.catalog import encoder_for
 
 if TYPE_CHECKING:
@@ -138,37 +136,14 @@ class DeltaSink(PublishedFiles):
             remove_tree(self.path / INTERNAL)
         return rows
 
-    def _publish(self, decided: Decided) -> None:
-        """Write the record, rename the files, commit. Each step may have been done before."""
-        batch = decided.batch
-        check_claim(self._owner_file, owner=self._owner, lineage=batch.lineage, sink=self.node)
-        place = self._of(batch.lineage)
-        record = self._record(decided, self._newest_before(place.commits, batch))
-        self._put(place.commits, batch, record)
-        if place.read_mark() >= batch.number:
-            return  # and if it is missing in the table since, another process removed it; `audit` reports it
-        staged = place.staged / f"{batch.number:010d}"
-        if record["files"]:
-            if self._mode != "upsert":
-                self._reveal(place, batch, record)
-            self._commits.commit(place, batch.number, record, lambda file: (str(staged / file["staged"]), staged / file["staged"]))
-        # the rest was merged, or staged by failed attempts
-        remove_tree(staged)
-        place.write_mark(batch.number)
-        if self._keeps and place.commits.wants_folding(batch.number, gaps=self._gaps):
-            place.commits.fold(summarize_commits)
-
     def _reveal(self, place: LineageFolder, batch: BatchId, record: Mapping[str, Any]) -> None:
-        """Rename the staged files to the names that the log will use. Until the commit no reader sees them."""
-        files = place.files_of(batch.number, record, self.path)
-        folders = {final.parent for _, final in files}
-        for folder in folders:
-            make_folder(folder)
-        for there, final in files:
-            reveal(there, final, batch)
-            faults.reached("publish.renamed")
-        for folder in folders:
-            sync_folder(folder)
+        """Give the staged files the names that the log will use, which no reader sees until then; and commit them, or merge their rows."""
+        if not record["files"]:
+            return
+        if self._mode != "upsert":
+            super()._reveal(place, batch, record)
+        staged = place.staged / f"{batch.number:010d}"
+        self._commits.commit(place, batch.number, record, lambda file: (str(staged / file["staged"]), staged / file["staged"]))
 
 
 def foreign_rows(node: str, place: str, why: str) -> Refused:

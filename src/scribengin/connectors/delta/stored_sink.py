@@ -19,14 +19,16 @@ from scribengin.connectors.delta.sink import foreign_rows
 from scribengin.connectors.delta.sink_stream import DeltaSinkStream
 from scribengin.connectors.delta.stored import ROWS, StoredLineage, StorePlace
 from scribengin.connectors.delta.table_files import rows_of
+from scribengin.connectors.files.late_rows import delay_us
 from scribengin.connectors.files.time_path import TimePath
+from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.manifests import CLAIMS, INTERNAL, Manifests, Owners, another_flow
 from scribengin.connectors.objects.ranges import RangedFile
-from scribengin.connectors.objects.sink import ObjectsSink, summarize
-from scribengin.connectors.objects.sink_stream import ObjectsSinkStream
-from scribengin.core import faults
+from scribengin.connectors.objects.sink import PublishedObjects
+from scribengin.connectors.objects.sink_stream import ObjectsSinkStream, Rules
 from scribengin.core.errors import StateError
 from scribengin.core.remedies import start_over
+from scribengin.formats.catalog import encoder_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -41,13 +43,12 @@ _AT_ONCE = 8
 """number of files that are checked at a time"""
 
 
-class StoredDeltaSink(ObjectsSink):
+class StoredDeltaSink(PublishedObjects):
     """One table. Executors get a pickled copy, from which they take streams."""
 
     def __init__(self, place: ConnectorContext) -> None:
         options = place.options
-        as_objects = {"url": options["path"], "format": "parquet", "visible": "manifest"}
-        super().__init__(replace(place, options={**options, **as_objects}))
+        super().__init__(place, ObjectsAddress.of(place.node, {**options, "url": options["path"]}, place.folder), "parquet")
         self._mode: str = options["mode"]
         self._key = tuple(options["key"]) if self._mode == "upsert" else ()
         self._parts = parts_of(options)
@@ -56,12 +57,20 @@ class StoredDeltaSink(ObjectsSink):
         self._closed_us: int | None = None
         """the table's closing time when it was claimed, including folders that earlier lineages closed"""
         self._evolve: str = options["evolve"]
-        # files to be merged keep their order
-        self._rules = replace(self._rules, root=f"{ROWS}/", partition_by=()) if self._key else replace(self._rules, root="")
+        self._rules = Rules(
+            encoder_for(self.format),
+            # files to be merged keep their order
+            () if self._key else self._parts,
+            f"{ROWS}/" if self._key else "",
+            hidden=False,
+            json=False,
+            csv=None,
+            most_bytes=options["segment"],
+            listed=False,
+            delay_us=delay_us(options),
+        )
         self._table = StorePlace(self._address)
         self._commits = TableCommits(self._table, self._mode, self._key, options["version"], self._partition_by, self._evolve)
-
-    restorable = False  # the table's log cannot be moved; its older versions hold the rows for a while
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """Claim the table, or confirm an existing claim of this lineage. Raises Refused if it holds rows of others, unless `adopt`;
@@ -88,36 +97,12 @@ class StoredDeltaSink(ObjectsSink):
             found += unlike(schema, table, key=self._key, partition_by=self._partition_by, evolve=self._evolve, mode=self._mode)
         return found
 
-    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> DeltaSinkStream:  # type: ignore[override]
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> DeltaSinkStream:
         """A stream for one task output; it writes nothing before its first row."""
         closed_us = closed_before(self._of(batch.lineage), batch.number, self._closed_us) if self._by_time else None
         staging = ObjectsSinkStream(self.node, self._store, batch, unit, attempt, schema, replace(self._rules, closed_us=closed_us))
         doing = f'sink "{self.node}" cannot stage in {self._table}; no row of the batch is visible, and the batch is run again'
         return DeltaSinkStream(staging, self._footer, doing, schema, self._key, self._parts)
-
-    def publish(self, decided: Decided) -> None:
-        """Write the record, commit. Each step may have been done before. Raises FencedError or StateError; see the contract."""
-        batch = decided.batch
-        Owners(self._store).check(owner=self._owner, lineage=batch.lineage, sink=self.node, where=str(self._table))
-        manifests = Manifests(self._store, batch.lineage)
-        record = self._record(decided, self._check_turn(manifests, batch))
-        faults.reached("publish.record.before")
-        stored = manifests.commits.put(batch.number, record)
-        faults.reached("publish.record.after")
-        if stored != record:
-            differing = next((name for name in (*record, *stored) if stored.get(name) != record.get(name)), "owner")
-            raise self._fenced(batch, f"batch {batch.number} already exists with another {differing}")
-        files = record["files"]
-        place = self._of(batch.lineage)
-        # a merge that changes nothing has no commit; its mark records that it was done
-        if files and not (self._key and place.read_mark() >= batch.number):
-            self._commits.commit(place, batch.number, record, self._opened_rows, lambda: self._check_there(files, batch))
-            if self._key:
-                place.write_mark(batch.number)
-        kept = set() if self._key else {file["name"] for file in files}
-        manifests.notes.sweep(batch.number, [key for _, key in manifests.notes.staged(batch.number)], kept)
-        if manifests.commits.wants_folding(batch.number, gaps=self._gaps):
-            manifests.commits.fold(summarize)
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
         """Compare the decisions with the records, the log and the files; see `audit`, and `group.contract.MemberSink` for `since`."""
@@ -170,6 +155,17 @@ class StoredDeltaSink(ObjectsSink):
     @property
     def _store(self) -> Store:
         return self._table.store
+
+    def _reveal(self, batch: BatchId, record: Mapping[str, Any]) -> set[str]:
+        """Commit the files to the table, or merge their rows, unless that was done."""
+        files = record["files"]
+        place = self._of(batch.lineage)
+        # a merge that changes nothing has no commit; its mark records that it was done
+        if files and not (self._key and place.read_mark() >= batch.number):
+            self._commits.commit(place, batch.number, record, self._opened_rows, lambda: self._check_there(files, batch))
+            if self._key:
+                place.write_mark(batch.number)
+        return set() if self._key else {file["name"] for file in files}
 
     def _of(self, lineage: str) -> StoredLineage:
         return StoredLineage(self._store, lineage)

@@ -30,8 +30,9 @@ from scribengin.connectors.files.sink_folders import INTERNAL, RESTORE, LineageF
 from scribengin.connectors.files.sink_records import check_form, found_besides, summarize_commits
 from scribengin.connectors.files.sink_stream import FilesSinkStream, SegmentRules, StagedPlace
 from scribengin.connectors.files.time_path import TimePath
+from scribengin.connectors.staged_commit import StagedCommit, commit_record
 from scribengin.core import faults
-from scribengin.core.errors import FencedError, StateError, Unreachable
+from scribengin.core.errors import StateError, Unreachable
 from scribengin.core.storage import make_folder, names_in, read_or_none, remove_drafts, remove_tree, sync_folder
 from scribengin.formats.catalog import encoder_for
 
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, OriginStream, Published, SinkStream, Unaccounted
-    from scribengin.core.numbered_log import NumberedLog
     from scribengin.core.types import Schema
 
 
@@ -188,79 +188,39 @@ class PublishedFiles(ABC):
         return LineageFolder(self.path / INTERNAL / lineage)
 
     def _publish(self, decided: Decided) -> None:
+        """The steps of `staged_commit`."""
         batch = decided.batch
         check_claim(self._owner_file, owner=self._owner, lineage=batch.lineage, sink=self.node)
         place = self._of(batch.lineage)
-        before = self._newest_before(place.commits, batch)
-        record = self._record(decided, before)
-        self._put(place.commits, batch, record)
+        commit = StagedCommit(sink=self.node, where=str(self.path), log=place.commits, consecutive=not self._gaps)
+        record = commit.write(decided, self._record)
         if place.read_mark() >= batch.number:
-            return  # and if its files are missing since, a reader removed them; `audit` reports it
-        files = place.files_of(batch.number, record, self.path)
-        folders = {final.parent for _, final in files}
-        for folder in folders:
-            make_folder(folder)
-        staged = place.staged / f"{batch.number:010d}"
-        for nth, (there, final) in enumerate(files):
-            hidden = "hidden" in record["files"][nth]
-            if not (hidden and not final.exists() and not there.exists() and is_rolled(place, record, batch.number, nth)):
-                reveal(there, final, batch)
-            faults.reached("publish.renamed")
-        for folder in folders:
-            sync_folder(folder)
-        # the rest was staged by failed attempts
-        remove_tree(staged)
+            return  # and if its rows are missing since, a reader or another process removed them; `audit` reports it
+        self._reveal(place, batch, record)
+        remove_tree(place.staged / f"{batch.number:010d}")
         place.write_mark(batch.number)
         if self._keeps and place.commits.wants_folding(batch.number, gaps=self._gaps):
             place.commits.fold(summarize_commits)
 
-    def _newest_before(self, commits: NumberedLog, batch: BatchId) -> Mapping[str, Any] | None:
-        """The commit record that the Batch follows. Raises FencedError if it can follow none of the existing ones."""
-        last = batch.number - 1
-        before = commits.read(last)
-        if before is None or self._gaps or commits.has(batch.number + 1):
-            newest = commits.newest()
-            if newest is not None and newest > batch.number:
-                raise self._fenced(batch, f"batch {newest} already exists")
-            if before is None and newest is not None:
-                last, before = commits.newest_below(batch.number) or (last, None)
-        if before is not None and before["term"] > batch.term:
-            raise self._fenced(batch, f"batch {last} exists under the newer Term {before['term']}; this one has Term {batch.term}")
-        return before
-
-    def _put(self, commits: NumberedLog, batch: BatchId, record: Mapping[str, Any]) -> None:
-        faults.reached("publish.record.before")
-        stored = commits.put(batch.number, record)
-        faults.reached("publish.record.after")
-        if stored != record:
-            differing = next(name for name in (*record, *stored) if stored.get(name) != record.get(name))
-            raise self._fenced(batch, f"batch {batch.number} already exists with another {differing}")
-
     def _record(self, decided: Decided, before: Mapping[str, Any] | None) -> dict[str, Any]:
-        batch = decided.batch
-        files = [dict(segment) for receipt in decided.receipts for segment in receipt.segments]
-        times = [file["newest_us"] for file in files if "newest_us" in file]
-        times += [before["newest_us"]] if before is not None and "newest_us" in before else []
-        return {
-            "owner": self._owner,
-            "flow": batch.flow,
-            "query": batch.query,
-            "sink": self.node,
-            "lineage": batch.lineage,
-            "number": batch.number,
-            "hash": decided.input_hash,
-            "term": batch.term,
-            "rows": sum(receipt.rows for receipt in decided.receipts),
-            "files": files,
-            **({"newest_us": max(times)} if times else {}),
-            **closed_after(before, files),
-        }
+        record = commit_record(decided, sink=self.node, owner=self._owner)
+        times = [each["newest_us"] for each in (*record["files"], before or {}) if "newest_us" in each]
+        return record | ({"newest_us": max(times)} if times else {}) | closed_after(before, record["files"])
 
-    def _fenced(self, batch: BatchId, why: str) -> FencedError:
-        return FencedError(
-            f'sink "{self.node}" refuses batch {batch.number} of lineage {batch.lineage}: {why} ({self.path})',
-            remedy="another driver writes here, or the state folder was copied or restored; stop this driver",
-        )
+    def _reveal(self, place: LineageFolder, batch: BatchId, record: Mapping[str, Any]) -> None:
+        """Give the staged files their names, or, if they are hidden, their place in the lineage's folder. Each may have been renamed
+        before."""
+        files = place.files_of(batch.number, record, self.path)
+        folders = {final.parent for _, final in files}
+        for folder in folders:
+            make_folder(folder)
+        for nth, (staged, final) in enumerate(files):
+            hidden = "hidden" in record["files"][nth]
+            if not (hidden and not final.exists() and not staged.exists() and is_rolled(place, record, batch.number, nth)):
+                _rename(staged, final, batch)
+            faults.reached("publish.renamed")
+        for folder in folders:
+            sync_folder(folder)
 
 
 class FilesSink(PublishedFiles):
@@ -328,7 +288,7 @@ class FilesSink(PublishedFiles):
         )
 
 
-def reveal(staged: Path, final: Path, batch: BatchId) -> None:
+def _rename(staged: Path, final: Path, batch: BatchId) -> None:
     """Rename, unless that was done before."""
     if final.exists():
         if staged.exists():

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from scribengin.connectors.staged_commit import CLOSED_BY, is_closed
 from scribengin.core.errors import FencedError, Refused, SinkError
 from scribengin.core.log_storage import StoreShelf
 from scribengin.core.numbered_log import NumberedLog
@@ -30,7 +31,6 @@ TRASH = "_scribengin_trash"
 CLAIMS = f"{INTERNAL}/owners/"
 DATA = "data"
 """Prefix of the objects that are not for readers that list."""
-_CLOSED = "closed_by"
 
 
 class Manifests:
@@ -44,16 +44,16 @@ class Manifests:
 
     def committed(self, number: int = 0) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """(number, manifest) from `number` on; without the record that ends the lineage."""
-        return ((n, record) for n, record in self.commits.since(number) if _CLOSED not in record)
+        return ((n, record) for n, record in self.commits.since(number) if not is_closed(record))
 
     def close(self, heir: str) -> None:
         """No Batch of this lineage is committed from now on: the next number is occupied."""
         while True:
             newest = self.commits.newest()
-            if newest is not None and _CLOSED in (self.commits.read(newest) or {}):
+            if newest is not None and is_closed(self.commits.read(newest) or {}):
                 return
             try:
-                self.commits.put(0 if newest is None else newest + 1, {_CLOSED: heir})
+                self.commits.put(0 if newest is None else newest + 1, {CLOSED_BY: heir})
             except FencedError:  # another process has folded meanwhile
                 continue
 
@@ -94,11 +94,6 @@ class Notes:
 def is_internal(key: str) -> bool:
     """Whether an object holds no rows, or is in the trash."""
     return key.startswith((f"{INTERNAL}/", f"{TRASH}/"))
-
-
-def is_closed(record: Mapping[str, Any]) -> bool:
-    """Whether it is not a manifest, but the end of its lineage."""
-    return _CLOSED in record
 
 
 def lineages(store: Store) -> list[str]:

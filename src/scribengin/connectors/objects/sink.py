@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import groupby
@@ -16,19 +17,20 @@ from scribengin.connectors.objects.audit import audit_objects
 from scribengin.connectors.objects.compaction import begin
 from scribengin.connectors.objects.compaction_log import CompactionLog, named
 from scribengin.connectors.objects.maintenance import rolling_of
-from scribengin.connectors.objects.manifests import CLAIMS, DATA, INTERNAL, Manifests, Owners, another_flow, is_closed, lineages
+from scribengin.connectors.objects.manifests import CLAIMS, DATA, INTERNAL, Manifests, Owners, another_flow, lineages
 from scribengin.connectors.objects.orphans import find_orphans
 from scribengin.connectors.objects.sink_stream import ObjectsSinkStream, Rules
 from scribengin.connectors.objects.staged_objects import complete, later_of
 from scribengin.connectors.objects.trash import StoreTrash, can_keep, is_moving
+from scribengin.connectors.staged_commit import StagedCommit, commit_record, is_closed
 from scribengin.core import faults
-from scribengin.core.errors import FencedError, SinkError, Unreachable
+from scribengin.core.errors import SinkError, Unreachable
 from scribengin.formats.catalog import encoder_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, Published, Unaccounted
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, Published, SinkStream, Unaccounted
     from scribengin.connectors.objects.staged_objects import Later
     from scribengin.core.store import Store
     from scribengin.core.types import Schema
@@ -37,19 +39,88 @@ _AT_ONCE = 8
 """uploads that are completed concurrently"""
 
 
-class ObjectsSink:
-    """One prefix. Executors get a pickled copy, from which they take streams."""
+class PublishedObjects(ABC):
+    """A prefix to which a manifest commits each Batch; a subclass defines what its objects become. Picklable."""
 
     exactly_once = True
 
-    def __init__(self, place: ConnectorContext) -> None:
-        options = place.options
+    def __init__(self, place: ConnectorContext, address: ObjectsAddress, format: str) -> None:
         self.node = place.node
-        self.format: str = options["format"]
+        self.format = format
         self._flow = place.flow
         self._owner = ""
         self._gaps = bool(place.member)
-        self._address = ObjectsAddress.of(place.node, options, place.folder)
+        self._address = address
+        self._opened: Store | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_opened": None}
+
+    @abstractmethod
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream:
+        """A stream for one task output; it writes nothing before its first row."""
+
+    def check_place(self) -> None:
+        """See PlaceChecking."""
+        self._address.check_place()
+
+    def check_ready(self, *, claimed: bool) -> None:
+        """See `group.contract.MemberSink`."""
+        if not claimed:
+            self.check_place()
+        elif not Owners(self._store).is_claimed():
+            raise Unreachable(
+                f'sink "{self.node}": {self._address} has no claim: this is not the place that the flow claimed',
+                remedy="restore it, or correct the url",
+                node=self.node,
+            )
+
+    def publish(self, decided: Decided) -> None:
+        """Take the steps of `staged_commit`. Raises FencedError or StateError; see the contract."""
+        batch = decided.batch
+        where = str(self._address)
+        Owners(self._store).check(owner=self._owner, lineage=batch.lineage, sink=self.node, where=where)
+        manifests = Manifests(self._store, batch.lineage)
+        commit = StagedCommit(sink=self.node, where=where, log=manifests.commits, consecutive=False)
+        record = commit.write(decided, self._record)
+        kept = self._reveal(batch, record)
+        manifests.notes.sweep(batch.number, [key for _, key in manifests.notes.staged(batch.number)], kept)
+        if manifests.commits.wants_folding(batch.number, gaps=self._gaps):
+            manifests.commits.fold(summarize)
+
+    def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
+        """Publish the newest decision, then delete leftovers of tasks of decided Batches."""
+        if decided is not None:
+            self.publish(decided)
+        manifests = Manifests(self._store, lineage)
+        staged = ((number, key) for number, key in manifests.notes.staged() if number < before)
+        for number, some in groupby(staged, key=itemgetter(0)):
+            record = manifests.commits.read(number) or {}
+            manifests.notes.sweep(number, [key for _, key in some], {file["name"] for file in record.get("files", ())})
+
+    @property
+    def _store(self) -> Store:
+        opened = self._opened
+        if opened is None:
+            opened = self._opened = self._address.open()
+        return opened
+
+    def _record(self, decided: Decided, before: Mapping[str, Any] | None) -> dict[str, Any]:
+        record = commit_record(decided, sink=self.node, owner=self._owner, format=self.format)
+        return record | closed_after(before, record["files"])
+
+    @abstractmethod
+    def _reveal(self, batch: BatchId, record: Mapping[str, Any]) -> set[str]:
+        """Show readers the objects of the record, as far as that was not done before; returns the keys that stay. The other objects of the
+        Batch are deleted."""
+
+
+class ObjectsSink(PublishedObjects):
+    """One prefix. Executors get a pickled copy, from which they take streams."""
+
+    def __init__(self, place: ConnectorContext) -> None:
+        options = place.options
+        super().__init__(place, ObjectsAddress.of(place.node, options, place.folder), options["format"])
         listed = options["visible"] == "listing"
         if listed and self._address.is_local:
             raise SinkError(
@@ -71,11 +142,7 @@ class ObjectsSink:
             listed and not rolls,
             delay_us(options),
         )
-        self._opened: Store | None = None
         self._restorable: bool | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_opened": None}
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """Claim the prefix, or confirm its own claim; see the contract."""
@@ -94,21 +161,6 @@ class ObjectsSink:
             marked = begin(self._store, lineage, by, closes=closes, sink=self.node, where=str(self._address))
             self._rules = replace(self._rules, looks_for_markers=marked)
 
-    def check_place(self) -> None:
-        """See PlaceChecking."""
-        self._address.check_place()
-
-    def check_ready(self, *, claimed: bool) -> None:
-        """See `group.contract.MemberSink`."""
-        if not claimed:
-            self.check_place()
-        elif not Owners(self._store).is_claimed():
-            raise Unreachable(
-                f'sink "{self.node}": {self._address} has no claim: this is not the place that the flow claimed',
-                remedy="restore it, or correct the url",
-                node=self.node,
-            )
-
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> ObjectsSinkStream:
         """A stream for one task output; it writes nothing before its first row."""
         return ObjectsSinkStream(self.node, self._store, batch, unit, attempt, schema, self._rules_of(batch))
@@ -119,35 +171,6 @@ class ObjectsSink:
             return self._rules
         before = Manifests(self._store, batch.lineage).commits.newest_below(batch.number)
         return replace(self._rules, closed_us=None if before is None else before[1].get("closed_us"))
-
-    def publish(self, decided: Decided) -> None:
-        """Write the manifest; then, for readers that list, complete the uploads. Raises FencedError or StateError; see the contract."""
-        batch = decided.batch
-        where = str(self._address)
-        Owners(self._store).check(owner=self._owner, lineage=batch.lineage, sink=self.node, where=where)
-        manifests = Manifests(self._store, batch.lineage)
-        record = self._record(decided, self._check_turn(manifests, batch))
-        faults.reached("publish.record.before")
-        stored = manifests.commits.put(batch.number, record)
-        faults.reached("publish.record.after")
-        if stored != record:
-            differing = next((name for name in (*record, *stored) if stored.get(name) != record.get(name)), "owner")
-            raise self._fenced(batch, f"batch {batch.number} already exists with another {differing}")
-        self._complete(record["files"], batch)
-        kept = {file["name"] for file in record["files"]}
-        manifests.notes.sweep(batch.number, [key for _, key in manifests.notes.staged(batch.number)], kept)
-        if manifests.commits.wants_folding(batch.number, gaps=self._gaps):
-            manifests.commits.fold(summarize)
-
-    def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
-        """Publish the newest decision, then delete leftovers of tasks of decided Batches."""
-        if decided is not None:
-            self.publish(decided)
-        manifests = Manifests(self._store, lineage)
-        staged = ((number, key) for number, key in manifests.notes.staged() if number < before)
-        for number, some in groupby(staged, key=itemgetter(0)):
-            record = manifests.commits.read(number) or {}
-            manifests.notes.sweep(number, [key for _, key in some], {file["name"] for file in record.get("files", ())})
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
         """Verify every committed object; see `objects.audit`, and `group.contract.MemberSink` for `since`."""
@@ -222,69 +245,19 @@ class ObjectsSink:
         store.delete(*claims)
         return len(there)
 
-    @property
-    def _store(self) -> Store:
-        opened = self._opened
-        if opened is None:
-            opened = self._opened = self._address.open()
-        return opened
-
     def _uploads(self) -> Later:
         return later_of(self._store)
 
-    def _check_turn(self, manifests: Manifests, batch: BatchId) -> Mapping[str, Any] | None:
-        """The manifest that the Batch follows; None for the first. Raise FencedError if there is one that it cannot follow."""
-        newest = manifests.commits.newest()
-        if newest is None:
-            return None
-        if newest == batch.number:
-            followed = manifests.commits.newest_below(batch.number)
-            return None if followed is None else followed[1]
-        if newest > batch.number:
-            raise self._fenced(batch, f"batch {newest} already exists")
-        before = manifests.commits.read(newest)
-        if before is not None and is_closed(before):
-            raise self._fenced(batch, "a newer lineage has taken over")
-        if before is not None and before["term"] > batch.term:
-            raise self._fenced(batch, f"batch {newest} exists under the newer Term {before['term']}; this one has Term {batch.term}")
-        return before
-
-    def _record(self, decided: Decided, before: Mapping[str, Any] | None) -> dict[str, Any]:
-        batch = decided.batch
-        files = [dict(segment) for receipt in decided.receipts for segment in receipt.segments]
-        return {
-            "owner": self._owner,
-            "flow": batch.flow,
-            "query": batch.query,
-            "sink": self.node,
-            "lineage": batch.lineage,
-            "number": batch.number,
-            "hash": decided.input_hash,
-            "term": batch.term,
-            "format": self.format,
-            "rows": sum(receipt.rows for receipt in decided.receipts),
-            "files": files,
-            **closed_after(before, files),
-        }
-
-    def _complete(self, files: list[Mapping[str, Any]], batch: BatchId) -> None:
-        """Make the objects visible whose uploads wait for it."""
-        waiting = [file for file in files if "upload" in file]
-        if not waiting:
-            return
-        uploads = self._uploads()
-
-        complete(self._store, uploads, waiting[0], f"batch {batch.number}")
-        faults.reached("publish.renamed")
-        with ThreadPoolExecutor(_AT_ONCE) as threads:
-            list(threads.map(lambda file: complete(self._store, uploads, file, f"batch {batch.number}"), waiting[1:]))
-
-    def _fenced(self, batch: BatchId, why: str) -> FencedError:
-        return FencedError(
-            f'sink "{self.node}" refuses batch {batch.number} of lineage {batch.lineage}: {why} ({self._address})',
-            remedy="another driver writes here, or the state folder was copied or restored; stop this driver",
-            node=self.node,
-        )
+    def _reveal(self, batch: BatchId, record: Mapping[str, Any]) -> set[str]:
+        """Complete the uploads that have waited for it; other objects count because the manifest names them."""
+        waiting = [file for file in record["files"] if "upload" in file]
+        if waiting:
+            uploads = self._uploads()
+            complete(self._store, uploads, waiting[0], f"batch {batch.number}")
+            faults.reached("publish.renamed")
+            with ThreadPoolExecutor(_AT_ONCE) as threads:
+                list(threads.map(lambda file: complete(self._store, uploads, file, f"batch {batch.number}"), waiting[1:]))
+        return {file["name"] for file in record["files"]}
 
 
 def summarize(summary: Any | None, records: Iterable[Any]) -> dict[str, int]:

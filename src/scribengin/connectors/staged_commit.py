@@ -1,0 +1,140 @@
+"""The commit of a Batch of staged files, as folders, object stores and Delta tables share it.
+
+Tasks stage files that no reader sees. When their Batch is decided, its sink publishes it, in this order. Any step may have been done
+before, by this process or by another one, so a process that is killed between two of them is completed by the next one that publishes.
+
+1. *The claim*: is this lineage still the one that may write to the place? First, so that a driver whose place was taken over changes
+   nothing there.
+2. *The turn*: the Batch must follow the newest commit record of its lineage. A later record, or one of a newer Term, means that another
+   driver has taken over while this one was suspended. Before the record, because afterwards the number is taken.
+3. *The record*, put-if-absent under the number of the Batch. This is the commit: of several drivers that have come so far, one succeeds.
+   Before any file is revealed, so that files of two decisions about one Batch are never visible side by side.
+4. *The comparison* with the record that is stored. An equal one is this decision: it was written before, and the rest may be missing.
+   Any other one is that of another driver, whose files must not be mixed with these.
+5. *The files* that the record names are revealed: renamed, uploaded completely, or committed to the log of a table.
+6. *The rest* that failed attempts staged is deleted; not earlier, because until then the files of the record are staged there too.
+7. *A mark* that all of this is done, where looking at each file again is not cheap; and old records are folded.
+
+`StagedCommit.write` does 2 to 4. The others are the sink's: claims and files are kept in different ways at each kind of place.
+
+In a store, a lineage that is taken over is also *closed*: a record that is not a Batch takes its next number. So even a driver that is
+suspended between 1 and 3 commits nothing more, unless its numbers have gaps, which those of a member of a group have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core import faults
+from scribengin.core.errors import FencedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scribengin.connectors.contract import BatchId, Decided
+    from scribengin.core.numbered_log import NumberedLog
+
+    Record = Mapping[str, Any]
+
+CLOSED_BY = "closed_by"
+"""in the record that closes a lineage: the lineage that has taken over"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedCommit:
+    """The commit records of one lineage at the place of one sink."""
+
+    sink: str
+    where: str
+    """the place, for messages"""
+    log: NumberedLog
+    consecutive: bool
+    """every number up to the newest has a record, and two reads by name cost less than a listing: then the records beside a Batch's own are
+    enough to tell its turn"""
+
+    def write(self, decided: Decided, build: Callable[[Decided, Record | None], Record]) -> Record:
+        """Write the commit record of a decided Batch, unless that was done.
+
+        Args:
+            decided: The Batch.
+            build: Makes the record from the Batch and the record that it follows (None for the first), the same one each time.
+
+        Returns:
+            The record that is stored now.
+
+        Raises:
+            FencedError: The Batch is older than the newest record, has an older Term, was decided differently, or its lineage is closed.
+        """
+        batch = decided.batch
+        record = build(decided, self._followed(batch))
+        faults.reached("publish.record.before")
+        stored: Record = self.log.put(batch.number, record)
+        faults.reached("publish.record.after")
+        if stored != record:
+            differing = next(name for name in (*record, *stored) if stored.get(name) != record.get(name))
+            raise self._fenced(batch, f"batch {batch.number} already exists with another {differing}")
+        return stored
+
+    def _followed(self, batch: BatchId) -> Record | None:
+        """The record that the Batch follows; None for the first. Raises FencedError if it can follow none of those that exist."""
+        number, before = self._newest_before(batch)
+        if before is None:
+            return None
+        if is_closed(before):
+            raise self._fenced(batch, "a newer lineage has taken over")
+        if before["term"] > batch.term:
+            raise self._fenced(batch, f"batch {number} exists under the newer Term {before['term']}; this one has Term {batch.term}")
+        return before
+
+    def _newest_before(self, batch: BatchId) -> tuple[int, Record | None]:
+        """The newest record below the Batch's number, and its own number. Raises FencedError if there is one above."""
+        if self.consecutive:
+            before = self.log.read(batch.number - 1)
+            if before is not None and not self.log.has(batch.number + 1):
+                return batch.number - 1, before
+        newest = self.log.newest()
+        if newest is None:
+            return -1, None
+        if newest > batch.number:
+            raise self._fenced(batch, f"batch {newest} already exists")
+        if newest < batch.number:
+            return newest, self.log.read(newest)
+        return self.log.newest_below(batch.number) or (-1, None)
+
+    def _fenced(self, batch: BatchId, why: str) -> FencedError:
+        return FencedError(
+            f'sink "{self.sink}" refuses batch {batch.number} of lineage {batch.lineage}: {why} ({self.where})',
+            remedy="another driver writes here, or the state folder was copied or restored; stop this driver",
+            node=self.sink,
+        )
+
+
+def commit_record(decided: Decided, *, sink: str, owner: str, **settings: str) -> dict[str, Any]:
+    """What every commit record holds of a decision.
+
+    Args:
+        decided: The Batch.
+        sink: The id of the sink.
+        owner: The installation that has claimed the place.
+        settings: The sink's settings that readers of the record need.
+    """
+    batch = decided.batch
+    return {
+        "owner": owner,
+        "flow": batch.flow,
+        "query": batch.query,
+        "sink": sink,
+        "lineage": batch.lineage,
+        "number": batch.number,
+        "hash": decided.input_hash,
+        "term": batch.term,
+        **settings,
+        "rows": sum(receipt.rows for receipt in decided.receipts),
+        "files": [dict(segment) for receipt in decided.receipts for segment in receipt.segments],
+    }
+
+
+def is_closed(record: Record) -> bool:
+    """Whether it is not a Batch, but the end of its lineage."""
+    return CLOSED_BY in record
