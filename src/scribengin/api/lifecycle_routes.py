@@ -148,7 +148,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.get("/flows/{flow}/offsets", response_model=list[Position])
     def offsets(flow: str, asked: Annotated[ApiRequest, may(role_of("offsets"))]) -> Response:
-        """How far each Query has read each source."""
+        """How far each query has read each source."""
         asked.check_flow(flow)
         return asked.answer(_look(asked, "offsets", flow))
 

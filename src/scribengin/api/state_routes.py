@@ -41,7 +41,7 @@ from scribengin.watching.flow_figures import with_live
 
 _LONGEST = 8192
 MOST_BATCHES = 1000
-"""in one answer: so many of each Query always keep their counts"""
+"""in one answer: so many of each query always keep their counts"""
 Text = Annotated[str, Query(max_length=_LONGEST)]
 
 
@@ -184,7 +184,7 @@ def letter_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.get("", response_model=LetterPage)
     def dead_letters(flow: str, asked: Annotated[ApiRequest, may(role_of("dead"))], chosen: Chosen, paged: Paged) -> Response:
-        """The records that a step could not process, page by page: of a Query, a step, a reason, or whose id begins with `prefix`. `after`
+        """The records that a step could not process, page by page: of a query, a step, a reason, or whose id begins with `prefix`. `after`
         is the value from the page before. A page may have few dead letters, or none, and still have `after`: request the next page. The
         bytes of records are for operators and above."""
         said = {**chosen, **paged, "bytes": asked.who.role >= Role.OPERATOR}
@@ -192,7 +192,7 @@ def letter_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.get("/counts", response_model=LetterCounts)
     def dead_letter_counts(flow: str, asked: Annotated[ApiRequest, may(role_of("dead-counts"))], chosen: Chosen) -> Response:
-        """The number of dead letters by Query, step and reason; the filters are those of a page."""
+        """The number of dead letters by query, step and reason; the filters are those of a page."""
         return from_state(asked, "dead-counts", flow, chosen, LetterCounts)
 
     @routes.post("/replays", response_model=LettersReplayed)
@@ -202,7 +202,7 @@ def letter_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.post("/repairs", response_model=LetterRepaired)
     def repair(flow: str, body: RepairLetter, asked: Annotated[ApiRequest, may(role_of("repair"))]) -> Response:
-        """Repair a dead letter in all Queries that refused it in the same way. The repair is kept until the replay, if the flow would
+        """Repair a dead letter in all queries that refused it in the same way. The repair is kept until the replay, if the flow would
         accept it. Without `columns`, `text` and `text_base64` nothing is changed: the answer shows what can be repaired."""
         return from_state(asked, "repair", flow, asdict(body), LetterRepaired)
 

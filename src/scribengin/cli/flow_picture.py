@@ -33,7 +33,7 @@ def of_file(flow: str, state: Path | None, *, live: bool, mermaid: bool, svg: Pa
 
         counts = edge_counts(prepared)
     graph = graph_as_json(prepared.plan)
-    del graph["mermaid"]  # the Mermaid text of the plan, which shows Queries and stages
+    del graph["mermaid"]  # the Mermaid text of the plan, which shows queries and stages
     return _answer(graph, counts, prepared.warnings, mermaid=mermaid, svg=svg)
 
 

@@ -60,7 +60,7 @@ class FlowWithState:
         return queries
 
     def made(self) -> set[str]:
-        """The names of the Queries that the flow's sinks and channels have now."""
+        """The names of the queries that the flow's sinks and channels have now."""
         from scribengin.plan.graph import query_sinks
 
         return {name for tier in self.tiers for name in query_sinks(tier.flow)}

@@ -1,4 +1,4 @@
-"""The live display: a few lines for each Query, redrawn four times a second on the terminal of stderr."""
+"""The live display: a few lines for each query, redrawn four times a second on the terminal of stderr."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class LiveDisplay:
 
 
 def draw(view: RunView, *, height: int) -> RenderableType:
-    """The drawing of a view. If the terminal has too few lines, each Query gets one line."""
+    """The drawing of a view. If the terminal has too few lines, each query gets one line."""
     tiers = len(dict.fromkeys(query.tier for query in view.queries)) if view.gates else 0
     roomy = height >= 4 * len(view.queries) + len(view.gates) + tiers + 4
     title = Table.grid(expand=True)

@@ -151,7 +151,7 @@ def show_verdict(violations: Sequence[str], console: Console, *, besides: bool =
 
 
 def show_losses(queries: Mapping[str, Mapping[str, Counts]], console: Console) -> None:
-    """Print a line for each source whose records were lost before they were read (`queries`: Query → node → counts). They are not part of
+    """Print a line for each source whose records were lost before they were read (`queries`: query → node → counts). They are not part of
     the balance."""
     for query, nodes in queries.items():
         for node, counts in nodes.items():
@@ -197,7 +197,7 @@ def _rows(count: int) -> str:
 
 
 def show_ledgers(tables: Mapping[str, Mapping[str, Sequence[LedgerLine]]], console: Console) -> None:
-    """Print ledgers, given as heading → Query → its lines. Columns that are empty everywhere are left out. The meanings of the others are
+    """Print ledgers, given as heading → query → its lines. Columns that are empty everywhere are left out. The meanings of the others are
     printed below the last table."""
     shown = {heading: queries for heading, queries in tables.items() if any(queries.values())}
     used = set[str]()

@@ -9,7 +9,7 @@ from scribengin.client.models import CLOSED, AppliedFlow, Submit
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Flows that are submitted as one: all of them, or none. `plan` is the hash of the plan that was reviewed; `accept` agrees that Queries
+    """Flows that are submitted as one: all of them, or none. `plan` is the hash of the plan that was reviewed; `accept` agrees that queries
     which need a new checkpoint read all again, or that their state is discarded; `columns`, that sinks whose folders hold files of other
     columns write those of the flow from here on."""
 
@@ -23,7 +23,7 @@ class Topology:
 Effect = Literal["in place", "next Batch", "restart", "drain", "new checkpoint", "refused"]
 """How a change takes effect, the mildest first. `in place`: running workers are not touched. `next Batch`: the workers continue with it
 between two Batches. `restart`: the workers end after the current Batches, others take over; positions and state are kept. `drain`: as
-`restart`, but first the running version reads the backlog of channels that are removed. `new checkpoint`: a Query's state would mean
+`restart`, but first the running version reads the backlog of channels that are removed. `new checkpoint`: a query's state would mean
 something else, so that it starts with an empty one. `refused`: it cannot be done now; the remedy says what to do first."""
 
 
@@ -42,7 +42,7 @@ class ChangeRow:
 
 @dataclass(frozen=True, slots=True)
 class AnewRow:
-    """A Query that needs a new checkpoint: the rows that it has read from its sources and written to its sinks."""
+    """A query that needs a new checkpoint: the rows that it has read from its sources and written to its sinks."""
 
     tier: str
     query: str
@@ -107,7 +107,7 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a Query has read a source: `position` entries of its log are committed, `logged` are handed out; the newest Batch, and what
+    """How far a query has read a source: `position` entries of its log are committed, `logged` are handed out; the newest Batch, and what
     was last read, for people."""
 
     tier: str

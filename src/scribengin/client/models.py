@@ -505,7 +505,7 @@ class StandbyRow:
 
 @dataclass(frozen=True, slots=True)
 class TierRow:
-    """A tier of a flow, and the worker that serves it. `ready`: each of its Queries has committed a Batch since the worker started, or has
+    """A tier of a flow, and the worker that serves it. `ready`: each of its queries has committed a Batch since the worker started, or has
     found nothing to read; null for a tier that the version does not have, or whose worker is of an earlier release. `failures` counts
     failures in a row without progress; `starts_again` is when the next worker starts, ISO 8601, null if none starts automatically. `http`
     is the address of the worker's status page, for its own host. `workers` is the number of workers of the tier, `each` for one on each
@@ -585,7 +585,7 @@ class AcceptedRow:
 
 @dataclass(frozen=True, slots=True)
 class AckRow:
-    """How far the Batches of a Query are acknowledged: committed, together with everything that downstream tiers made of them. Batches of
+    """How far the Batches of a query are acknowledged: committed, together with everything that downstream tiers made of them. Batches of
     its `lineage` are given by number, -1 for none, each with the time when it was decided; `read` and `released`: source → entries of its
     log that are decided, and that are acknowledged; `channels`: channel that it writes → the newest Batch that all readers have
     acknowledged."""

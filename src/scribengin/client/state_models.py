@@ -11,7 +11,7 @@ from scribengin.client.models import CLOSED
 class LetterCount:
     """The number of records that a step could not process for one reason, with the key and message of the first, and its place in the flow.
     Of them, `replayed` were processed again successfully, `asked` wait to be replayed after a request, and `repaired` wait for such a
-    request. `first` and `last`: when the Batches were decided. `gone`: no sink of the flow uses the Query any more; requested replays wait
+    request. `first` and `last`: when the Batches were decided. `gone`: no sink of the flow uses the query any more; requested replays wait
     until one does."""
 
     query: str
@@ -127,7 +127,7 @@ class LettersReplayed:
 @dataclass(frozen=True, slots=True)
 class RepairLetter:
     """Repair the dead letter whose id or key is `letter` or has this prefix: with other values of columns (JSON, or else text), or with
-    another text as a whole; `query`: in this Query only. `from_start`: repair what its source delivered, even if the input row of the step
+    another text as a whole; `query`: in this query only. `from_start`: repair what its source delivered, even if the input row of the step
     is known. `digest`: only if the dead letter and its text still match the answer that had this digest."""
 
     letter: str
@@ -172,7 +172,7 @@ class PurgeLetters:
 
 @dataclass(frozen=True, slots=True)
 class LettersPurged:
-    """The number of dead letters that were deleted, or would be; `unreplayed` of them were not processed again. `queries`: Query → count.
+    """The number of dead letters that were deleted, or would be; `unreplayed` of them were not processed again. `queries`: query → count.
     `trash`: the `id` with which they can be restored, and `until` when; null if nothing was deleted."""
 
     flow: str
@@ -193,7 +193,7 @@ class UndoPurge:
 
 @dataclass(frozen=True, slots=True)
 class PurgeUndone:
-    """The number of dead letters of the purge `id` that were restored; `expired` more are older than `retain`. `queries`: Query → count."""
+    """The number of dead letters of the purge `id` that were restored; `expired` more are older than `retain`. `queries`: query → count."""
 
     flow: str
     id: str

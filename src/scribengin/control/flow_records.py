@@ -287,7 +287,7 @@ def read_tasks(registry: Registry, flow: str) -> list[TaskRow]:
 
 
 def read_acks(registry: Registry, flow: str, tiers: Sequence[str]) -> list[dict[str, Any]]:
-    """How far each Query of these tiers is acknowledged by downstream tiers, as their workers last wrote it, as JSON."""
+    """How far each query of these tiers is acknowledged by downstream tiers, as their workers last wrote it, as JSON."""
     return [
         {"tier": tier, "query": query, **{name: getattr(said, name) for name in QueryAck.__struct_fields__}}
         for (tier, query), said in acks_of(registry, flow, tiers).items()
@@ -295,7 +295,7 @@ def read_acks(registry: Registry, flow: str, tiers: Sequence[str]) -> list[dict[
 
 
 def acks_of(registry: Registry, flow: str, tiers: Sequence[str]) -> dict[tuple[str, str], QueryAck]:
-    """How far each (tier, Query) is acknowledged; see `read_acks`."""
+    """How far each (tier, query) is acknowledged; see `read_acks`."""
     there = [tier for tier in tiers if ACK.fits(flow, tier)]
     found = zip(there, read_records(registry, [ACK(flow, tier) for tier in there]), strict=True)
     return {(tier, query): said for tier, stored in found if isinstance(stored, Stored) for query, said in stored.record.queries.items()}

@@ -156,7 +156,7 @@ class Stager:
 
         Args:
             spark: The session.
-            compilers: Query → its parts, and its compiler.
+            compilers: query → its parts, and its compiler.
             claim: Prepares the query's sinks for the lineage of a portion.
         """
         self._spark = spark

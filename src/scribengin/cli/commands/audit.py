@@ -59,7 +59,7 @@ def _answer(found: dict[str, Any], remedy: str, warnings: Sequence[Problem] = ()
 
 
 def _name(query: dict[str, Any]) -> str:
-    """The name of the Query, with its lineage if a rewind has ended that lineage."""
+    """The name of the query, with its lineage if a rewind has ended that lineage."""
     return f"{query['name']} (lineage {query['lineage']})" if query["past"] else str(query["name"])
 
 

@@ -66,7 +66,7 @@ def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Comm
 
 
 def _coloured(text: str) -> str:
-    """The text of a plan with bold headings and a coloured result for each Query and channel."""
+    """The text of a plan with bold headings and a coloured result for each query and channel."""
     return "".join(_coloured_line(line) for line in text.splitlines(keepends=True))
 
 

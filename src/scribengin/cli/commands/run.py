@@ -132,7 +132,7 @@ class _Latest:
 
     @property
     def is_running(self) -> bool:
-        """True if Queries run, so that a Batch may be under way. For signal handlers: takes no lock."""
+        """True if queries run, so that a Batch may be under way. For signal handlers: takes no lock."""
         view = self._view
         return view is not None and view.phase in ("running", "degraded", "stopping")
 

@@ -33,7 +33,7 @@ def positions_of_file(flow: str, query: str | None, state: Path | None) -> tuple
 
 
 def positions_of_name(flow: str, query: str | None, masters: Masters) -> list[dict[str, Any]]:
-    """Returns a row for each source of each Query of a submitted flow. Raises Refused if no Query has the name `query`."""
+    """Returns a row for each source of each query of a submitted flow. Raises Refused if no query has the name `query`."""
     import msgspec
 
     with masters.client() as client:
@@ -107,7 +107,7 @@ def set_of_file(*, flow: str, source: str, position: str, query: str | None, yes
 
 
 def _what_it_means(parts: list[tuple[TierState, QueryFolder]], back: list[QueryFolder], source: str, position: str) -> list[str]:
-    """Describe the consequences that the user has to confirm. Raises Refused if a Query cannot go back."""
+    """Describe the consequences that the user has to confirm. Raises Refused if a query cannot go back."""
     from scribengin.local.positions import closed_text, preview_move_back
 
     meant = []
@@ -147,7 +147,7 @@ def _line(moved: MovedPosition) -> str:
 
 
 def reads(part: QueryFolder, source: str) -> bool:
-    """True if the Query's newest lineage has the source."""
+    """True if the query's newest lineage has the source."""
     from scribengin.state.lineage import read_lineage
 
     lineage = read_lineage(part)

@@ -137,7 +137,7 @@ def _workers(tier: Mapping[str, Any]) -> str:
 
 
 def _show_acks(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print for each Query up to which Batch it is acknowledged to the end of the flow: its sources no longer need to keep the data
+    """Print for each query up to which Batch it is acknowledged to the end of the flow: its sources no longer need to keep the data
     before."""
     for row in rows:
         if row["decided"] < 0:
