@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import BatchId, ConnectorContext
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, Published
 from scribengin.core.types import parse_schema
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.conformance_sql import check_database
@@ -64,6 +64,20 @@ def test_a_sink_that_replaces_rows_writes_each_of_them_once(mode: str, tmp_path:
         schema=schema,
         rows=[row | said for row in ROWS],
     )
+
+
+def test_an_audit_does_not_say_that_it_has_counted_rows_that_it_did_not(tmp_path: Path) -> None:
+    """Rows of SQLite do not tell their transaction: of these one is gone, and another writer's is there."""
+    schema = parse_schema("id BIGINT NOT NULL, name STRING")
+    sink = make(tmp_path, "kept")
+    sink.prepare(owner="me", lineage="one")
+    stream = sink.stream(BatchId("flow", "query", "one", 0, 1), 0, "attempt", schema)
+    stream.write(pa.RecordBatch.from_pylist([{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]))
+    decided = Decided(BatchId("flow", "query", "one", 0, 1), "hash", (stream.close(),))
+    sink.publish(decided)
+    with closing(sqlite3.connect(tmp_path / "kept.db")) as database, database:
+        database.execute("DELETE FROM kept")
+    assert [*sink.audit(lineage="one", decided=[decided])] == [Published(0, 2, counted=False)]
 
 
 def test_a_key_is_asked_for_where_the_table_does_not(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ class SqlSink:
                 rows = commit.rows if found is None else sum(found.get(xid, 0) for xid in xids)
                 if rows != commit.rows:
                     wrong.append(f"batch {number}: expected {commit.rows} rows in {self._target}, found {rows}")
-                yield Published(number, rows, tuple(wrong))
+                yield Published(number, rows, tuple(wrong), counted=found is not None)
             for number in sorted(number for number in commits if since is not None and number >= since):
                 yield Published(number, commits[number].rows, (f"batch {number} is published, but there is no decision for it",))
             if found is not None and (strange := self._strange(session, found)) > 0:
