@@ -214,7 +214,6 @@ def _shown(rows: Counter[str]) -> str:
 
 def check_poison(trial: SinkTrial, rows: Rows, poison: Rows) -> None:
     """Rows that the place never takes, each between two of `rows`, in either form in which rows come."""
-    must(len(poison) <= len(rows), "check_sink needs as many rows as there are of poison")
     for as_json in (False, True):
         mixed = [row for one, other in zip(rows, poison, strict=False) for row in (one, other)] + [rows[0]]
         wrong = set(range(1, len(mixed), 2))
@@ -521,8 +520,9 @@ def check_sink(
 
     `every_line`: drivers die at each line of the sink's own code, not only at the crash points that it passes; so it is anyway with a sink
     that passes none. `copies_publish=False`: the sink publishes only in the process where it was made (it needs a Spark session there), so
-    that no driver is really killed. Raises AssertionError."""
-    must(len(rows) >= 4, "check_sink needs at least four rows")
+    that no driver is really killed. Raises AssertionError; ValueError if there are fewer than four `rows`, or fewer than of `poison`."""
+    if len(rows) < max(4, len(poison)):
+        raise ValueError(f"check_sink needs at least {max(4, len(poison))} rows: four, and as many as there are of poison")
     trial = SinkTrial(make_sink, read_back, schema)
     with logs() as logged:
         _check_batches(trial, rows)
