@@ -237,7 +237,7 @@ def _is_kept(value: Any, found: Any, *, single: bool) -> bool:
                 return bool((json.loads(found) if isinstance(found, str) else found) == value)
     except (ArithmeticError, AttributeError, TypeError, ValueError):
         return False
-    return found == value
+    return bool(found == value)
 
 
 def _short(value: Any) -> str:
