@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 import tomllib
 from typing import TYPE_CHECKING
@@ -103,3 +104,14 @@ def test_the_floors_are_those_that_the_linter_checks() -> None:
     page = (ROOT / "docs/architecture.md").read_text().partition("```\ncli")[2].partition("```")[0]
     told = [word for floor in re.findall(r"^\w+(?: \| \w+)*", "cli" + page, re.MULTILINE) for word in floor.split(" | ")]
     assert told == [*floors, "testing", "harness"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["docs/sql-databases.md", "docs/connectors.md", *(str(file.relative_to(ROOT)) for file in sorted(ROOT.glob("examples/**/*.py")))],
+)
+def test_every_class_that_a_page_for_authors_names_is_there(page: str) -> None:
+    code = "\n".join(file.read_text() for folder in (_SOURCES, ROOT / "examples") for file in sorted(folder.rglob("*.py")))
+    classes = {*re.findall(r"^\s*class (\w+)", code, re.MULTILINE), *vars(builtins)}
+    named = re.findall(r"`([A-Z][a-z]\w*)(?:\.\w+)?(?:\([^`]*\))?`", (ROOT / page).read_text())
+    assert sorted({name for name in named if name not in classes}) == []

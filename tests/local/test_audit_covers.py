@@ -103,3 +103,19 @@ def test_an_audit_of_nothing_does_not_say_that_all_is_well(shop, capsys):
     assert "Batch 0 is under way" in said
     assert "Nothing was audited" in said
     assert "balances" not in said
+
+
+def test_rows_that_were_not_counted_are_not_shown_as_found(folder, capsys):
+    from scribengin.cli.commands.audit import _show
+
+    folder.flow(f"{FLOW}  shown: {{from: rows, type: console}}\n").data("data/a.jsonl", [{"id": 1}, {"id": 2}])
+    assert folder.run().balanced
+    capsys.readouterr()
+    found = json.loads(json.dumps(audited(folder)))
+    sinks = {sink["sink"]: sink for query in found["queries"] for sink in query["sinks"]}
+    assert "counted" not in sinks["kept"]
+    assert (sinks["shown"]["decided"], sinks["shown"]["found"], sinks["shown"]["counted"]) == (2, 2, False)
+    _show(found, "")
+    lines = {words[-3]: words for line in capsys.readouterr().out.splitlines() if len(words := line.split()) > 3 and "sink" in words}
+    assert lines["kept"][-2:] == ["2", "2"]
+    assert lines["counted)"][-2:] == ["2", "-"]

@@ -200,6 +200,11 @@ def test_what_is_wrong_is_told_with_what_to_do(parse: Any, step: str, message: s
         ("type: sequence, rows: true", "the boolean true, not a whole number"),
         ("type: sequence, rows: -1", "write at least 0"),
         ("type: sequence, path: x", '"path" belongs to a source of type files'),
+        (
+            "type: files, path: x, format: json, max_rows: 5",
+            '"max_rows" belongs to a source of type kafka, postgres, opensearch, elasticsearch, cassandra, hbase, sequence; here there is '
+            "max_files and max_bytes",
+        ),
         ("type: sequence, mode: x", '"mode" belongs to a source of type postgres or a sink of type postgres, delta, opensearch, '),
         ("type: console", 'the type "console", which is only a sink'),
         ("connector: files", 'did you mean "type"? ("connector" is a word of Kafka Connect)'),

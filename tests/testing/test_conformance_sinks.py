@@ -68,6 +68,12 @@ def test_a_sink_that_is_right_passes_with_all_benches(place: Path) -> None:
     in_a_store(KeyedSink, place, poison=POISON, wider=WIDER)
 
 
+@pytest.mark.parametrize(("rows", "poison"), [(ROWS[:3], ()), (ROWS[:4], [POISON[0]] * 5)])
+def test_too_few_rows_are_told_before_anything_is_written(place: Path, rows: Any, poison: Any) -> None:
+    with pytest.raises(ValueError, match=f"check_sink needs at least {max(4, len(poison))} rows"):
+        check_sink(lambda: pytest.fail("no sink is made"), list, schema=parse_schema(SCHEMA), rows=rows, poison=poison)
+
+
 def test_a_sink_that_is_right_outlives_a_death_at_each_line(place: Path) -> None:
     in_a_store(KeyedSink, place, every_line=True)
 

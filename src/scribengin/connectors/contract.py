@@ -329,6 +329,8 @@ class Published:
     number: int
     rows: int
     violations: tuple[str, ...] = ()
+    counted: bool = True
+    """False if `rows` is from a record, because the rows at the place cannot be counted by Batch"""
 
 
 class SinkConnector(Protocol):

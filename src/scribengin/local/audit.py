@@ -85,6 +85,7 @@ def _query(report: AuditReport, by_spark: Collection[str]) -> dict[str, Any]:
                 "others": None if sink.others is None else [asdict(each) for each in sink.others],
             }
             | ({"members": dict(report.members[sink.sink])} if sink.sink in report.members else {})
+            | ({} if sink.counted else {"counted": False})
             | ({"by_spark": True} if sink.sink in by_spark else {})
             for sink in report.sinks
         ],

@@ -49,6 +49,8 @@ _READ_AS = frozenset(
     {"inputs", "nodes", "section", "schema", "watermark", "columns", "expression", "expressions", "selection", "cases", "function"}
 )
 """kinds whose value is read under the probably intended key, because other values refer to it or depend on it"""
+_LIMIT = "max_"
+"""how the names of limits of a Batch begin"""
 _NODES = (keys.SOURCE, keys.STEP, keys.SINK, tier_keys.TIER, tier_keys.EDGE, tier_keys.GROUP, keys.ALERT)
 
 
@@ -355,7 +357,7 @@ class Sections:
             message = f'{owner.called} has the unknown key "{owner.prefix}{name}"'
         set_already = nearest(name, read.given, _VERY) if meant is None else None
         remedy = near or (f'take it out: "{set_already}" is set already' if set_already else "")
-        remedy = remedy or self._elsewhere(name, section) or did_you_mean(name, free) or translate(name)
+        remedy = remedy or self._elsewhere(name, section, options) or did_you_mean(name, free) or translate(name)
         remedy = remedy or f"{'options and keys are' if of_type else 'keys here are'} {', '.join(known)}"
         self.reader.error("unknown-option" if of_type else "unknown-key", at, message, remedy)
         if meant is not None:
@@ -389,12 +391,14 @@ class Sections:
         taking = [key.name for key in section.keys if key.name in free and (text in key.choices or our_word(text, key.choices))]
         return taking[0] if len(taking) == 1 else None
 
-    def _elsewhere(self, name: str, section: Section) -> str:
-        """The places where a misplaced key would be valid; empty if there are none."""
+    def _elsewhere(self, name: str, section: Section, options: Collection[Option]) -> str:
+        """The places where a misplaced key would be valid; of a limit, those of the node's own `options` that limit alike."""
         sections = [other for other in keys.SECTIONS if other not in tier_keys.PARTS or section in tier_keys.SECTIONS]
         others = [other for other in sections if other is not section and name in other.names]
         homes = [f"a{'n' * (other.called[0] in 'ae')} {other.called}" if other in _NODES else f"`{other.called}`" for other in others]
         if section not in tier_keys.SECTIONS:
             having = {role: [one.type for one in types.values() if one.option(name)] for role, types in self._types.items()}
             homes += [f"a {role} of type {', '.join(types)}" for role, types in having.items() if types]
-        return f'"{name}" belongs to {" or ".join(homes)}' if homes else ""
+        alike = [option.name for option in options if option.pace and option.name.startswith(_LIMIT)] if name.startswith(_LIMIT) else []
+        instead = f"; here there is {' and '.join(alike)}" if alike else ""
+        return f'"{name}" belongs to {" or ".join(homes)}{instead}' if homes else ""

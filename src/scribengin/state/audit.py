@@ -64,12 +64,13 @@ def read_losses(query: QueryFolder, starts: Mapping[str, int], ends: Mapping[str
 
 @dataclass(frozen=True, slots=True)
 class SinkAudit:
-    """The rows decided for a sink, and the rows found in its target now."""
+    """The rows decided for a sink, and the rows found in its target now, or, if they were not `counted`, those of its records."""
 
     sink: str
     decided: int
     found: int
     violations: tuple[str, ...] = ()
+    counted: bool = True
     others: tuple[Unaccounted, ...] | None = ()
     """what the sink's target contains in addition, and the flow's state does not account for; None if the audit did not look for it"""
 
@@ -211,6 +212,7 @@ def _audit_sink(query: QueryFolder, id_: str, sink: SinkConnector, lineage: str,
     pruned = Decisions(query.decisions).pruned()
     older: int | None = None
     found = 0
+    counted = True
     wrong: list[str] = []
     parts = (decision.of_sink(id_) for decision in _decided(query, last) if not (decision.empty and chains_batches(sink)))
     for published in sink.audit(lineage=lineage, decided=parts):
@@ -220,10 +222,11 @@ def _audit_sink(query: QueryFolder, id_: str, sink: SinkConnector, lineage: str,
             older = (older or 0) + published.rows
         else:
             found += published.rows
+        counted &= published.counted
         wrong += published.violations
     # rows of pruned Batches that the sink does not report are counted in the totals only
     found += pruned.sinks.get(id_, SinkTotals()).rows if older is None else older
     decided = totals.sinks.get(id_, SinkTotals()).rows
     if decided != found and not wrong:
         wrong.append(f"expected {decided} rows, found {found}")
-    return SinkAudit(id_, decided, found, tuple(wrong))
+    return SinkAudit(id_, decided, found, tuple(wrong), counted)

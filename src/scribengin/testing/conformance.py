@@ -236,7 +236,6 @@ def _shown(rows: Counter[str]) -> str:
 
 def check_poison(trial: SinkTrial, rows: Rows, poison: Rows) -> None:
     """Rows that the place never takes, each between two of `rows`, in either form in which rows come."""
-    must(len(poison) <= len(rows), "check_sink needs as many rows as there are of poison")
     for as_json in (False, True):
         mixed = [row for one, other in zip(rows, poison, strict=False) for row in (one, other)] + [rows[0]]
         wrong = set(range(1, len(mixed), 2))
@@ -559,8 +558,9 @@ def check_sink(
     that no driver is really killed.
 
     `declared` is the type of the sink, and `options` are those of its node: the sink and its streams have the methods of the abilities that
-    it declares, and of no others. Raises AssertionError."""
-    must(len(rows) >= 4, "check_sink needs at least four rows")
+    it declares, and of no others. Raises AssertionError; ValueError if there are fewer than four `rows`, or fewer than of `poison`."""
+    if len(rows) < max(4, len(poison)):
+        raise ValueError(f"check_sink needs at least {max(4, len(poison))} rows: four, and as many as there are of poison")
     trial = SinkTrial(make_sink, read_back, schema, declared=declared, options=options)
     with logs() as logged:
         _check_batches(trial, rows)

@@ -6,14 +6,20 @@ def test_my_database_keeps_the_contract(tmp_path):
 
 from __future__ import annotations
 
+import datetime as dt
+import json
+import math
 import pickle
 import threading
+from contextlib import closing, suppress
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from scribengin.connectors.contract import BatchId, Decided, Receipt
-from scribengin.core.errors import FencedError, Refused, StateError
+from scribengin.core.errors import FencedError, Refused, ScribenginError, StateError
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
 
@@ -32,6 +38,35 @@ _OWNER, _LINEAGE = "conformance", "lineage-1"
 _WAITS_S = 1.0
 """how long one who asks for a claim is given to pass by another who holds it"""
 
+_LONG = 70_000
+"""more than some types of texts and bytes hold"""
+_MOST_SHOWN = 60
+_VALUES: Mapping[str, Sequence[Any]] = {
+    "BOOLEAN": [True, False],
+    "TINYINT": [1, -128, 127],
+    "SMALLINT": [1, -(2**15), 2**15 - 1],
+    "INT": [1, -(2**31), 2**31 - 1],
+    "BIGINT": [1, -(2**63), 2**63 - 1],
+    "FLOAT": [0.5, 2.0**-149, (2 - 2.0**-23) * 2.0**127, math.inf, -math.inf, math.nan],
+    "DOUBLE": [0.1, 5e-324, 1.7976931348623157e308, math.inf, -math.inf, math.nan],
+    "DECIMAL(20,3)": [Decimal("1.125"), Decimal("99999999999999999.999"), Decimal("-99999999999999999.999"), Decimal("0.001")],
+    "DECIMAL(38,10)": [Decimal("1.5"), Decimal(f"{'9' * 28}.{'9' * 10}"), Decimal("0.0000000001")],
+    "STRING": ["a", "", " ", "a ", "A\0b", "\r\n\\N\t'\"", "a\u0308", "\N{GRINNING FACE}", "x" * _LONG],
+    "BINARY": [b"a", b"", b"\0\xff\\", b"\0" * _LONG],
+    "DATE": [dt.date(2026, 1, 1), dt.date(1, 1, 1), dt.date(9999, 12, 31), dt.date(1969, 12, 31)],
+    "TIMESTAMP": [
+        dt.datetime(2026, 1, 1, 12, 0, 0, 123456, dt.UTC),
+        dt.datetime(2026, 3, 29, 2, 30, tzinfo=dt.UTC),  # in the hour that summer time skips
+        dt.datetime(1969, 12, 31, 23, 59, 59, 999999, dt.UTC),
+        dt.datetime(1, 1, 1, tzinfo=dt.UTC),
+        dt.datetime(9999, 12, 31, 23, 59, 59, 999999, dt.UTC),
+    ],
+    "ARRAY<BIGINT>": [[1, 2**53 - 1], []],
+    "MAP<STRING, INT>": [{"a": 1}, {}],
+    "STRUCT<a: INT, b: STRING>": [{"a": 1, "b": "\N{GRINNING FACE}"}],
+}
+"""type → a usual value, and values that some databases refuse or change"""
+
 
 class MakeSink(Protocol):
     """Makes the sink under test: a fresh one for the table of that name, with `mode`, `key`, `version` and `change` as flows give them."""
@@ -45,7 +80,16 @@ def check_database(make_sink: MakeSink, read_back: Callable[[str], Sequence[Row]
     table of that name. Raises AssertionError with the sentence that is broken."""
     rows = [{"id": n, "name": None if n == 2 else f"name {n}", "v": n} for n in range(4)]
     check_sink(lambda: make_sink("added"), lambda: read_back("added"), schema=SCHEMA, rows=rows)
-    for check in (_check_keys, _check_versions, _check_changes, _check_names, _check_what_is_staged):
+    for check in (
+        _check_keys,
+        _check_text_keys,
+        _check_other_indexes,
+        _check_versions,
+        _check_changes,
+        _check_names,
+        _check_types,
+        _check_what_is_staged,
+    ):
         check(make_sink, read_back)
     _check_first_claims(make_sink)
     _check_later_claims(make_sink, read_back)
@@ -112,6 +156,93 @@ def _check_keys(make_sink: MakeSink, read_back: Callable[[str], Sequence[Row]]) 
     )
     without = make_sink("keyed", mode="upsert", key=("name",)).unlike(SCHEMA)
     _check(any("unique index on (name)" in each for each in without), f"a key that the table does not enforce is reported: {without}")
+
+
+def _check_text_keys(make_sink: MakeSink, read_back: Callable[[str], Sequence[Row]]) -> None:
+    """Some databases have no key on texts of any length, or keep `a` and `A` in one row by default."""
+    sink, schema = make_sink("texts", mode="upsert", key=("id",)), parse_schema("id STRING, name STRING")
+    trial = _Trial(sink, lambda: read_back("texts"), schema)
+    keys = ["a", "A", "a ", "ä", "a\u0308", "\N{GRINNING FACE}"]
+    refused = trial.write([{"id": key, "name": "first"} for key in keys], [{"id": None, "name": "nobody"}])
+    _check([each.partition(" ")[0] for each in refused] == ["1:0"], f"a text can be a key, and only a null one is refused: {refused}")
+    sentence = "texts of a key compare by their bytes: case, accents and blanks at the end count"
+    trial.sees(dict.fromkeys(keys, "first"), sentence)
+    trial.write([{"id": "A", "name": "second"}])
+    trial.sees(dict.fromkeys(keys, "first") | {"A": "second"}, sentence)
+    _check(trial.sink.unlike(schema) == [], "the table that was made for a text as a key is as the flow needs it")
+
+
+def _check_other_indexes(make_sink: MakeSink, read_back: Callable[[str], Sequence[Row]]) -> None:
+    """A table with a unique index beside its key."""
+    sink = make_sink("indexed", mode="upsert", key=("id",))
+    trial = _Trial(sink, lambda: read_back("indexed"), SCHEMA)
+    trial.write([_row(1, "a", 1), _row(2, "b", 2)])
+    database = sink._database
+    with closing(database.connect()) as session:
+        index, table, column = database.quoted("other_index"), database.quoted(*sink._target.names), database.quoted("v")
+        session.execute(f"CREATE UNIQUE INDEX {index} ON {table} ({column})")
+    if sink.unlike(SCHEMA):
+        return
+    with suppress(ScribenginError):  # a table that does not accept a decided row stops the flow
+        trial.write([_row(3, "c", 1)])
+    trial.sees({1: "a", 2: "b"}, "a row replaces that of its key, and none that is equal in another unique index")
+
+
+def _check_types(make_sink: MakeSink, read_back: Callable[[str], Sequence[Row]]) -> None:
+    columns = {f"c{number}": type_ for number, type_ in enumerate(_VALUES)}
+    schema = parse_schema(", ".join(["id BIGINT", *(f"{name} {type_}" for name, type_ in columns.items())]))
+    trial = _Trial(make_sink("typed"), lambda: read_back("typed"), schema)
+    given = [(name, value) for name, type_ in columns.items() for value in (*_VALUES[type_], None)]
+    refused = trial.write([dict.fromkeys(schema.names) | {"id": number, name: value} for number, (name, value) in enumerate(given)])
+    lost = {int(each.partition(" ")[0].partition(":")[2]) for each in refused}
+    rows = {row["id"]: row for row in read_back("typed")}
+    for number, (name, value) in enumerate(given):
+        type_, found = columns[name], rows.get(number, {}).get(name, "no row")
+        _check(
+            number in rows if number not in lost else number not in rows, f"a row is written or refused: {type_} {_short(value)}; {refused}"
+        )
+        _check(
+            number in lost or _is_kept(value, found, single=type_ == "FLOAT"),
+            f"a value that the database would change is refused: {type_} {_short(value)} reads back {_short(found)}",
+        )
+    for name, type_ in columns.items():
+        usual = next(number for number, (other, _) in enumerate(given) if other == name)
+        _check(usual not in lost, f"values of each type are accepted: {type_} {_short(given[usual][1])} is refused; {refused}")
+    _check(trial.sink.unlike(schema) == [], f"the table that was made is as the flow needs it: {trial.sink.unlike(schema)}")
+
+
+def _is_kept(value: Any, found: Any, *, single: bool) -> bool:
+    """Whether `found` is the value, perhaps as a text, or as another type of number. `single`: both mean the nearest float of 32 bits."""
+    if value is None or found is None:
+        return value is found
+    try:
+        match value:
+            case bool():
+                return found in (0, 1) and bool(found) == value
+            case int():
+                return int(found) == value
+            case float():
+                kind = np.float32 if single else np.float64
+                return bool(kind(found) == kind(value)) or (math.isnan(value) and math.isnan(float(found)))
+            case Decimal():
+                return Decimal(str(found)) == value
+            case dt.datetime():
+                at = dt.datetime.fromisoformat(found) if isinstance(found, str) else found
+                return (at if at.tzinfo else at.replace(tzinfo=dt.UTC)) == value
+            case dt.date():
+                return (dt.date.fromisoformat(found) if isinstance(found, str) else found) == value
+            case bytes():
+                return bytes(found) == value
+            case list() | dict():
+                return bool((json.loads(found) if isinstance(found, str) else found) == value)
+    except (ArithmeticError, AttributeError, TypeError, ValueError):
+        return False
+    return bool(found == value)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}… ({len(text)} characters)"
 
 
 def _check_versions(make_sink: MakeSink, read_back: Callable[[str], Sequence[Row]]) -> None:

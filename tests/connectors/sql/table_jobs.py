@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import ConnectorContext
@@ -73,6 +74,31 @@ class SharedStaging(SqlSink):
         with self._connected("cannot be overwritten") as session:
             self._commits.drop_staged_called(session, stream._name)
         return stream
+
+
+class CheckedBefore(SqlSink):
+    """Looks for the record of a Batch in another transaction than the one that writes it: "the lease keeps others away"."""
+
+    def publish(self, decided: Any) -> None:
+        segments = [segment for receipt in decided.receipts for segment in receipt.segments]
+        with self._connected("cannot be read") as session, session.transaction():
+            if self._is_done(session, decided):
+                return
+            rows = [session.execute(f"SELECT * FROM {self._staged(session, segment)}").fetchall() for segment in segments]
+        faults.reached("publish.record.before")
+        with self._connected("cannot be written") as session, session.transaction():
+            for row in (row for part in rows for row in part):
+                session.execute(f"INSERT INTO {self._place} VALUES ({', '.join('?' * len(row))})", row)
+            if self._commits.commit_of(session, decided.batch.lineage, decided.batch.number) is None:
+                self._commits.note(session, decided, decided.rows)
+        faults.reached("publish.record.after")
+
+
+def own_sink(place: ConnectorContext, kind: type[SqlSink] = SqlSink) -> SqlSink:
+    """For `check_trials`."""
+    from scribengin_sqlite_table.database import SqliteDatabase
+
+    return kind(place, SqliteDatabase(place.node, Path(place.options["database"]), WAIT_S), Target((place.node,)))
 
 
 def marker_outside(job: Job) -> Driver:

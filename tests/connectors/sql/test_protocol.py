@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scribengin.connectors.sql.sink import SqlSink
 from scribengin.testing import campaign
+from scribengin.testing.own_sinks import check_trials
 from scribengin.testing.trials import Outcome, killed, overtaken
-from tests.connectors.sql.table_jobs import BROKEN, SqliteJob, sqlite_driver
+from tests.connectors.sql.table_jobs import BROKEN, CheckedBefore, SqliteJob, own_sink, sqlite_driver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +47,26 @@ def test_a_driver_killed_at(point: str, nth: int, by_key: bool, tmp_path: Path) 
 def test_a_driver_that_sleeps_and_wakes_after_its_successor_changes_nothing(point: str, tmp_path: Path) -> None:
     job = job_of(tmp_path)
     assert_clean(overtaken(job, f"{point}@2", sqlite_driver), job)
+
+
+def trials(place: Path, kind: type[SqlSink]) -> None:
+    def read(at: Path, node: str) -> list[dict[str, Any]]:
+        with closing(sqlite3.connect(at / "kept.db")) as database:
+            database.row_factory = sqlite3.Row
+            return [dict(row) for row in database.execute(f"SELECT * FROM {node}")]
+
+    check_trials(place, partial(own_sink, kind=kind), lambda at, node: {"database": str(at / "kept.db")}, read)
+
+
+@pytest.mark.long
+def test_a_sink_comes_through_the_trials_that_its_author_can_run(tmp_path: Path) -> None:
+    trials(tmp_path, SqlSink)
+
+
+@pytest.mark.long
+def test_a_sink_that_looks_for_the_record_in_another_transaction_is_told_by_a_driver_that_sleeps_in_between(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"a driver sleeps at publish\.record\.before while its successor works: .*doubled"):
+        trials(tmp_path, CheckedBefore)
 
 
 TRIALS = {

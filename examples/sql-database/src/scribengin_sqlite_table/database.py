@@ -7,6 +7,9 @@ import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from scribengin.connectors.sql.contract import NotTaken
 from scribengin.core.errors import SinkError, Unreachable
 from scribengin.core.storage import make_folder
@@ -15,8 +18,6 @@ from scribengin.formats.rows import column_to_values
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
-
-    import pyarrow as pa
 
     from scribengin.connectors.sql.contract import Target
     from scribengin.core.types import Schema, Type
@@ -38,7 +39,7 @@ CREATE TABLE IF NOT EXISTS _scribengin_staged (name TEXT PRIMARY KEY, target TEX
 
 
 class SqliteSession:
-    """A connection; see `Session`."""
+    """A connection; see `SqlSession`."""
 
     def __init__(self, path: Path, wait_s: float) -> None:
         self._connection = sqlite3.connect(path, timeout=wait_s, isolation_level=None)
@@ -89,6 +90,9 @@ class SqliteStaging:
         self._insert = f"INSERT INTO {place} VALUES ({', '.join('?' * len(schema.names))})"
 
     def put(self, batch: pa.RecordBatch) -> int:
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+                raise NotTaken(f'SQLite would store NaN as NULL (column "{name}")')
         columns = [map(_value, column_to_values(column)) for column in batch.columns]
         try:
             with self._session.transaction():
@@ -154,7 +158,8 @@ class SqliteDatabase:
         texts: list[str] = json.loads(value)
         return texts
 
-    def type_of(self, type_: Type) -> str:
+    def type_of(self, type_: Type, *, in_key: bool) -> str:  # noqa: ARG002 (the contract's)
+        """The same in a key: a text of any length can be there, and texts compare by their bytes."""
         match type_.name:
             case "BOOLEAN" | "TINYINT" | "SMALLINT" | "INT" | "BIGINT":
                 return "INTEGER"
@@ -166,7 +171,7 @@ class SqliteDatabase:
 
     def takes(self, type_: Type, there: str) -> bool:
         kind = _affinity(there)
-        return kind == "" or kind in _TAKES[self.type_of(type_)]
+        return kind == "" or kind in _TAKES[self.type_of(type_, in_key=False)]
 
     # --- tables ---
 

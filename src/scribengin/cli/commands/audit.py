@@ -97,8 +97,10 @@ def _show(found: dict[str, Any], remedy: str) -> None:
     for query in queries:
         name, dead = _name(query), query["dead"]
         for sink in query["sinks"]:
-            what = f"sink {sink['sink']}{' (as decided; Spark wrote them)' * bool(sink.get('by_spark'))}"
-            rows.append({"query": name, "what": what, "decided": sink["decided"], "found": sink["found"]})
+            counted = sink.get("counted", True)
+            beside = " (as decided; Spark wrote them)" if sink.get("by_spark") else "" if counted else " (as recorded; not counted)"
+            found_rows = sink["found"] if counted else "-"
+            rows.append({"query": name, "what": f"sink {sink['sink']}{beside}", "decided": sink["decided"], "found": found_rows})
         expired = f" ({dead['expired']:,} more have outlived `retain`)" if dead["expired"] else ""
         purged = f" ({dead['purged']:,} more were purged)" if dead["purged"] else ""
         there = dead["decided"] - dead["expired"] - dead["purged"]

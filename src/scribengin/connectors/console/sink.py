@@ -61,7 +61,7 @@ class ConsoleSink:
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:  # noqa: ARG002 (the contract's)
         """Reports the decided rows: a terminal cannot be read again."""
         for each in decided:
-            yield Published(each.batch.number, sum(receipt.rows for receipt in each.receipts))
+            yield Published(each.batch.number, sum(receipt.rows for receipt in each.receipts), counted=False)
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:  # noqa: ARG002 (the contract's)
         """See `CountingSink`. Always empty: a terminal stores no rows."""

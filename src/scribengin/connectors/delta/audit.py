@@ -122,7 +122,7 @@ class _Look:
             lost, why = self._check_file(file)
             rows -= lost
             wrong += [f"batch {number}: {each}" for each in why]
-        return Published(number, rows, tuple(wrong))
+        return Published(number, rows, tuple(wrong), counted=self.mode != "upsert")
 
     def sum_up(self, lineages: Sequence[TableWriter]) -> str:
         """The error in the sum of all rows; empty if there is none, or it is reported for a Batch."""

@@ -252,7 +252,7 @@ class SparkKafkaSink:
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:  # noqa: ARG002 (the contract's)
         """Reports only the decided rows: duplicates and the Batch of a message cannot be detected."""
         for each in decided:
-            yield Published(each.batch.number, sum(receipt.rows for receipt in each.receipts))
+            yield Published(each.batch.number, sum(receipt.rows for receipt in each.receipts), counted=False)
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:  # noqa: ARG002 (the contract's)
         """Messages cannot be removed. Raises Refused if there are any in the topics: their writer cannot be determined."""

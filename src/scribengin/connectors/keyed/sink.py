@@ -443,7 +443,8 @@ class KeyedSink:
                 continue
             rows = each.rows if self._key else found.pop(number, 0)
             short = rows != each.rows
-            yield Published(number, rows, (f"batch {number}: expected {each.rows} rows in {self._store}, found {rows}",) if short else ())
+            wrong = (f"batch {number}: expected {each.rows} rows in {self._store}, found {rows}",) if short else ()
+            yield Published(number, rows, wrong, counted=not self._key)
         for number, rows in sorted(found.items()):
             if 0 <= number <= record.number and not self._key:
                 undecided = since is not None and number >= since

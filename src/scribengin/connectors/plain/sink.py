@@ -95,9 +95,9 @@ class PlainSink(ABC):
             if mark is None:
                 yield Published(number, 0, (f"batch {number} is decided, but not written; the next run writes it",))
             elif mark.hash != each.input_hash:
-                yield Published(number, mark.rows, (f"batch {number} was written differently from its decision",))
+                yield Published(number, mark.rows, (f"batch {number} was written differently from its decision",), counted=False)
             else:
-                yield Published(number, mark.rows)
+                yield Published(number, mark.rows, counted=False)
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:  # noqa: ARG002 (the contract's)
         """Written rows cannot be removed. Raises Refused if any were written."""

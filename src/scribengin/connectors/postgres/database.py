@@ -329,7 +329,7 @@ _OWN = (
 
 
 class PostgresDatabase:
-    """See `LoadingDatabase`; a connection of psycopg is a `Session`. `staging` is the schema of our own tables."""
+    """See `LoadingDatabase`; a connection of psycopg is a `SqlSession`. `staging` is the schema of our own tables."""
 
     mark = "%s"
     for_update = "FOR UPDATE"
@@ -375,7 +375,7 @@ class PostgresDatabase:
         """Unchanged."""
         return value
 
-    def type_of(self, type_: Type) -> str:
+    def type_of(self, type_: Type, *, in_key: bool) -> str:  # noqa: ARG002 (texts of any length can be in a key)
         """See `columns`."""
         return type_of(type_)
 

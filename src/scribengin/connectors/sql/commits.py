@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import TypeGuard
 
     from scribengin.connectors.contract import BatchId, Decided
-    from scribengin.connectors.sql.contract import Database, LoadingDatabase, SqlSession
+    from scribengin.connectors.sql.contract import ComparingDatabase, Database, LoadingDatabase, SqlSession
 
 
 # Commits of single task outputs: two more own tables, beside those of `commits`.
@@ -320,6 +320,11 @@ class Commits:
 def loads(database: Database[Any]) -> TypeGuard[LoadingDatabase[Any]]:
     """True for a LoadingDatabase."""
     return hasattr(database, "load")
+
+
+def compares(database: Database[Any]) -> TypeGuard[ComparingDatabase[Any]]:
+    """True for a ComparingDatabase."""
+    return hasattr(database, "unlike")
 
 
 def receipts_of(decided: Decided) -> str:

@@ -11,7 +11,9 @@ compares, moves the rows of the decided staging tables into the target, and reco
 - A session suspended in a transaction does not keep its locks for ever, if the database has a limit for that: a driver suspended
   while it publishes would block its successor.
 
-DDL need not be part of a transaction: a staging table is recorded before it is created, and its record is deleted after it is dropped.
+DDL need not be part of a transaction: `make_own`, `make`, `stage` and `drop` may commit the open one. The sink writes nothing before them
+that must be undone with them: a staging table is recorded before it is created, and its record is deleted after it is dropped. `set_aside`
+must not commit: it is called while the claim is locked.
 
 The sink itself uses plain SQL: SELECT, INSERT, UPDATE, DELETE with `count`, `max`, `sum`, `coalesce`, `lower`, EXISTS and UNION ALL. For
 statements that differ between databases it calls methods, which execute them or return their texts. A *name* below is unquoted; only
@@ -149,7 +151,8 @@ class Database(Protocol[S]):
         """The same for a statement with values, in which a client may interpret placeholders: `%` is doubled if the placeholder is `%s`."""
 
     def own(self, name: str) -> tuple[str, ...]:
-        """The names of an own table, one of OWN or a staging table (`rows_…`, below 60 letters, digits and `_`)."""
+        """The names of an own table, one of OWN or a staging table: `rows_…`, at most 52 letters, digits and `_`, so that a
+        prefix of 12 fits into 64."""
 
     def packed(self, texts: Sequence[str]) -> Any:
         """A list of texts as a value to write."""
@@ -157,8 +160,9 @@ class Database(Protocol[S]):
     def unpacked(self, value: Any) -> Sequence[str]:
         """A list of texts from a value that was read."""
 
-    def type_of(self, type_: Type) -> str:
-        """The type of a column that is created for a flow type."""
+    def type_of(self, type_: Type, *, in_key: bool) -> str:
+        """The type of a column that is created for a flow type. `in_key`: it is one of the columns of the primary key, for which some
+        databases need a text of limited length. Texts must compare by their bytes."""
 
     def takes(self, type_: Type, there: str) -> bool:
         """Whether an existing column, of a type as returned by `columns`, accepts values of the flow's type, except perhaps for some."""
@@ -166,7 +170,8 @@ class Database(Protocol[S]):
     # --- tables ---
 
     def alone(self, session: S, what: str) -> None:
-        """Wait until no other transaction holds this lock, and hold it until this transaction ends."""
+        """Wait until no other transaction holds this lock, and hold it until this transaction ends. It may be a lock of the session that is
+        released at the end of `SqlSession.transaction`; nothing, if each transaction has the database exclusively."""
 
     def is_there(self, session: S, *names: str) -> bool:
         """Whether the table exists, the user's or one of ours."""
@@ -207,13 +212,22 @@ class Database(Protocol[S]):
 
     def replace(self, target: Target, rows: str, columns: Sequence[str], version: str | None) -> str:
         """A statement that adds the rows of the query `rows`, which has each key once, to `columns` of the target. An existing row with the
-        key is replaced, unless its `version` is greater."""
+        key is replaced, unless its `version` is greater. A row that is equal in another unique index never is: then the statement fails, or
+        see `ComparingDatabase`."""
 
     # --- for audit ---
 
     def rows_by_transaction(self, session: S, target: Target) -> Mapping[int, int] | None:
         """`this_transaction` of each transaction with rows in the current table → their number; None if rows do not show it. Then an audit
         compares only records, and `clear` does not find rows that others added later. The table exists."""
+
+
+class ComparingDatabase(Database[S], Protocol[S]):
+    """A database that sees more in an existing table that the sink must not write to, such as a second unique index if `replace` would
+    replace rows by that too."""
+
+    def unlike(self, session: S, target: Target) -> list[str]:
+        """Why the sink must not write to the existing table, a sentence per reason: see `SqlSink.unlike`."""
 
 
 class LoadingDatabase(Database[S], Protocol[S]):

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Published, Receipt, Unaccounted
-from scribengin.connectors.sql.commits import Commits, TableClaim, receipts_of
+from scribengin.connectors.sql.commits import Commits, TableClaim, compares, receipts_of
 from scribengin.connectors.sql.table_stream import TableStream, unlike
 from scribengin.core import faults
 from scribengin.core.errors import Refused, ScribenginError, StateError, Unreachable
@@ -66,7 +66,7 @@ class SqlSinkStream(TableStream):
             return
         session = self._database.connect()
         try:
-            with self._database.explained(f"has no space to stage rows for {self._target}"), session.transaction():
+            with self._database.explained(f"cannot stage rows for {self._target}"), session.transaction():
                 self._make_table(session)
                 self._commits.stage(session, self._name, self._batch.lineage, self._batch.number)
                 self._begun = session, self._database.stage(session, self._name, self._target, self._schema)
@@ -177,10 +177,10 @@ class SqlSink:
             if not held:
                 return []
             coming = Schema(tuple(field for field in schema.fields if field.name != self._target.change))
-            found = unlike(self._database, coming, held)
+            found = unlike(self._database, self._target, coming, held)
             if self._target.key and not self._database.has_key(session, self._target):
                 found.append(f"the table has no primary key or unique index on ({', '.join(self._target.key)}), which mode: upsert needs")
-            return found
+            return [*found, *self._database.unlike(session, self._target)] if compares(self._database) else found
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SqlSinkStream:
         """A stream for one task output."""
@@ -224,7 +224,7 @@ class SqlSink:
                 rows = commit.rows if found is None else sum(found.get(xid, 0) for xid in xids)
                 if rows != commit.rows:
                     wrong.append(f"batch {number}: expected {commit.rows} rows in {self._target}, found {rows}")
-                yield Published(number, rows, tuple(wrong))
+                yield Published(number, rows, tuple(wrong), counted=found is not None)
             for number in sorted(number for number in commits if since is not None and number >= since):
                 yield Published(number, commits[number].rows, (f"batch {number} is published, but there is no decision for it",))
             if found is not None and (strange := self._strange(session, found)) > 0:

@@ -27,17 +27,20 @@ if TYPE_CHECKING:
 def made(database: Database[Any], target: Target, schema: Schema) -> str:
     """The column list of CREATE TABLE."""
     fields = [field for field in schema.fields if field.name != target.change]
-    lines = [f"{database.quoted(field.name)} {database.type_of(field.type)}{'' if field.nullable else ' NOT NULL'}" for field in fields]
+    types = [database.type_of(field.type, in_key=field.name in target.key) for field in fields]
+    lines = [
+        f"{database.quoted(field.name)} {type_}{'' if field.nullable else ' NOT NULL'}" for field, type_ in zip(fields, types, strict=True)
+    ]
     return ", ".join([*lines, f"PRIMARY KEY ({', '.join(map(database.quoted, target.key))})"] if target.key else lines)
 
 
-def unlike(database: Database[Any], schema: Schema, held: Mapping[str, tuple[str, bool]]) -> list[str]:
-    """Why an existing table does not accept `schema`, one sentence per reason. `held`: column → (type, whether each row must have a
-    value)."""
+def unlike(database: Database[Any], target: Target, schema: Schema, held: Mapping[str, tuple[str, bool]]) -> list[str]:
+    """Why the existing table of `target` does not accept `schema`, one sentence per reason. `held`: column → (type, whether each row must
+    have a value)."""
     found = []
     for field in schema.fields:
         if field.name not in held:
-            found.append(f'the table has no column "{field.name}" ({database.type_of(field.type)})')
+            found.append(f'the table has no column "{field.name}" ({database.type_of(field.type, in_key=field.name in target.key)})')
         elif not database.takes(field.type, there := held[field.name][0]):
             found.append(f'column "{field.name}" is {there} in the table, but {field.type} in the flow')
     for name, (type_, must) in held.items():

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.addresses import split_url
+from scribengin.core.options import loaded
 from scribengin.core.problems import suggestion
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.groups import placements
 from scribengin.spec.model import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from scribengin.core.problems import Problem
@@ -44,7 +45,9 @@ def _read_tables(subject: Subject) -> Iterator[Source]:
 def tables_have_what_their_mode_needs(subject: Subject) -> Iterator[Problem]:
     """The mode of a sink needs exactly the options for its key and its change column."""
     for sink in _tables(subject):
-        mode = sink.options.get("mode", "append")
+        mode = _mode(subject, sink)
+        if mode not in _NEEDS:
+            continue  # another package's; its own checks say what it needs
         for name in _NEEDS[mode]:
             if not sink.options.get(name):
                 message = f"{called(sink)} has mode: {mode} but no `{name}`, {_WHAT[name]}"
@@ -58,7 +61,7 @@ def tables_have_what_their_mode_needs(subject: Subject) -> Iterator[Problem]:
         for name in ("key", "version", "change"):
             if sink.options.get(name) and name not in _MAY[mode]:
                 option = subject.sink_types[sink.type].option("mode")
-                choices = [each for each in (option.choices if option else ()) if name in _MAY[each]]
+                choices = [each for each in (option.choices if option else ()) if name in _MAY.get(each, ())]
                 modes = " or ".join(choices)
                 message = f'{called(sink)} has "{name}", which mode: {mode} does not use'
                 yield subject.problem_at_key("table-mode", path_of(sink, name), message, f"write mode: {modes}, or take it out")
@@ -74,7 +77,7 @@ def table_columns_are_there(subject: Subject) -> Iterator[Problem]:
                 message = f'{called(sink)} has {place[0]} "{name}", which is not a column of its input'
                 remedy = suggestion(name, names, "its columns are")
                 yield subject.problem("column-unknown", path_of(sink, *place), message, remedy)
-        for index, name in enumerate(sink.options.get("key") or ()):
+        for index, name in enumerate(_key(sink)):
             if name == sink.options.get("change"):
                 message = f'{called(sink)} has "{name}" both in its key and as `change`, but the change column is not written to the table'
                 yield subject.problem("table-mode", path_of(sink, "key", index), message, "use another column for one of the two")
@@ -85,10 +88,11 @@ def one_writer_a_table(subject: Subject) -> Iterator[Problem]:
     seen: dict[tuple[str, str], Sink] = {}
     for sink in filter(_kind, _tables(subject)):
         kind = _kind(sink)
-        table = ".".join(str(sink.options[name]) for name in ("keyspace", kind) if name in sink.options)
-        for server in _servers(subject, sink):
-            if (other := seen.setdefault((server, table.removeprefix("public.")), sink)) is not sink:
-                message = f'{called(sink)} and sink "{other.id}" both write to {kind} {table}'
+        for _, options in placements(subject.flow, sink):
+            places = _places(subject, sink, options)
+            other = next((found for place in places if (found := seen.setdefault(place, sink)) is not sink), None)
+            if other is not None:
+                message = f'{called(sink)} and sink "{other.id}" both write to {kind} {_named_table(sink.options)}'
                 together = ", ".join(dict.fromkeys((*other.inputs, *sink.inputs)))
                 remedy = f"give each its own {kind}, or let one sink read both: from: [{together}]"
                 yield subject.problem("table-two-writers", path_of(sink, kind), message, remedy)
@@ -113,30 +117,50 @@ def passwords_are_secrets(subject: Subject) -> Iterator[Problem]:
 
 def no_table_feeds_itself(subject: Subject) -> Iterator[Problem]:
     """A flow must not write to a table that it reads: it would read its own output."""
-    read = {_place(source.type, source.options): source for source in _read_tables(subject)}
+    read = {place: source for source in _read_tables(subject) for place in _places(subject, source, source.options)}
     for sink in _tables(subject):
-        written = [_place(sink.type, options) for _, options in placements(subject.flow, sink)]
+        written = [place for _, options in placements(subject.flow, sink) for place in _places(subject, sink, options)]
         source = next((read[place] for place in written if place in read), None)
         if source is not None and source.id in subject.graph.upstream([sink.id]):
-            message = f'{called(sink)} writes to table {sink.options["table"]}, which source "{source.id}" of the same flow reads'
-            yield subject.problem("table-feeds-itself", path_of(sink, "table"), message, "write to another table")
+            table = _named_table(sink.options)
+            message = f'{called(sink)} writes to table {table}, which source "{source.id}" of the same flow reads'
+            yield subject.problem("table-feeds-itself", path_of(sink, _kind(sink)), message, "write to another table")
 
 
-def _place(type_: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    server, *named = (str(options.get(name)) for name in ("server", "keyspace", "table"))
-    return type_, server, *(name.removeprefix("public.") for name in named)
+def _mode(subject: Subject, sink: Sink) -> str:
+    """The mode of a type that has one: the flow's, or the default."""
+    declared = subject.declared(sink)
+    option = declared.option("mode") if declared is not None else None
+    return "" if option is None else str(sink.options.get("mode", option.default))
 
 
-def _servers(subject: Subject, sink: Sink) -> list[str]:
-    """The addresses in the sink's own options, or those of its group's members."""
-    return [server for _, options in placements(subject.flow, sink) for server in _named_servers(options)]
+def _places(subject: Subject, node: Source | Sink, options: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(server, table) of a node: as its type locates it, else as its options name both."""
+    declared = subject.declared(node)
+    if declared is not None and declared.locations and node.id not in subject.broken:
+        return [(each.at, each.name) for each in loaded(declared.locations)(options) if each.kind == "table"]
+    by_member = declared.by_member if declared is not None else None
+    place = "server" if by_member is None or "server" in options else by_member.name
+    table = _named_table(options).removeprefix("public.")
+    return [(server, table) for server in _named_servers(options, place)] if table else []
 
 
-def _named_servers(options: Mapping[str, Any]) -> tuple[str, ...]:
-    server = options.get("server", "")
-    return (server,) if isinstance(server, str) else tuple(map(str, server))
+def _named_table(options: Mapping[str, Any]) -> str:
+    return ".".join(str(options[name]) for name in ("keyspace", *_KINDS) if name in options)
+
+
+def _named_servers(options: Mapping[str, Any], option: str = "server") -> tuple[str, ...]:
+    named = options.get(option, "")
+    return tuple(map(str, named)) if isinstance(named, (list, tuple)) else (str(named),)
+
+
+def _key(sink: Sink) -> Sequence[str]:
+    """The columns that identify a row; an option of that name that is no list means something else."""
+    key = sink.options.get("key")
+    return key if isinstance(key, (list, tuple)) else ()
 
 
 def _named(sink: Sink) -> Iterator[tuple[Path, str]]:
-    yield from ((("key", index), name) for index, name in enumerate(sink.options.get("key") or ()))
-    yield from (((option,), sink.options[option]) for option in ("version", "change") if sink.options.get(option))
+    yield from ((("key", index), name) for index, name in enumerate(_key(sink)))
+    named = {option: sink.options.get(option) for option in ("version", "change")}
+    yield from (((option,), name) for option, name in named.items() if name and isinstance(name, str))
