@@ -54,7 +54,7 @@ def test_a_full_disk_at_the_data_node_loses_nothing_and_what_waits_comes_when_th
                 with pytest.raises(Unreachable, match=SAYS) as told:
                     act()
                 assert told.value.code == "hdfs-away"
-                assert "room" in told.value.remedy
+                assert "free space" in told.value.remedy
             assert by_manifest(store) == ROWS
             disk.grow(ROOMY)
             assert within(60, lambda: takes(store))

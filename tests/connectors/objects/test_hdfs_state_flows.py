@@ -130,7 +130,7 @@ def test_a_flow_waits_for_the_name_node_and_goes_on(
         stop.set()
         thread.join(60)
     assert "hdfs://" in recovering[0].message
-    assert "starts again" in recovering[0].message
+    assert "restarts" in recovering[0].message
     (result,) = results
     assert (result.state, result.violations) == ("stopped", ())
     said = subprocess.run(command(folder, state, "audit"), capture_output=True, check=False, timeout=60)
