@@ -516,8 +516,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "answer-large",
         "The answer is too large",
-        "It has more bytes than one answer may have.",
-        "Ask for less: `limit`, one query, fewer flows.",
+        "It has more bytes than one answer may have; or a write was repeated under its key, and its first answer was too large to be kept.",
+        "Ask for less: `limit`, one query, fewer flows. Do not repeat a write that was executed.",
         "tests/api/test_answers_api.py::test_an_answer_has_bounds",
     ),
     met(
