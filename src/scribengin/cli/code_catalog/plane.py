@@ -14,8 +14,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     met(
         "already-up",
-        "A control plane is up in this folder already",
-        "Two would share one registry.",
+        "A control plane or a node is up in this folder already",
+        "Two control planes would share one registry, two nodes the records of their workers.",
         "Use it, or take another folder: `--home DIR`.",
     ),
     met(
