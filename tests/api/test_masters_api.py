@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from fastapi import FastAPI
 
-from scribengin.api.idempotency import MOST, Once
+from scribengin.api.idempotency import MOST, Once, StoredAnswer, WriteClaim
 from scribengin.api.serving import Listen, open_listener
 from scribengin.control import flow_requests
 from scribengin.core.errors import Refused, Unreachable
@@ -16,7 +16,8 @@ from scribengin.registry.records import Host, TierSpec
 from scribengin.registry.tree import HOST, HOST_UP
 
 if TYPE_CHECKING:
-    from conftest import Bench
+    import httpx2
+    from conftest import Bench, Served
 
 
 def submitted(bench: Bench) -> None:
@@ -67,6 +68,31 @@ def test_a_write_that_its_master_did_not_end_is_done_by_the_next_after_a_while(b
     assert told.value.code == "key-busy"
     now[0] += 3600
     assert not hasattr(once.begin("ann", "k", "asked"), "status"), "a claim, not an answer"
+
+
+def test_a_write_whose_answer_is_too_large_to_be_kept_is_not_done_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = bench.master(), bench.master()
+    submitted(bench)
+
+    def pause(master: Served) -> httpx2.Response:
+        return master.ask("PUT", "/v1/flows/numbers/wanted", json={"state": "paused"}, headers={"Idempotency-Key": "k"})
+
+    monkeypatch.setattr("scribengin.api.idempotency.LONGEST_BYTES", 1)
+    assert pause(first).status_code == 200
+    bench.client(second).want("numbers", "running")
+    again = pause(second)
+    assert (again.status_code, again.json()["code"], again.headers.get("Idempotency-Replayed")) == (422, "answer-large", "true")
+    assert "was executed before" in again.json()["detail"]
+    assert bench.client(second).flow("numbers").wanted.state == "running"
+
+
+def test_a_refusal_that_is_too_large_to_be_kept_is_checked_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scribengin.api.idempotency.LONGEST_BYTES", 1)
+    once = Once(bench.master().registry)
+    claim = once.begin("ann", "k", "asked")
+    assert isinstance(claim, WriteClaim)
+    claim.settle(StoredAnswer(422, b"{}"))
+    assert isinstance(once.begin("ann", "k", "asked"), WriteClaim)
 
 
 def test_no_more_than_a_thousand_are_kept(bench: Bench) -> None:

@@ -87,7 +87,7 @@ def test_watch_shows_each_save_and_a_broken_one_leaves_the_last_good_preview(flo
         (tmp_path / "steps.py").write_text(STEPS.replace("* 10", "* 70"))
         wait("210.0", 2)
         flow.write_text(FLOW.replace("from: some", "from: sume"))
-        shown = wait("is broken; the preview of")
+        shown = wait("has errors; the last preview without errors is of")
         assert 'reads "sume", which is not defined; did you mean "some"?' in shown
         (tmp_path / "steps.py").write_text("raise RuntimeError('not today')\ndef some(row): ...\n")
         flow.write_text(FLOW)

@@ -328,13 +328,14 @@ def test_columns_may_come_from_key_and_offset_beside_avro() -> None:
 @pytest.mark.parametrize(
     ("schema", "text", "told"),
     [
-        ("v BIGINT", record(v="string"), 'no record of this Avro schema fits: field "v": found a string; expected BIGINT'),
+        ("v BIGINT", record(v="string"), 'this Avro schema does not fit the columns: field "v": found a string; expected BIGINT'),
+        ("v BIGINT", record(v=["null", "string"]), 'this Avro schema does not fit the columns: field "v": found a string; expected BIGINT'),
         ("w BIGINT NOT NULL", record(v="string"), 'field "w" is missing or null'),
         ("v STRUCT<x: STRING>", record(v=ONE), 'field "v.x": found a whole number'),
         ("v ARRAY<STRING>", record(v={"type": "array", "items": "int"}), "found a whole number; expected STRING"),
     ],
 )
-def test_a_schema_of_all_values_that_no_record_of_it_fits_is_refused(schema: str, text: str, told: str) -> None:
+def test_a_schema_of_all_values_of_which_a_column_takes_none_is_refused_though_it_may_be_null(schema: str, text: str, told: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 (its text is looked at)
         AvroDecoder(parse_schema(schema), parse_writer(text))
     assert told in str(caught.value)

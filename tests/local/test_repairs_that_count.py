@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scribengin.connectors.contract import BatchId
+from scribengin.connectors.contract import BatchId, SourceStream
+from scribengin.core import numbered_log
 from scribengin.core.errors import Refused
+from scribengin.core.time_text import now_text
 from scribengin.local.dead_letter_repair import exported_letters, find_to_edit, keep_all, parse_exported_letters, select_for_purge
 from scribengin.local.dead_letter_replay import replay
 from scribengin.local.dead_letters import Which, count_letters
@@ -19,7 +22,7 @@ from scribengin.local.prepare import prepare
 from scribengin.state.contract import DeadLetter, Decision, SourceRange
 from scribengin.state.dead_letters import DeadWriter, repaired_keys
 from scribengin.state.decisions import Decisions
-from scribengin.state.lineage import begin_moved, leave, open_lineage, read_lineage
+from scribengin.state.lineage import begin_moved, leave, open_lineage, read_lineage, rewind
 from scribengin.state.replays import Pending, Replays, read_entering, waiting
 from scribengin.state.source_log import SourceLog
 from scribengin.state.topology import Journal, MovedLineage, write_moved
@@ -66,7 +69,9 @@ def bury(prepared: PreparedFlow, query: str, letter: DeadLetter) -> QueryFolder:
     writer.write(replace(letter, query=query, form="bytes", alone=True))
     segment = writer.close()
     assert segment is not None
-    Decisions(folder.decisions).decide(Decision(BatchId("twice", query, lineage.id, 0, 1), "hash", "f", (), (), (segment,)))
+    Decisions(folder.decisions).decide(
+        Decision(BatchId("twice", query, lineage.id, 0, 1), "hash", "f", (), (), (segment,), decided_at=now_text())
+    )
     return folder
 
 
@@ -133,6 +138,32 @@ def test_bytes_that_are_no_text_are_refused_where_a_column_is_set_and_come_back_
         replace(found, at="doubled").keep(b"\xff")
     lines = [json.dumps(letter | {"payload": None}).encode() for letter in exported_letters([query], prepared.path.parent, Which())]
     assert parse_exported_letters(lines, "letters.jsonl")["kept", (0, 0)].payload == b'{"id": "\xff"}'
+
+
+@pytest.mark.parametrize(("back_to", "entering"), [(8, 1), (2, 0)])
+def test_a_letter_of_a_pruned_batch_is_replayed_after_a_rewind_that_does_not_read_its_record_again(
+    prepared: PreparedFlow, monkeypatch: pytest.MonkeyPatch, back_to: int, entering: int
+) -> None:
+    monkeypatch.setattr(numbered_log, "CHUNK", 2)
+    tier = prepared.tiers[0]
+    folder = tier.folder.query("kept")
+    open_lineage(folder, owner=tier.folder.read_owner(), fingerprint="f", state_fingerprint="", sources=["rows"])
+    lineage = rewind(folder, {"rows": 2})
+    query = bury(prepared, "kept", LETTER)
+    log, decisions = SourceLog(query.sources, "rows"), Decisions(query.decisions)
+    for number in range(10):
+        log.append(number, [SourceStream(f"{number}.jsonl", {})])
+    for number in range(1, 8):
+        batch = BatchId("twice", "kept", lineage.id, number, 1)
+        ranges = (SourceRange("rows", number + 2, number + 3),)
+        decisions.decide(Decision(batch, "hash", "f", ranges, (), (), decided_at=now_text()))
+    decisions.fold()
+    decisions.prune(datetime.now(UTC) + timedelta(days=1))
+    assert decisions.pruned_mark() == 5
+    assert replay(prepared, Which()).asked == 1
+    rewind(query, {"rows": back_to})
+    (stream,) = Replays(query.replays).read(0).streams("main/kept")
+    assert len(read_entering(query, stream.place)) == entering
 
 
 def test_what_waits_in_a_query_that_the_flow_has_no_more_is_told_kept_and_taken_when_it_is_back(prepared: PreparedFlow) -> None:

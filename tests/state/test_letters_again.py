@@ -24,6 +24,7 @@ from scribengin.local.dead_letters import Which
 from scribengin.local.positions import preview_move_back
 from scribengin.spark.program import SourceRef
 from scribengin.spark.source_input import Feed
+from scribengin.state import dead_letters
 from scribengin.state.audit import audit_query
 from scribengin.state.contract import DeadLetter, Decision, SourceRange
 from scribengin.state.dead_letter_input import form_of, row_block, row_decoder
@@ -34,8 +35,10 @@ from scribengin.state.dead_letters import (
     letters_from,
     purge_dead,
     purge_places,
+    read_expired,
     read_letters,
     read_places,
+    read_purged,
     read_repair,
     repaired_keys,
     write_repair,
@@ -92,6 +95,22 @@ def test_what_is_purged_is_counted_and_the_others_keep_their_places_wherever_it_
     assert violations(job)[0] == ()
     expire_letters(job.query, datetime.now(UTC) + timedelta(days=1))
     assert violations(job) == ((), 0)
+
+
+def test_what_was_purged_before_it_expired_is_counted_once_where_a_kill_leaves_the_record_of_the_purge(job, monkeypatch):
+    keys = [(batch, place) for batch, place, _ in letters_from(job.query)]
+    purge(job, keys[:1])
+
+    def killed(_folder):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(dead_letters, "remove_tree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            expire_letters(job.query, datetime.now(UTC) + timedelta(days=1))
+    assert read_purged(job.query, keys[0][0]) is not None
+    assert violations(job) == ((), 0)
+    assert read_expired(job.query).letters == len(keys)
 
 
 class TestUndo:

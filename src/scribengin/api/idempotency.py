@@ -1,8 +1,9 @@
 """Idempotency keys: a write that is repeated under its key is not executed again; any master returns its first answer.
 
-An answer is stored in the registry (`requests/<id>`), at most MOST of them, each for a day. The record is created before the write begins.
-If its master died before it could answer, a repeated write is executed again after a while: each write is idempotent (a desired state that
-is already set is left unchanged).
+An answer is stored in the registry (`requests/<id>`), at most MOST of them, each for a day. If it is too large, the fact that the write was
+executed is stored instead, and a repeated write gets that. The record is created before the write begins. If its master died before it
+could answer, a repeated write is executed again after a while: each write is idempotent (a desired state that is already set is left
+unchanged).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scribengin.client.problems import encode, to_problem
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Conflict, Damaged, Delete, RegistryEntry
 from scribengin.registry.record_io import Stored as StoredRecord
@@ -98,7 +100,7 @@ ABANDONED_S, SLOW_ABANDONED_S = 15.0, 180.0
 """seconds after which a write without an answer is executed again: longer than a write to the registry takes, and longer than a write takes
 that plans a flow"""
 LONGEST_BYTES = 32_768
-"""limit of a stored answer, in bytes; a larger one (for example with hundreds of faults in a flow) is not stored"""
+"""limit of a stored answer, in bytes; a larger one is not stored"""
 LONGEST_KEY = 200
 _PRUNE_EVERY = 64
 
@@ -120,12 +122,21 @@ class WriteClaim:
         self._record = record
 
     def settle(self, answer: StoredAnswer) -> None:
-        """Store the answer of the write. No other process can have changed the record."""
+        """Store the answer of the write. No other process can have changed the record.
+
+        If the answer is too large, the problem `answer-large` is stored in its place, so that the write is not executed again. A refusal
+        that is too large (for example with hundreds of faults in a flow) is forgotten: a repeated write is checked again.
+        """
         there = self._registry.read(self._path)
         if not isinstance(there, RegistryEntry):
             return
+        if len(answer.body) > LONGEST_BYTES:
+            if answer.status >= 400:
+                self.drop()
+                return
+            answer = _too_large(answer)
         found = stored_as(there, REQUEST(self._path.rpartition("/")[2]))
-        if isinstance(found, StoredRecord) and len(answer.body) <= LONGEST_BYTES:
+        if isinstance(found, StoredRecord):
             settled = IdempotentRequest(asked=self._record.asked, at=self._record.at, status=answer.status, body=answer.body.decode())
             self._registry.commit(found.replace(settled))
         else:
@@ -134,6 +145,17 @@ class WriteClaim:
     def drop(self) -> None:
         """Remove the record of the key: nothing was done."""
         self._registry.commit(Delete(self._path))
+
+
+def _too_large(answer: StoredAnswer) -> StoredAnswer:
+    """What is stored in place of the answer of a write."""
+    error = Refused(
+        f"this request was executed before; its answer has {len(answer.body):,} bytes and was not stored (limit {LONGEST_BYTES:,})",
+        remedy="do not send it again; read the present state, for example with GET /v1/flows",
+        code="answer-large",
+    )
+    problem = to_problem(error)
+    return StoredAnswer(problem.status, encode(problem))
 
 
 class Once:

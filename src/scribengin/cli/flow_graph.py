@@ -56,4 +56,4 @@ def _live_text(live: Mapping[str, Any]) -> str:
 def _gate_text(live: Mapping[str, Any]) -> str:
     rates = f"in {live['in_per_s']:,.0f} rows/s, out {live['out_per_s']:,.0f} rows/s"
     waits = f"{live['rows']:,} rows wait, {show_bytes(live['bytes'])}, the oldest {show_duration(live['age_s'])}"
-    return f"{rates}; {waits if live['rows'] else 'nothing waits'}{'; it is full, and its feeder waits' * live['paused']}"
+    return f"{rates}; {waits if live['rows'] else 'nothing waits'}{'; it is full, and its upstream is paused' * live['paused']}"

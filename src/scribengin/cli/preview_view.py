@@ -285,5 +285,5 @@ class _Screen:
         if fresh:
             self._good_at = now
         elif last is not None:
-            click.echo(f"{now}  the flow is broken; the preview of {self._good_at} stands", err=True)
+            click.echo(f"{now}  the flow has errors; the last preview without errors is of {self._good_at}", err=True)
         click.echo(f"{now}  {seconds:.1f}s; watching {self._path} and its modules, nothing is written, Ctrl-C ends", err=True)

@@ -45,7 +45,7 @@ def _as_of(each: Mapping[str, Any]) -> str:
     if not each["decided_at"]:
         told = "no Batch yet"
     elif each["batch"] is None:
-        told = f"{each['rows_in']:,} rows through {each['decided_at']}, when the flow was cut otherwise"
+        told = f"{each['rows_in']:,} rows through {each['decided_at']}, with an earlier tier layout"
     else:
         told = f"{each['rows_in']:,} rows through Batch {each['batch']:,} at {each['decided_at']}"
     if each["since"] is None:

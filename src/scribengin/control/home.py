@@ -112,9 +112,10 @@ class Home:
         with explained(f"{path} cannot be written"), path.open("a") as lock:
             if not _locked(lock, fcntl.LOCK_EX):
                 up = self._read() if name == "lock" else None
+                what = "a control plane" if name == "lock" else "a node's agent"
                 who = "another process" if up is None else f"process {up.pid}, since {up.since}"
                 raise Refused(
-                    f"a control plane already runs in {self.folder}: {who}",
+                    f"{what} already runs in {self.folder}: {who}",
                     remedy="use it, or choose another folder: --home DIR",
                     code="already-up",
                 )

@@ -21,7 +21,7 @@ from scribengin.local.contract import RunSettings
 from scribengin.local.drive import open_run
 from scribengin.local.prepare import prepare_valid
 from scribengin.local.run import check_sources
-from scribengin.local.spark_analysis import deep_problems
+from scribengin.local.spark_analysis import deep_problems, store_channel_columns
 from scribengin.spark.user_code import pack
 from scribengin.spec.dump import dump_flow
 from scribengin.spec.model import Aggregate, Filter, Route, Select, Sql, Step
@@ -276,6 +276,7 @@ class Play:
         _, problems = deep_problems(spark, prepared, pack(prepared.plan.flow.code_folder, prepared.root), self.columns)
         if problems:
             raise InputError(problems)
+        store_channel_columns(prepared, self.columns)
 
     def _once(self, spark: SparkSession, prepared: PreparedFlow) -> _Ran:
         """Process all available input."""

@@ -45,7 +45,8 @@ class Lookup(Protocol):
 class AvroDecoder:
     """Decodes values, each by itself. `writer` is the schema of all values, or the Lookup of each value's schema (wire format).
 
-    Raises ValueError if no record of the writer's schema of bare values can fit the columns.
+    Raises ValueError if a column takes no value of the writer's schema of bare values, except null or an empty array or map: that is a
+    mistake in the flow, although records without a value there would fit.
     """
 
     def __init__(self, schema: Schema, writer: WriterSchema | Lookup, *, truncate: bool = False) -> None:
@@ -56,7 +57,7 @@ class AvroDecoder:
         if isinstance(writer, WriterSchema):
             self._forms[b""] = form = AvroForm(writer, schema, truncate=truncate)
             if form.never is not None:
-                raise ValueError(f"no record of this Avro schema fits: {form.never}")
+                raise ValueError(f"this Avro schema does not fit the columns: {form.never}")
         else:
             self._lookup = writer
         self._prefix_bytes = 0 if self._lookup is None else _PREFIX_BYTES
@@ -193,7 +194,7 @@ class AvroForm:
         self._takes = [_taker(field, each, form.type, truncate=truncate) for (field, each), form in zip(fits, self._arrow, strict=True)]
         never = next((each.never for _, each in fits if each.never is not None), None)
         self.never = None if never is None else misfit_message(schema, "".join(never.path), never.found)
-        """set if a column can take no value of this writer's schema: the message that says why"""
+        """set if a column can take no value of this writer's schema, except null or an empty array or map: the message that says why"""
 
     def batch(self, records: list[Any], ordinals: list[int], bad: list[Bad]) -> tuple[pa.RecordBatch, list[int]]:
         """(the records that fit, their ordinals); the errors of the others are added to `bad`."""

@@ -289,7 +289,7 @@ class Fit:
     kind: str = ""
     """`date` or the kind of a timestamp, if Arrow converts all values of a column at once; else empty"""
     never: MisfitError | None = None
-    """set if no value fits"""
+    """set if no value fits, except null or an empty array or map"""
 
 
 def fit(schema: WriterSchema, node: Any, asked: Type, *, truncate: bool = False) -> Fit:

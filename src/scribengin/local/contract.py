@@ -285,7 +285,8 @@ class QueryResult:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The result of a run. `balanced` refers to the whole lineage of every query."""
+    """The result of a run. `balanced` refers to the whole lineage of every query, and to its nodes that keep no state: an audit checks the
+    others."""
 
     flow: str
     state: Literal["finished", "stopped", "failed"]

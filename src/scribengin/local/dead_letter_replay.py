@@ -31,7 +31,6 @@ from scribengin.state.folder import known_owner
 from scribengin.state.lease import read_holder
 from scribengin.state.lineage import read_lineage
 from scribengin.state.replays import Entering, Replays
-from scribengin.state.source_log import SourceLog
 from scribengin.state.topology import Journal, has_moved
 
 if TYPE_CHECKING:
@@ -578,7 +577,7 @@ class _Asking:
         lateness = Lateness(entrances, self.folder)
         self.watermark = lateness.watermark
         repaired = repaired_keys(self.folder) if self.given is None and not self.as_they_were else set()
-        begins = _begins(self.folder)
+        begins = _begins(self.folder, self.lineage.starts)
         for batch, place, letter in dated_letters(self.folder, wanted=self.which.fits_batch):
             key = (batch.batch, place)
             if not self.which.fits(letter) or not self.which.fits_key(self.query.name, key):
@@ -645,9 +644,12 @@ def with_repair(letter: DeadLetter, repair: Repair) -> DeadLetter:
     return replace(letter, came=repair.came or "", repaired=True)
 
 
-def _begins(folder: QueryFolder) -> Callable[[int, str], int]:
-    """Returns a function from (Batch, source) to the position in the source's log at which the Batch began to read; the end of the log if
-    the details of the Batch are pruned."""
+def _begins(folder: QueryFolder, starts: Mapping[str, int]) -> Callable[[int, str], int]:
+    """Returns a function from (Batch, source) to the position in the source's log at which the Batch began to read.
+
+    If that is not known, because the details of the Batch are pruned, it is the position in `starts`, at which the lineage has begun. The
+    Batch did not begin before it. With a later position, a dead letter whose record a rewind does not read again would be lost.
+    """
     decisions = Decisions(folder.decisions)
     known: dict[int, Mapping[str, int]] = {}
 
@@ -657,6 +659,6 @@ def _begins(folder: QueryFolder) -> Callable[[int, str], int]:
             decision = decisions.read(batch) if batch > decisions.pruned_mark() else None
             known[batch] = {} if decision is None else {each.source: each.start for each in decision.sources}
         found = known[batch].get(source)
-        return SourceLog(folder.sources, source).length() if found is None and source else found or 0
+        return starts.get(source, 0) if found is None else found
 
     return begin

@@ -14,7 +14,7 @@ from scribengin.local.flow_run import FlowRun
 from scribengin.local.query_parts import build_parts
 from scribengin.local.run_log import open_run_log
 from scribengin.local.sink_columns import Accepting
-from scribengin.local.spark_analysis import deep_problems
+from scribengin.local.spark_analysis import deep_problems, store_channel_columns
 from scribengin.local.summaries import summaries_of
 from scribengin.spark.user_code import pack
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from scribengin.core.errors import StepError
+    from scribengin.core.types import Schema
     from scribengin.local.contract import RunSettings
     from scribengin.local.prepare import PreparedFlow
     from scribengin.plan.flow_links import Meeting
@@ -82,15 +83,19 @@ def _fed(runs: Mapping[str, FlowRun], met: Sequence[Meeting], reading: str, sour
 def _checked(
     spark: SparkSession, flows: Sequence[PreparedFlow], codes: Sequence[UserCode], accepting: Sequence[Accepting]
 ) -> list[PreparedFlow]:
-    """The flows as they are planned after Spark has analysed every step. Raises InputError."""
-    checked, problems = [], list[Problem]()
+    """The flows as they are planned after Spark has analysed every step. The columns of their channels are stored. Raises InputError."""
+    checked: list[tuple[PreparedFlow, dict[str, Schema]]] = []
+    problems: list[Problem] = []
     for flow, code, takes in zip(flows, codes, accepting, strict=True):
-        found, wrong = deep_problems(spark, flow, code, accepting=takes)
-        checked.append(found)
+        columns: dict[str, Schema] = {}
+        found, wrong = deep_problems(spark, flow, code, columns, takes)
+        checked.append((found, columns))
         problems += [*flow.warnings, *wrong] if wrong else []
     if problems:
         raise InputError(problems)
-    return checked
+    for flow, columns in checked:
+        store_channel_columns(flow, columns)
+    return [flow for flow, _ in checked]
 
 
 def open_run(

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.core.problems import Problem
+    from scribengin.core.types import Schema
     from scribengin.plan.model import Plan
     from scribengin.plan.tier_flows import FlowPlan
     from scribengin.spec.model import Flow
@@ -122,9 +123,9 @@ class PreparedFlow:
         settings = () if self.root == state_root(self.path, None) else ("--state", str(self.root))
         return for_flow(remedy, str(self.path), *settings)
 
-    def again(self) -> PreparedFlow:
-        """Plan the flow again, with the columns of channels that are known by now."""
-        plan = _planned(self.plan.flow, self.root, self.here)
+    def again(self, columns: Mapping[str, Schema]) -> PreparedFlow:
+        """Plan the flow again. `columns`: channel → its columns, for those that are known better than from the state."""
+        plan = _planned(self.plan.flow, self.root, self.here, columns)
         chosen = {tier.plan.tier for tier in self.tiers}
         return replace(self, plan=plan, tiers=_tiers(self.path, plan, self.root, self.here, self.warnings, chosen))
 
@@ -172,7 +173,7 @@ def prepare_valid(
         raise InputError(problems)
     root = state_root(path, state, base)
     here = (here or flow.folder.resolve() / DEFAULT_STATE) if isinstance(root, RemotePath) else root
-    plan = _planned(flow, root, here)
+    plan = _planned(flow, root, here, {})
     names = [each.tier for each in plan.tiers]
     if tier is not None and tier not in names:
         have = did_you_mean(tier, names) or f"its tiers are {', '.join(names)}"
@@ -181,13 +182,13 @@ def prepare_valid(
     return PreparedFlow(path, plan, root, tiers, tuple(problems), here)
 
 
-def _planned(flow: Flow, root: Path, here: Path) -> FlowPlan:
+def _planned(flow: Flow, root: Path, here: Path, columns: Mapping[str, Schema]) -> FlowPlan:
     def folder(channel: str) -> ChannelFolder:
         return ChannelFolder.of(root, flow.name, channel)
 
     return plan_flow(
         with_learned(flow, root),
-        schema_of=lambda channel: folder(channel).read_schema(),
+        schema_of=lambda channel: columns.get(channel) or folder(channel).read_schema(),
         folder_of=lambda channel: str(ChannelFolder.of(here, flow.name, channel).data.absolute()),
     )
 

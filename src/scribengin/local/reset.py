@@ -323,7 +323,8 @@ def _counted(tier: StateFolder, query: QueryFolder) -> LostQuery:
     totals = read_totals(query)
     last = totals.last
     newest = Decisions(query.decisions).newest()
-    gone = read_expired(query).letters + count_purged(query, last)
+    expired = read_expired(query)
+    gone = expired.letters + count_purged(query, expired, last)
     return LostQuery(
         query.name,
         tier.tier,

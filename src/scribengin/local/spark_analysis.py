@@ -24,7 +24,7 @@ from scribengin.spark.user_code import pack
 from scribengin.state.columns import ChannelFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -63,24 +63,39 @@ def deep_problems(
     accepting: Accepting | None = None,
 ) -> tuple[PreparedFlow, list[Problem]]:
     """Make Spark analyse the steps of each tier, each step once. Upstream tiers come first, because the columns of their channels are known
-    only then.
+    only then. Changes nothing: a run that holds the leases stores these columns with `store_channel_columns`.
 
     Args:
         spark: A session.
         prepared: The flow.
         code: The user's code.
-        columns: Receives sink → its columns.
+        columns: Receives sink → its columns. Channels are sinks here.
         accepting: The columns that may differ from those in the sinks' folders; None for those that were accepted before.
 
     Returns:
         The flow as it is planned when the columns of all channels are known, and the problems, with their places in the flow file.
     """
     accepting = accepting or Accepting(prepared)
+    columns = {} if columns is None else columns
     problems: dict[str, Problem] = {}
     for tier in [each.plan.tier for each in prepared.tiers]:
         _check_tier(spark, next(each for each in prepared.tiers if each.plan.tier == tier), code, problems, columns, accepting)
-        prepared = prepared.again()
+        prepared = prepared.again(columns)
     return prepared, list(problems.values())
+
+
+def store_channel_columns(prepared: PreparedFlow, columns: Mapping[str, Schema]) -> None:
+    """Store the columns of the channels that the flow's tiers write to, for the tiers that read them. The caller holds the leases of the
+    tiers.
+
+    Args:
+        prepared: The flow.
+        columns: Sink → its columns, as `deep_problems` has found them.
+    """
+    for tier in prepared.tiers:
+        for sink, node in tier.plan.flow.sinks.items():
+            if node.type == CHANNEL:
+                ChannelFolder.of(prepared.root, prepared.name, sink).write_schema(columns[sink])
 
 
 def _check_tier(
@@ -88,7 +103,7 @@ def _check_tier(
     prepared: Prepared,
     code: UserCode,
     problems: dict[str, Problem],
-    columns: dict[str, Schema] | None,
+    columns: dict[str, Schema],
     accepting: Accepting,
 ) -> None:
     plan = prepared.plan
@@ -100,16 +115,13 @@ def _check_tier(
             inputs = streaming_inputs(session, parts, limits_by_source(parts), static_by_source(query, sources))
             compiler = Compiler(session, parts)
             check_streaming(session, compiler.compile(inputs, new_reports(session)), parts)
-            if columns is not None:
-                columns.update(compiler.sink_schemas)
+            columns.update(compiler.sink_schemas)
             for sink in query.sinks:
                 schema = compiler.sink_schemas[sink]
                 unlike = column_differences(plan.flow, sink, schema)
                 if unlike and not accepting.takes(plan.tier, sink, schema, unlike):
                     problems |= {each.message: each for each in held_problems(sink, unlike, prepared.place_of(sink))}
                 problems |= {each.message: each for each in _place_problems(sinks[sink], sink, schema, prepared.place_of(sink))}
-                if plan.flow.sinks[sink].type == CHANNEL:
-                    ChannelFolder.of(prepared.folder.root, plan.flow.name, sink).write_schema(compiler.sink_schemas[sink])
         except ScribenginError as error:
             problem = Problem(error.code, prepared.place_of(error.node or query.name), error.message, error.remedy)
             problems.setdefault(problem.message, problem)

@@ -86,7 +86,7 @@ class AuditReport:
     dead_found: int
     """dead letters that could be read"""
     dead_expired: int = 0
-    """dead letters that `retain` has deleted"""
+    """dead letters of the Batches that have outlived `retain`, including those that were purged before"""
     violations: tuple[str, ...] = ()
     lineage: str = ""
     starts: Mapping[str, int] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class AuditReport:
     losses: tuple[Loss, ...] = ()
     """what was deleted before the lineage could read it; empty for a past lineage, whose losses are counted only in the ledger"""
     dead_purged: int = 0
-    """dead letters that were purged by an operator"""
+    """dead letters that were purged by an operator, of Batches that have not outlived `retain`"""
     members: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """for sinks that write to a group: sink → member → number of Batches that were decided for it, among those whose details still exist"""
 
@@ -148,7 +148,7 @@ def audit_query(
     expired = read_expired(query)
     letters, wrong = _read_dead(query, expired.through + 1, last)
     violations += wrong
-    purged = count_purged(query, last)
+    purged = count_purged(query, expired, last)
     if letters + expired.letters + purged != totals.dead and expired.through <= last and not wrong:
         gone = f"{expired.letters} expired (`retain`)" + (f", {purged} were purged" if purged else "")
         violations.append(f"expected {totals.dead} dead letters, found {letters}; {gone}")

@@ -59,11 +59,11 @@ def read_purged(query: QueryFolder, batch: int) -> Purged | None:
     return Purged(body["gone"], tuple(body["places"]), tuple(LineSegment(**each) for each in body["segments"]))
 
 
-def count_purged(query: QueryFolder, last: int) -> int:
-    """The number of purged dead letters of the Batches up to `last`, not counting Batches whose dead letters `retain` has deleted
-    altogether."""
+def count_purged(query: QueryFolder, expired: Expired, last: int) -> int:
+    """The number of purged dead letters of the Batches up to `last`. Batches that `expired` covers are left out: it has counted all their
+    dead letters."""
     numbers = [int(name[:10]) for name in names_in(query.dead) if name.endswith(_SUFFIX)]
-    return sum(mark.gone for number in numbers if number <= last and (mark := read_purged(query, number)) is not None)
+    return sum(mark.gone for number in numbers if expired.through < number <= last and (mark := read_purged(query, number)) is not None)
 
 
 def drop_marks(query: QueryFolder, through: int) -> None:
@@ -320,7 +320,7 @@ def read_segment(query: QueryFolder, segment: LineSegment) -> Iterator[DeadLette
 @dataclass(frozen=True, slots=True)
 class Expired:
     """The dead letters of the Batches up to `through` have outlived `retain`: these `letters` are deleted and counted only in the
-    totals."""
+    totals. Those that an operator had purged before are among them."""
 
     through: int = -1
     letters: int = 0

@@ -47,8 +47,8 @@ Key = tuple[int, int]
 @dataclass(frozen=True, slots=True)
 class Entering:
     """A dead letter as a replay sends it in. If it is `repaired`, its `payload` or `came` was changed by an operator. `at` is the node
-    where it enters; empty for its source. `entry` is the position in the source's log at which its Batch began to read: a rewind to before
-    it reads the record again."""
+    where it enters; empty for its source. `entry` is the position in the source's log at which its Batch began to read, or one before it if
+    that is not known any more: a rewind to there or before reads the record again."""
 
     letter: DeadLetter
     at: str

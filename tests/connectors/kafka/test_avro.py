@@ -176,7 +176,7 @@ def test_schemas_may_come_from_files(decoder: Any, tmp_path: Path) -> None:
         ({"avro_schema": "broken.avsc"}, "broken.avsc is not a valid Avro schema"),
         ({"avro_schemas": {"one": "a.avsc"}}, 'the id "one"; expected a 32-bit number'),
         ({"avro_schemas": {"4294967296": "a.avsc"}}, 'the id "4294967296"; expected a 32-bit number'),
-        ({"avro_schema": "other.avsc"}, 'no record of this Avro schema fits: field "id" is missing or null'),
+        ({"avro_schema": "other.avsc"}, 'this Avro schema does not fit the columns: field "id" is missing or null'),
         ({"registry": "r:8081"}, "registry is not an address of a schema registry, or contains a login"),
         ({"registry": "http://user:pass@r:8081"}, "registry is not an address of a schema registry, or contains a login"),
         ({"registry": "http://r:8081", "registry_config": {"nonsense": "1"}}, "rejected its settings: Unrecognized properties"),

@@ -12,6 +12,8 @@ from scribengin.local.audit import audit_flow
 from scribengin.local.contract import RunResult, RunSettings
 from scribengin.local.prepare import prepare
 from scribengin.local.run import run_flow, run_flows
+from scribengin.local.spark_analysis import deep_problems
+from scribengin.spark.user_code import pack
 from scribengin.state.columns import ColumnsAcceptance
 
 if TYPE_CHECKING:
@@ -206,3 +208,22 @@ def test_a_reader_that_runs_takes_no_row_without_a_column_that_its_feeder_has_ad
     assert [row["n"] for row in folder.read("out/kept")] == [1]
     assert folder.run(tier="far", word=ColumnsAcceptance("now", "me")).state == "finished"
     assert folder.read("out/kept") == [{"n": 1}, {"n": 2, "word": "two"}]
+
+
+@pytest.mark.parametrize("ran", [False, True])
+def test_a_check_of_the_steps_knows_the_columns_between_tiers_and_leaves_the_state_as_it_is(folder: FlowFolder, ran: bool) -> None:
+    text = GROWS.replace("select: [COLUMNS]", 'sql: "SELECT COLUMNS FROM numbers"')
+    folder.flow(text.replace("COLUMNS", "n")).data("data/a.jsonl", [{"n": 1, "word": "one"}])
+    if ran:
+        assert folder.run(tier="near").state == "finished"
+    channels = folder.path / ".scribengin" / "grows" / "channels"
+    before = {path: path.read_bytes() for path in channels.rglob("*.json")}
+    assert bool(before) == ran
+    folder.flow(text.replace("COLUMNS", "n, n + 1 AS added"))
+    prepared = prepare(folder.path / "flow.yaml", state=None)
+    found, problems = deep_problems(folder.spark, prepared, pack(prepared.plan.flow.code_folder, prepared.here))
+    assert problems == []
+    (read,) = found.tiers[1].plan.flow.sources.values()
+    assert read.schema is not None
+    assert str(read.schema.fields) == "n BIGINT, added BIGINT"
+    assert {path: path.read_bytes() for path in channels.rglob("*.json")} == before

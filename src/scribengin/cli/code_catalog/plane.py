@@ -14,8 +14,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     met(
         "already-up",
-        "A control plane is up in this folder already",
-        "Two would share one registry.",
+        "A control plane or a node is up in this folder already",
+        "Two control planes would share one registry, two nodes the records of their workers.",
         "Use it, or take another folder: `--home DIR`.",
     ),
     met(
@@ -516,8 +516,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "answer-large",
         "The answer is too large",
-        "It has more bytes than one answer may have.",
-        "Ask for less: `limit`, one query, fewer flows.",
+        "It has more bytes than one answer may have; or a write was repeated under its key, and its first answer was too large to be kept.",
+        "Ask for less: `limit`, one query, fewer flows. Do not repeat a write that was executed.",
         "tests/api/test_answers_api.py::test_an_answer_has_bounds",
     ),
     met(

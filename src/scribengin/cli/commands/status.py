@@ -343,7 +343,7 @@ def _edge(edge: dict[str, Any]) -> dict[str, Any]:
         age = "" if waiting["oldest_s"] is None else f", the oldest {show_duration(waiting['oldest_s'])}"
         depth = f"{waiting['batches']:,} Batches, {show_bytes(waiting['bytes'])}{age}"
     if edge["stored_rows"]:
-        depth = f"{depth}{'; ' if depth else ''}{edge['stored_rows']:,} rows stored with the feeder"
+        depth = f"{depth}{'; ' if depth else ''}{edge['stored_rows']:,} rows stored by the upstream tier"
     return {
         "edge": f"{edge['edges'][0]}{' …' if len(edge['edges']) > 1 else ''}",
         "durability": edge["durability"],

@@ -121,7 +121,7 @@ def _show(found: dict[str, Any]) -> None:
         ("queries", found["queries"], ("query", "state", "batches", "rows_in", "rows_out", "dead", "rows_per_s", "message")),
         ("gates", found["gates"], ("channel", "from", "to", "rows", "bytes", "age_s", "in_per_s", "out_per_s")),
         ("reads from", found["reads_from"], ("tier", "channel")),
-        ("hands to", found["hands_to"], ("tier", "channel")),
+        ("writes to", found["hands_to"], ("tier", "channel")),
     ):
         if rows:
             click.echo(f"\n{title}")

@@ -41,8 +41,8 @@ def divide_blocks(path: Path, piece: FilePiece, split_bytes: int) -> list[FilePi
 def read_piece(
     file: IO[bytes], path: Path, piece: FilePiece, schema: Schema, learned: Collection[str] = ()
 ) -> Iterator[AvroBlock | DamageBlock]:
-    """The records of the piece's blocks. A file whose schema no record of the columns fits is one bad record; a value that does not fit
-    `learned` columns is reported by the decoder. Raises SourceError for a schema that cannot be used for reading."""
+    """The records of the piece's blocks. A file whose schema does not fit the columns (see `AvroForm.never`) is one bad record; a value
+    that does not fit `learned` columns is reported by the decoder. Raises SourceError for a schema that cannot be used for reading."""
     label = str(path)
     try:
         container = read_header(file)
