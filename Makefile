@@ -145,7 +145,7 @@ cuts: setup ## random flows, whole and cut into tiers, compared: make cuts [ARGS
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
-lock: setup ## write the lock files anew from pyproject.toml: make lock [ARGS=--upgrade]
+lock: ## write the lock files anew from pyproject.toml: make lock [ARGS=--upgrade]
 	@$(COMPILE) $(ARGS) pyproject.toml --extra all --group dev -o requirements-dev.lock
 	@$(COMPILE) pyproject.toml --extra all --constraints requirements-dev.lock -o requirements.lock
 	@$(BIN)/python -c 'import tomllib; print(*(need for need in tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["jre"] if not need.startswith("scribengin")), sep="\n")' \

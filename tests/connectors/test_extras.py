@@ -17,7 +17,7 @@ from scribengin.core.errors import Exit
 
 @dataclass(frozen=True)
 class Extra:
-    """`options`: of its source and its sink alike; `source` and `sink` also have these. `source` is None where it has none."""
+    """`options`: of its source and its sink alike; `source` and `sink` also have these, and are None where it has none."""
 
     name: str
     package: str
@@ -25,7 +25,7 @@ class Extra:
     type: str
     options: dict[str, Any]
     source: dict[str, Any] | None = field(default_factory=dict)
-    sink: dict[str, Any] = field(default_factory=dict)
+    sink: dict[str, Any] | None = field(default_factory=dict)
     instead: str = ""
 
     @property

@@ -50,6 +50,10 @@ def _objects(tell: Tell) -> None:
     built(objects.PACKAGE, objects.VERSION, tell)
 
 
+OTHERS: dict[str, Callable[[Tell], None]] = {"postgres": _postgres, "objects": _objects}
+"""need → what provides it, of those that are no jars"""
+
+
 def _jars(need: str, tell: Tell) -> None:
     for name in JARS[need]:
         fetch(name, lambda line, name=name: tell(f"{name}: {line}"))
@@ -58,7 +62,6 @@ def _jars(need: str, tell: Tell) -> None:
 def provide(wanted: Iterable[str], tell: Tell) -> dict[str, str]:
     """Have all of it there; need → fault and remedy, of what cannot be had. `tell` gets a line for each that begins, and each that ends."""
     wanted = sorted(wanted)
-    others: dict[str, Callable[[Tell], None]] = {"postgres": _postgres, "objects": _objects}
 
     def one(need: str) -> tuple[str, str]:
         said: list[str] = []
@@ -69,7 +72,7 @@ def provide(wanted: Iterable[str], tell: Tell) -> dict[str, str]:
             tell(line)
 
         try:
-            others[need](told) if need in others else _jars(need, told)
+            OTHERS[need](told) if need in OTHERS else _jars(need, told)
         except EnvironmentFault as error:
             return need, f"{error}; {error.remedy}"
         if said:

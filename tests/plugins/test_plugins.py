@@ -54,7 +54,7 @@ def test_each_place_and_each_test_of_the_tables_is_there() -> None:
     for test in SLOW - {""}:
         file, _, name = test.partition("::")
         assert f"def {name}(" in (TESTS / file).read_text(), test
-    assert set(provision.JARS) | {"postgres", "objects"} == set(STORES) >= LIGHT
+    assert set(provision.JARS) | set(provision.OTHERS) == set(STORES) >= LIGHT
 
 
 def test_a_test_that_starts_a_server_is_told_to_need_it() -> None:

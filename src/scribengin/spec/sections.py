@@ -180,7 +180,8 @@ class Sections:
         message = f"{owner.called} has the unknown type {shorten(text)}"
         if text in other:
             message = f'{owner.called} has the type "{text}", which is only a {"sink" if role == "source" else "source"}'
-        remedy = type_word(text, known) or suggest(text, known) or translate(text) or f"types of a {role} are {', '.join(sorted(known))}"
+        types = f"types of a {role} are {', '.join(sorted(known))}"
+        remedy = (text not in other and type_word(text, known)) or suggest(text, known) or translate(text) or types
         self.reader.error("unknown-type", entry[1], message, remedy)
         return None, None
 
