@@ -534,7 +534,8 @@ class TrashSink(SinkConnector, Protocol):
 
 
 class RestorableSink(SinkConnector, Protocol):
-    """A sink whose rows are files that can be renamed: files that `reset` removed can be restored for a while (ability `restores_files`)."""
+    """A sink whose rows are files that can be renamed: files that `reset` removed can be restored for a while (ability
+    `restores_files`)."""
 
     restorable: bool
     """True; a sink that supports it only sometimes returns False otherwise"""

@@ -54,7 +54,8 @@ class Left:
 
 
 def dropped_log(work: Path, lineage: str) -> NumberedLog:
-    """The log of dropped Batches: records with `number` (of the Batch), `rows`, `bytes`, `why`. `work` is the sink's folder in the state."""
+    """The log of dropped Batches: records with `number` (of the Batch), `rows`, `bytes`, `why`. `work` is the sink's folder in
+    the state."""
     return NumberedLog(_outbox(work, lineage) / "dropped", "dropped")
 
 

@@ -56,7 +56,8 @@ def one_writer_a_prefix(node: CheckedNode) -> Iterator[Problem]:
 
 
 def urls_of(sink: CheckedNode) -> list[str]:
-    """The urls that a sink writes to: its own, or those of its group's members. A sink with errors, or with a local folder, may have none."""
+    """The urls that a sink writes to: its own, or those of its group's members. A sink with errors, or with a local folder, may
+    have none."""
     form = sink.declared.store_url
     if form is None:
         return []

@@ -64,7 +64,8 @@ class _Bucket:
 
 
 class S3Path(RemotePath):
-    """A path in a bucket, see RemotePath. The store is the one in AWS_ENDPOINT_URL, or AWS; access keys are found as AWS's tools find them."""
+    """A path in a bucket, see RemotePath. The store is the one in AWS_ENDPOINT_URL, or AWS; access keys are found as AWS's tools
+    find them."""
 
     @staticmethod
     def of(url: str) -> S3Path:
