@@ -65,7 +65,7 @@ class Packing(Protocol):
 
 
 class Verdict(Enum):
-    """The state of the file at a path where there is no known file."""
+    """The state of the file at a path without a known file."""
 
     NEW = "new"
     COPY = "copy"
@@ -76,7 +76,7 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class NewFile:
-    """The file at a path where there is no known file. `look`: the number of the poll in which it was first seen; `since_s`: since when it
+    """The file at a path without a known file. `look`: the number of the poll in which it was first seen; `since_s`: since when it
     is unchanged, monotonic."""
 
     path: str
