@@ -571,7 +571,7 @@ class OfferingSink(SinkConnector, Protocol):
     in a record beside the decision, between `offer` and `publish`: each refused row becomes a dead letter, once."""
 
     on_error: str
-    """what happens to a refused row: the value of the option `on_error`"""
+    """what happens to a refused row: `dead_letter`, `drop` or `fail`"""
 
     def offer(self, decided: Decided, refuse: Callable[[RefusedRow], None]) -> None:
         """Make the decided rows visible, and call `refuse` for each that the place never accepts. Idempotent; may be repeated after a
@@ -674,7 +674,7 @@ class ConnectorContext:
     any_columns: bool = False
     """True if the user accepted that the first file of a source has other columns than the flow declares"""
     learned: tuple[str, ...] = ()
-    """columns of `schema` that were inferred, not declared: a value that does not fit them is read as null, and is not an error"""
+    """columns of `schema` that `evolve: add` added to the declared ones: a value that does not fit them is read as null, and is not an error"""
     static: bool = False
     """True for a source that is a lookup table: it is read completely at each start"""
     keys: Mapping[str, str] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 The folder names become STRING columns, as `country=DE` becomes one. The closing time is stored in the table's log, as the version of the
 application `scribengin.closed`: microseconds since 1970; if it is missing or not above 0, no folder is closed. It is part of the commit
-that adds the rows which closed the folders, so a reader of any version of the table knows what is complete in it. It only increases, except
+that adds the rows which closed the folders, so any version of the table shows its readers what is complete in it. It only increases, except
 after a reset.
 """
 

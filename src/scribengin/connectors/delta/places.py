@@ -98,7 +98,7 @@ class TablePlace(ABC):
 
     @abstractmethod
     def waiting(self) -> Collection[str]:
-        """The names of files that a Batch which is not decided yet may need; those among them that look like files of the table."""
+        """The names of files, named like those of the table, that a Batch which is not decided yet may need."""
 
     @abstractmethod
     def strays(self) -> Iterator[str]:

@@ -180,9 +180,8 @@ class StorePlace(TablePlace):
             self.store.delete(name)
             return there.size
         if OURS.match(name.rpartition("/")[2]):
-            self.store.abandon(
-                name
-            )  # unfinished uploads may have left parts; parts of other writers cannot be told from uploads in progress
+            # unfinished uploads may have left parts; parts of other writers cannot be distinguished from uploads in progress
+            self.store.abandon(name)
         return None
 
 

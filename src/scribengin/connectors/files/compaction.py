@@ -206,9 +206,8 @@ class FileCompactor:
         lost = 0
         while lost < _TRIES:
             number, turn = newest_turn(self.lineage)
-            keeping = RetentionSettings.read(
-                self.lineage
-            )  # read after the record: a change of the settings requires a new record, and makes this compactor outdated
+            # read after the record: a change of the settings requires a new record, and makes this compactor outdated
+            keeping = RetentionSettings.read(self.lineage)
             if keeping is None:
                 return self.done
             if turn is not None:
@@ -266,7 +265,8 @@ class FileCompactor:
     def _next(
         self, number: int, frontier: FileFrontier, seen: UnmergedSegments, keeping: RetentionSettings, groups: list[list[Segment]]
     ) -> dict[str, Any] | None:
-        """The record of the compaction run; None if there is nothing to do. Merges of a record come before closed folders."""
+        """The record of the compaction run; None if there is nothing to do, empty if another compactor was faster. A record that merges
+        segments neither closes folders nor adds folders to delete."""
         outputs = self._merge_all(number, groups) if groups else []
         if outputs is None:
             return {}

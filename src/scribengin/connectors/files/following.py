@@ -243,7 +243,7 @@ class Following:
         if not self._is_source(path) and self._is_source(before):
             self._left.append((known, before))
 
-    # --- a look ---
+    # --- a poll ---
 
     def refresh(self, listed: Collection[str] | None, due: Iterable[str], *, final: bool) -> None:
         """Poll: update `at` and `new`.

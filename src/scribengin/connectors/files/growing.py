@@ -197,7 +197,7 @@ class GrowingReader(FilesReader):
             )
 
     def _finished(self, path: str, now_s: float, *, final: bool) -> FilePiece | None:
-        """The bytes of the file that can be read now: whole lines, or all of a compressed one."""
+        """The piece of the file that can be read now: whole lines, or all of a compressed one; None if there is nothing to read yet."""
         following = self._following
         known, new = following.at.get(path), following.new.get(path)
         with following.opened(path) as found:

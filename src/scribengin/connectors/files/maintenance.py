@@ -83,9 +83,8 @@ def roll_folder(path: Path, check: Callable[[], None], *, flush: bool = False, n
     failed: ScribenginError | None = None
     busy: set[str] | None = set()
     left: dict[str, Open] = {}
-    for lineage in sorted(
-        lineages, key=lambda each: each.path.name == newest
-    ):  # the newest comes last: it closes folders that no other lineage has segments for
+    # the newest comes last: it closes folders that no other lineage has segments for
+    for lineage in sorted(lineages, key=lambda each: each.path.name == newest):
         roller = FileCompactor(path, lineage, check, now_s, newest_us, busy, left)
         try:
             done.append(roller.run(flush=flush))

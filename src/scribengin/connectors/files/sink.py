@@ -259,7 +259,7 @@ class FilesSink(PublishedFiles):
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
         """See `CountingSink`."""
-        from scribengin.connectors.files.orphans import find_orphans  # which knows sinks
+        from scribengin.connectors.files.orphans import find_orphans  # only audits need it
 
         logs = ((lineage.path.name, lineage.commits) for lineage in lineages_in(self.path))
         return found_besides(known, logs, summarize_commits, find_orphans(self.path))

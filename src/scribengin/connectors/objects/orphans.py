@@ -45,8 +45,8 @@ class OrphanObject:
 
 
 def find_orphans(store: Store, *, now_s: Callable[[], float] = time.time) -> Iterator[OrphanObject]:
-    """The orphans, by key; none if no sink has written there. Staged objects of the current Batch are not orphans. `now_s`: the current
-    time, in seconds since 1970."""
+    """The orphans, by key; none if no sink has written there. Staged objects of the current Batch are not orphans. `now_s` returns the
+    current time, in seconds since 1970."""
     # the objects before the manifests: objects committed meanwhile are named then
     there = [entry for entry in store.list() if not is_internal(entry.key) or HIDDEN.match(entry.key)]
     uploads = _unfinished(store, now_s())
