@@ -304,7 +304,7 @@ class TableCommits:
             try:
                 table.update_incremental()
             except (client().exceptions.DeltaError, OSError):
-                table = None  # there may be another table by now: open it again
+                table = None  # it may have been created again: open it below
         table = table or self.place.open()
         if table is None:
             if _has_written(lineage, number):

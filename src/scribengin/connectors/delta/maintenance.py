@@ -95,7 +95,7 @@ def _coming(place: TablePlace, table: deltalake.DeltaTable) -> Iterator[str]:
     commits = TableCommits(place, "append", (), None, (), "strict")
     for lineage in place.lineages():
         newest = lineage.commits.newest()
-        # each Batch is in the log before the next one is recorded, so only the newest can be missing
+        # each Batch is in the log before the next one is recorded
         for number in () if newest is None else (newest - 1, newest):
             if commits.generation(lineage) and not commits.holds(table, lineage, number):
                 record = lineage.commits.read(number)
