@@ -674,7 +674,7 @@ class ConnectorContext:
     any_columns: bool = False
     """True if the user accepted that the first file of a source has other columns than the flow declares"""
     learned: tuple[str, ...] = ()
-    """columns of `schema` that `evolve: add` added to the declared ones: a value that does not fit them is read as null, without an error"""
+    """columns of `schema` that `evolve: add` added to the declared ones: a value that does not fit is read as null, without an error"""
     static: bool = False
     """True for a source that is a lookup table: it is read completely at each start"""
     keys: Mapping[str, str] = field(default_factory=dict)

@@ -166,7 +166,7 @@ class JsonCutter:
             if first:
                 first = False
                 if chunk.startswith(BOM):
-                    chunk = chunk[len(BOM) :]  # noqa: PLW2901 (the rest of it)
+                    chunk = chunk[len(BOM) :]  # noqa: PLW2901 (the chunk without its mark)
                     self._base = self._mark = offset = len(BOM)
                     self._begin = offset if self.keys is None else None
             start = self._base + len(self._held)
